@@ -1,0 +1,82 @@
+"""The key-value engine that the tables stand on: a small protocol, so that tests have a twin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+Pair = tuple[bytes, bytes]
+
+
+@dataclass(slots=True)
+class KvBatch:
+    """Changes that take effect together. Applied in the order: delete ranges, deletes, puts.
+
+    Plain lists, so that a batch which the engine could not take now can be written again.
+    """
+
+    puts: dict[str, list[Pair]] = field(default_factory=dict)  # family -> rows
+    deletes: list[tuple[str, bytes]] = field(default_factory=list)  # (family, key)
+    delete_ranges: list[tuple[str, bytes, bytes]] = field(default_factory=list)  # end exclusive
+
+    def put(self, family: str, key: bytes, value: bytes) -> None:
+        self.puts.setdefault(family, []).append((key, value))
+
+
+class KvEngine(Protocol):
+    """Ordered byte keys in named families. Keys compare as unsigned bytes.
+
+    Thread: any; calls may overlap. No iterator, snapshot or handle leaves the engine.
+    """
+
+    def get(self, family: str, key: bytes) -> bytes | None: ...
+
+    def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        *,
+        limit: int | None = None,
+        reverse: bool = False,
+    ) -> list[Pair]:
+        """Rows with start <= key < end, rising, or falling when `reverse`; at most `limit`."""
+        ...
+
+    def write(self, batch: KvBatch) -> None:
+        """All of the batch, or nothing. Raises EngineBusyError on a write stall."""
+        ...
+
+    def flush(self) -> None:
+        """Everything written so far survives a crash, all families at one point."""
+        ...
+
+    def compact(
+        self,
+        family: str,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Rewrite the range down to the last level; what is deleted or expired is gone after."""
+        ...
+
+    def ingest(self, family: str, paths: Sequence[Path], *, move: bool) -> None:
+        """Add sorted files, written by the engine's own file writer, to the family."""
+        ...
+
+    def backup(self, target: Path) -> None:
+        """A consistent copy (hard links where it can) in a directory that does not exist yet."""
+        ...
+
+    def statistics(self) -> dict[str, float]: ...
+
+    def close(self) -> None:
+        """Flush, then let go of the directory. Repeatable; later calls raise EngineClosedError."""
+        ...

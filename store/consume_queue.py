@@ -1,0 +1,137 @@
+"""What the log asks of a consume queue, and the values that pass between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.message import Boundary
+
+
+class CqUnit(NamedTuple):
+    """One entry of a consume queue: where a message lies in the log."""
+
+    physical_offset: int
+    record_size: int  # bytes
+    tag_code: int  # signed 64 bit
+    store_time_ms: int
+
+
+class DispatchRequest(NamedTuple):
+    """What is derived from one record. Made by the appender or by parsing, always the same."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    record_size: int
+    tag_code: int
+    store_time_ms: int
+    keys: tuple[str, ...]  # UNIQ_KEY first, then KEYS; no duplicates
+    light_queues: tuple[tuple[str, int], ...]  # (name, offset in it)
+    in_queue: bool  # false for PREPARED and ROLLBACK: they stand in no queue
+
+
+class Bounds(NamedTuple):
+    """min..max of one queue; empty when they are equal."""
+
+    min_offset: int
+    max_offset: int  # exclusive
+
+
+class KeyHit(NamedTuple):
+    """One row of the key index: a message that carries the key."""
+
+    store_time_ms: int
+    physical_offset: int
+
+
+class Dispatcher(Protocol):
+    """Derives something from the log. Called in log order, by one thread at a time."""
+
+    def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
+        """Take all `requests`, or none. `end_offset` is the log position after the last one.
+
+        Repeating what was dispatched before changes nothing.
+        Raises StoreBusyError when it cannot be taken now: the same call may be made again.
+        """
+        ...
+
+
+class ConsumeQueueStore(Dispatcher, Protocol):
+    """Queues derived from the log, and the key index. Safe to call from several threads."""
+
+    @property
+    def dispatched_offset(self) -> int:
+        """End of what is dispatched and visible."""
+        ...
+
+    def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
+        """The max offset of each (topic, queue id); 0 where nothing was ever dispatched."""
+        ...
+
+    def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
+        """Min and max; min is the first unit at or above `log_start`. Writes nothing."""
+        ...
+
+    def read_units(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, CqUnit]]:
+        """Up to `count` units from offset `start` on, as (queue offset, unit), rising.
+
+        A hole is not skipped silently: the offsets returned show it.
+        """
+        ...
+
+    def search_time(
+        self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
+    ) -> int:
+        """The boundary table of FORMATS 5.6, clamped to min..max."""
+        ...
+
+    def query_key(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        after: KeyHit | None,
+        limit: int,
+    ) -> list[KeyHit]:
+        """Rows of exactly this topic and key, times inclusive, rising, beyond `after`."""
+        ...
+
+    def delete_topic(self, topic: str, sequence: int) -> None:
+        """Remove every row of the topic in one step, recorded as deletion number `sequence`."""
+        ...
+
+    @property
+    def applied_deletions(self) -> int:
+        """The highest `sequence` whose deletion is in the database."""
+        ...
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Ids of the queues of the topic that hold or held messages, rising."""
+        ...
+
+    def truncate(self, log_end: int) -> None:
+        """Forget everything derived from records at or above `log_end`."""
+        ...
+
+    def expire(self, log_start: int, store_time_ms: int) -> None:
+        """Segments below `log_start` are gone; their last record was stored at `store_time_ms`."""
+        ...
+
+    def flush(self) -> None:
+        """Make everything dispatched so far durable, all of it at one dispatch point."""
+        ...
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators, by name."""
+        ...
+
+    def close(self) -> None:
+        """Flush, then let go of all files. Repeatable."""
+        ...

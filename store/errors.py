@@ -1,0 +1,144 @@
+"""Every exception raised by the store, as one tree. `server/status.py` has a row for each leaf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class StoreError(Exception):
+    """Root of everything the store raises on purpose."""
+
+
+# --- what the caller did -------------------------------------------------------------------
+
+
+class InvalidArgumentError(StoreError):
+    """A value the caller gave breaks a limit. Nothing was written."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class UnknownTopicError(StoreError):
+    """No topic of that name. Create it first, or turn on automatic creation."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no topic {topic!r}")
+        self.topic = topic
+
+
+class TopicExistsError(StoreError):
+    """A topic of that name is there already, with other settings."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} exists")
+        self.topic = topic
+
+
+class UnknownQueueError(StoreError):
+    """The topic has no queue of that number."""
+
+    def __init__(self, topic: str, queue_id: int, queue_count: int) -> None:
+        super().__init__(f"topic {topic!r} has queues 0 to {queue_count - 1}, not {queue_id}")
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_count = queue_count
+
+
+class OffsetOutOfRangeError(StoreError):
+    """A read outside min..max of its queue; carries both, so the caller knows where to go on."""
+
+    def __init__(
+        self, topic: str, queue_id: int, offset: int, min_offset: int, max_offset: int
+    ) -> None:
+        super().__init__(
+            f"offset {offset} of {topic!r} queue {queue_id} is outside {min_offset} to {max_offset}"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+
+
+class MessageNotFoundError(StoreError):
+    """No message with that id: never stored, expired, or of a deleted topic."""
+
+    def __init__(self, message_id: str, reason: str) -> None:
+        super().__init__(f"no message {message_id!r}: {reason}")
+        self.message_id = message_id
+
+
+# --- what the store cannot do now ----------------------------------------------------------
+
+
+class StoreClosedError(StoreError):
+    """The store, or the part named, is closed or closing."""
+
+
+class StoreBusyError(StoreError):
+    """Derived data lags too far behind the log, or RocksDB stalls. Try again a little later."""
+
+
+class DiskFullError(StoreError):
+    """No space for this write, or the disk is above the level where puts are refused."""
+
+
+class StoreFailedError(StoreError):
+    """A durability step failed for good; the store takes no more writes until it is reopened."""
+
+
+class FlushError(StoreFailedError):
+    """fsync failed. Nothing above the flushed offset is known to be durable."""
+
+
+class FlushTimeoutError(StoreError):
+    """Appended, but not flushed before the deadline: durable later, or lost with the machine."""
+
+    def __init__(self, end_offset: int, timeout_s: float) -> None:
+        super().__init__(f"not flushed up to physical offset {end_offset} within {timeout_s:g} s")
+        self.end_offset = end_offset
+
+
+# --- what is wrong on disk -----------------------------------------------------------------
+
+
+class CorruptRecordError(StoreError):
+    """A record below the durable end does not verify. Not the torn tail: recovery cuts that."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"{reason} at physical offset {offset}")
+        self.offset = offset
+        self.reason = reason
+
+
+class DamagedQueueError(StoreError):
+    """A unit between min and max is missing or does not fit its record: rebuild from the log."""
+
+    def __init__(self, topic: str, queue_id: int, offset: int, reason: str) -> None:
+        super().__init__(f"queue {queue_id} of {topic!r} is damaged at offset {offset}: {reason}")
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+
+
+class StoreDirError(StoreError):
+    """The store directory cannot be opened as it is."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class StoreLockedError(StoreDirError):
+    """Another process holds the store directory."""
+
+
+class StoreFormatError(StoreDirError):
+    """Not a store, a damaged one, or one that a newer version wrote."""

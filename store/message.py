@@ -1,0 +1,121 @@
+"""A message on its way in, and a message on its way out."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Host and port, the host as text: IPv4 or IPv6.
+Host = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a producer hands in. Limits are checked by the store, before anything is written.
+
+    `keys` are single words: a key with a space in it would read back as two. `light_queues` are
+    full names, `%LMQ%` included; the message then stands in each of them as well.
+    """
+
+    topic: str
+    body: bytes
+    queue_id: int = 0
+    tag: str = ""
+    keys: tuple[str, ...] = ()
+    light_queues: tuple[str, ...] = ()
+    properties: Mapping[str, str] | None = None
+    flag: int = 0
+    sys_flag: int = 0
+    born_time_ms: int = 0  # 0: the store fills in its own time
+    born_host: Host = ("127.0.0.1", 0)
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class Placed(NamedTuple):
+    """Where one message of a put came to stand."""
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    record_size: int  # bytes
+    light_queue_offsets: tuple[int, ...]  # in the order of Message.light_queues
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append returns. Acknowledged only once `end_offset` is durable, in SYNC mode."""
+
+    placed: tuple[Placed, ...]  # one for each message, in order
+    end_offset: int  # exclusive physical end of the last record
+    store_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One record, decoded. Every field of FORMATS 1.2; hosts as text."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    record_size: int
+    flag: int
+    sys_flag: int
+    born_time_ms: int
+    born_host: Host
+    store_time_ms: int
+    store_host: Host
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    body: bytes
+    properties: dict[str, str] = field(default_factory=dict)  # without the CRC item
+
+    @property
+    def tag(self) -> str:
+        return self.properties.get("TAGS", "")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(key for key in self.properties.get("KEYS", "").split(" ") if key)
+
+
+class PullStatus(enum.Enum):
+    """Why a pull returned what it did. An error is an exception, never a status."""
+
+    FOUND = "found"
+    NO_NEW_MESSAGE = "no new message"  # the offset is the queue's end
+    NO_MATCH = "no match"  # units were examined, none had a wanted tag
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Records from one queue, in queue order. `records[i]` stands at `queue_offsets[i]`."""
+
+    status: PullStatus
+    records: list[bytes]  # whole records, as in the commit log
+    queue_offsets: list[int]  # of the queue asked for: a light queue's own offsets
+    next_offset: int  # where the next pull begins
+    min_offset: int
+    max_offset: int  # exclusive
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQueryPage:
+    """Messages with one key, oldest first. `complete` is false when `cursor` has more."""
+
+    records: list[bytes]
+    cursor: bytes | None
+    complete: bool
+
+
+class Boundary(enum.Enum):
+    """Which of several units a search by time returns (FORMATS 5.6)."""
+
+    LOWER = "lower"  # the first unit stored at or after the time
+    UPPER = "upper"  # the last unit stored at or before the time

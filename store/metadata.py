@@ -1,0 +1,73 @@
+"""What is not derived from the log: topics, groups, committed offsets, marks of deleted topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class TopicConfig(NamedTuple):
+    """Settings of one topic."""
+
+    name: str
+    queue_count: int
+    created_ms: int
+    created_offset: int  # end of the log at creation: older records belong to an earlier topic
+
+
+class DeleteMark(NamedTuple):
+    """A topic was deleted: its records below `below_offset` are dead, whatever replays them."""
+
+    topic: str
+    below_offset: int
+    sequence: int  # deletions are numbered from 1
+
+
+class Metadata(Protocol):
+    """Durable when each call returns (write-ahead log, synced). Safe from several threads."""
+
+    def topics(self, names: Sequence[str]) -> list[TopicConfig | None]: ...
+
+    def put_topics(self, topics: Iterable[TopicConfig]) -> None: ...
+
+    def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
+        """In name order (by UTF-8 bytes), names above `after` only."""
+        ...
+
+    def delete_topic(self, mark: DeleteMark) -> None:
+        """Remove the topic and the committed offsets on it, and leave the mark, in one step."""
+        ...
+
+    def delete_marks(self) -> list[DeleteMark]:
+        """All marks, in the order of their sequence."""
+        ...
+
+    def drop_marks(self, log_start: int) -> None:
+        """Forget marks whose records are all gone from the log."""
+        ...
+
+    def commit_offsets(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> None:
+        """Store (topic, queue id, next offset to read) for the group."""
+        ...
+
+    def committed_offsets(
+        self, group: str, queues: Sequence[tuple[str, int]]
+    ) -> list[int | None]: ...
+
+    def list_committed(
+        self, group: str, after: tuple[str, int] | None, limit: int
+    ) -> list[tuple[str, int, int]]: ...
+
+    def delete_group(self, group: str) -> None: ...
+
+    def list_groups(self, after: str | None, limit: int) -> list[str]: ...
+
+    def get_state(self, name: str) -> bytes | None:
+        """A small named value, such as the state of a migration."""
+        ...
+
+    def put_state(self, name: str, value: bytes) -> None: ...
+
+    def close(self) -> None: ...
