@@ -1,0 +1,114 @@
+# One target per job. `make run` and `make test` need Python 3.11 or newer and make, nothing else.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+PIP    := $(PY) -m pip install --disable-pip-version-check -q -c constraints.txt
+PINS   := pyproject.toml constraints.txt
+STAMPS := $(VENV)/.stamps
+
+# The first of these that is 3.11 or newer; `make PYTHON=/path/to/python3` decides otherwise.
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+	command -v $(p) >/dev/null 2>&1 \
+	&& $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+
+# What `make check` runs, besides the tests; `make check CHECK_TESTS="test test-spark"` runs more.
+CHECK_STATIC ?= lint types proto-drift
+CHECK_TESTS  ?= test
+
+TEST_WORKERS ?= 2
+PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
+FAST_TESTS   := not crash and not spark and not soak
+PROTOS       := proto/v1/kvcq.proto
+PROTOC       := $(PY) -m grpc_tools.protoc -I .
+
+.DEFAULT_GOAL := help
+.PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark proto \
+	proto-drift bench check soak clean
+
+help:  ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: $(STAMPS)/run  ## Set up, then serve on 127.0.0.1:8081 with the store in ./data
+	@$(BIN)/kvcq serve --host 127.0.0.1 --port 8081 --data ./data
+
+setup: $(STAMPS)/dev  ## Make .venv with everything that developing needs
+setup-spark: $(STAMPS)/spark  ## The same, with Spark and a Java for it
+
+fmt: $(STAMPS)/dev  ## Format and sort the code
+	$(BIN)/ruff check --fix-only -q .
+	$(BIN)/ruff format -q .
+
+lint: $(STAMPS)/dev  ## Lint, and check the format
+	$(BIN)/ruff check -q . || (echo "repeat with: make lint; some of it is mended by: make fmt"; exit 1)
+	$(BIN)/ruff format -q --check . || (echo "mend with: make fmt"; exit 1)
+
+types: $(STAMPS)/dev  ## Check the types, strictly
+	$(BIN)/mypy
+
+test: $(STAMPS)/dev  ## All tests that need neither Spark nor an hour
+	$(PYTEST) -m "not spark and not soak"
+
+test-fast: $(STAMPS)/dev  ## The tests that kill no processes
+	$(PYTEST) -m "$(FAST_TESTS)"
+
+test-crash: $(STAMPS)/dev  ## The tests that kill processes and tear pages
+	$(PYTEST) -m crash
+
+test-spark: $(STAMPS)/spark  ## The tests of the Spark pipeline
+	$(PY) -m pytest -m spark
+
+proto: $(STAMPS)/dev  ## Generate the code of proto/ again
+	$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+
+proto-drift: $(STAMPS)/dev  ## Check that the generated code is that of the .proto files
+	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT \
+	&& $(PROTOC) --python_out="$$out" --pyi_out="$$out" --grpc_python_out="$$out" $(PROTOS) \
+	&& for made in "$$out"/proto/v1/*_pb2*; do \
+		diff -u "proto/v1/$${made##*/}" "$$made" || { echo "mend with: make proto"; exit 1; }; \
+	done
+
+bench: $(STAMPS)/dev  ## Measure, each figure with its raw probe; takes minutes
+	$(PY) -m tests.benchmarks
+
+check: $(CHECK_STATIC) $(CHECK_TESTS)  ## All that must pass
+
+soak: $(STAMPS)/dev  ## The long tests
+	$(PY) -m pytest -m soak --timeout 0
+
+clean:  ## Remove what the targets made, not the data
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set-up. A stamp is renewed when the pins change, so a second `make run` starts at once.
+$(STAMPS)/venv:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python 3.11 or newer was found. Install one, or: make PYTHON=/path/to/python3"; \
+		exit 1; \
+	fi
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments: its venv or ensurepip part is missing."; \
+		echo "On Debian and Ubuntu: apt-get install python3-venv"; \
+		exit 1; \
+	}
+	@echo "Making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+$(STAMPS)/run: $(STAMPS)/venv $(PINS)
+	@echo "Installing what the service needs into $(VENV)"
+	@$(PIP) -e .
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/venv $(PINS)
+	@echo "Installing what developing needs into $(VENV)"
+	@$(PIP) -e '.[dev,report]'
+	@touch $@ $(STAMPS)/run
+
+$(STAMPS)/spark: $(STAMPS)/dev $(PINS)
+	@echo "Installing Spark into $(VENV)"
+	@$(PIP) -e '.[dev,report,spark]'
+	@touch $@
+
+-include tests/interop/interop.mk
