@@ -1,0 +1,394 @@
+"""One file of the commit log: of fixed size, its blocks allocated, mapped into memory.
+
+Invariants
+- A file under a segment's name has its full length and all its blocks from the start: it is made
+  under a temporary name, and renamed when that is durable. A sparse mapping on a full disk would be
+  SIGBUS, which kills the process; here a full disk is DiskFullError.
+- Bytes at and above `appended` are zero in a segment that takes appends.
+- 0 <= flushed <= appended <= size. `appended` moves on the appender's thread, `flushed` on the
+  thread that flushes; both may be read anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import mmap
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from store.errors import DiskFullError, InvalidArgumentError, StoreClosedError, StoreFormatError
+from store.files import TEMPORARY_SUFFIX, fsync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+NAME_DIGITS = 20
+_CHUNK_BYTES = 1 << 20
+_ZEROS = bytes(_CHUNK_BYTES)
+
+
+def segment_name(start_offset: int) -> str:
+    """File name of the segment that begins at `start_offset`; names sort as offsets do."""
+    return f"{start_offset:0{NAME_DIGITS}d}"
+
+
+def parse_segment_name(name: str) -> int | None:
+    """Start offset in a segment's file name; None when it is not one."""
+    if len(name) == NAME_DIGITS and name.isascii() and name.isdigit():
+        return int(name)
+    return None
+
+
+class Segment:
+    """One preallocated, mapped file.
+
+    Thread: `append`, `buffer`, `seal`, `zero_from` belong to the appender (or to recovery, before
+    there is one); `flush` to the flush thread; `read`, `pread`, `view`, `close` to any thread.
+    Locks: `_lock`, innermost: counts the users of the file descriptor, so that it is closed after
+    the last of them; never held while a file is read, written or flushed.
+    Closing: a reader that comes too late gets StoreClosedError. Views handed out stay readable; the
+    mapping goes when the last of them does.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_descriptor",
+        "_limit",
+        "_lock",
+        "_map",
+        "_users",
+        "appended",
+        "flushed",
+        "path",
+        "size",
+        "start_offset",
+    )
+
+    def __init__(
+        self, path: Path, start_offset: int, size: int, descriptor: int, *, writable: bool
+    ) -> None:
+        """Takes over `descriptor`. Use `create` or `open`."""
+        # Constant after construction.
+        self.path = path
+        self.start_offset = start_offset
+        self.size = size
+        # Position in the file, bytes.
+        self.appended = 0
+        self.flushed = 0
+        # Owned by the appender: appends end at or below this; 0 once sealed or closed, so that
+        # the hot path has one comparison for "full", "sealed" and "closed".
+        self._limit = size if writable else 0
+        self._map = _map(descriptor, size, writable=writable)
+        # Guarded by _lock.
+        self._lock = threading.Lock()
+        self._descriptor = descriptor
+        self._users = 0
+        self._closed = False
+
+    # --- making and opening ----------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: Path, start_offset: int, size: int, *, warm_up: bool = False) -> Segment:
+        """A new segment of zeros, empty. `size` is a multiple of the page size.
+
+        With `warm_up` zeros are really written, page by page, so that later flushes need not
+        record that blocks came into use, and the pages are in memory.
+        Raises DiskFullError; nothing is left of the file then.
+        Durability: file, length, blocks and directory entry survive a power loss on return. A crash
+        before that leaves a file under a temporary name, or none.
+        """
+        if path.exists():
+            raise StoreFormatError(path, "is there already, a new segment was to have that name")
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        temporary.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with _disk_full(path, size):
+            descriptor = os.open(temporary, flags, 0o644)
+            try:
+                _allocate(descriptor, 0, size)
+                if warm_up:
+                    for position in range(0, size, _CHUNK_BYTES):
+                        _write_all(descriptor, _ZEROS[: size - position], position)
+                os.fsync(descriptor)
+                temporary.rename(path)
+                fsync_directory(path.parent)
+                return cls(path, start_offset, size, descriptor, writable=True)
+            except BaseException:
+                os.close(descriptor)
+                for leftover in (temporary, path):
+                    with contextlib.suppress(OSError):
+                        leftover.unlink()
+                raise
+
+    @classmethod
+    def open(cls, path: Path, size: int, *, writable: bool = False) -> Segment:
+        """The segment in `path`, taken as full: recovery finds where it ends, and cuts it there.
+
+        With `writable` all its blocks are allocated first, as files copied or made by others may
+        be sparse; else nothing on disk is touched.
+        Raises StoreFormatError when name or length is wrong, DiskFullError.
+        """
+        start_offset = parse_segment_name(path.name)
+        if start_offset is None:
+            raise StoreFormatError(path, f"not a segment: the name is not {NAME_DIGITS} digits")
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            length = os.fstat(descriptor).st_size
+            if length != size:
+                raise StoreFormatError(path, f"has {length} bytes, a segment here has {size}")
+            if writable:
+                with _disk_full(path, size):
+                    _allocate(descriptor, 0, size)
+            segment = cls(path, start_offset, size, descriptor, writable=writable)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        segment.appended = segment.flushed = size
+        return segment
+
+    # --- appending -------------------------------------------------------------------------
+
+    @property
+    def writable(self) -> bool:
+        """Whether it takes appends: neither sealed, nor opened for reading, nor closed."""
+        return self._limit > 0
+
+    @property
+    def buffer(self) -> mmap.mmap:
+        """The mapping itself, to write into in place.
+
+        Bytes written at or above `appended` are not readable until the caller raises `appended`.
+        Do not export views of it that outlive the segment's use.
+        """
+        return self._map
+
+    def append(self, data: bytes | bytearray | memoryview) -> int:
+        """Copy `data` behind what is there; returns the position it begins at. Not durable yet."""
+        start = self.appended
+        end = start + len(data)
+        if end > self._limit:
+            raise self._refusal(len(data))
+        self._map[start:end] = data
+        self.appended = end
+        return start
+
+    def seal(self) -> None:
+        """No more appends. What is left of the file counts as appended: it stays zero, or blank.
+
+        The mapping stays as it is: mapping 1 GiB anew would stop the appender for the time it takes
+        to take the old pages down.
+        """
+        self._limit = 0
+        self.appended = self.size
+
+    def zero_from(self, position: int) -> None:
+        """Cut the segment at `position`: it takes appends from there again.
+
+        Everything from `position` on is zero, and its blocks are allocated. Only where there is
+        data is anything written, so an unused tail of 1 GiB takes no time.
+        Raises OSError, DiskFullError. Durability: the whole file is fsynced on return, what stays
+        and what is zeroed.
+        """
+        if not 0 <= position <= self.size:
+            raise InvalidArgumentError("position", f"{position} is outside 0 to {self.size}")
+        self._reopen_writable()
+        with self._in_use() as descriptor, _disk_full(self.path, self.size):
+            self.appended = position
+            self.flushed = min(self.flushed, position)
+            for start, end in _data_ranges(descriptor, position, self.size):
+                _zero(descriptor, start, end)
+            if position < self.size:
+                _allocate(descriptor, position, self.size - position)
+            os.fsync(descriptor)
+        self.flushed = position
+        self._limit = self.size
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def read(self, position: int, size: int) -> bytes:
+        """A copy of bytes below `appended`. Raises InvalidArgumentError, StoreClosedError.
+
+        For hot data: a page that is not in memory is fetched with the GIL held.
+        """
+        if position < 0 or size < 0 or position + size > self.appended:
+            raise self._out_of_bounds(position, size)
+        if self._closed:
+            raise StoreClosedError(f"segment {self.path.name}")
+        try:
+            data: bytes = self._map[position : position + size]
+        except ValueError as error:  # closed since the check
+            raise StoreClosedError(f"segment {self.path.name}") from error
+        return data
+
+    def view(self, position: int, size: int) -> memoryview:
+        """Like `read`, without the copy. Read-only; keeps the mapping alive until released."""
+        if position < 0 or size < 0 or position + size > self.appended:
+            raise self._out_of_bounds(position, size)
+        if self._closed:
+            raise StoreClosedError(f"segment {self.path.name}")
+        try:
+            return memoryview(self._map)[position : position + size].toreadonly()
+        except ValueError as error:  # closed since the check
+            raise StoreClosedError(f"segment {self.path.name}") from error
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Like `read`, through the file: the GIL is released while the disk works."""
+        if position < 0 or size < 0 or position + size > self.appended:
+            raise self._out_of_bounds(position, size)
+        with self._in_use() as descriptor:
+            data = os.pread(descriptor, size, position)
+            while len(data) < size:  # a signal may cut a read short; the end of the file may not
+                more = os.pread(descriptor, size - len(data), position + len(data))
+                if not more:
+                    raise StoreFormatError(self.path, f"ends within {position} to {self.size}")
+                data += more
+        return data
+
+    # --- durability and end of life --------------------------------------------------------
+
+    def flush(self) -> int:
+        """Everything appended before the call is durable; returns that position.
+
+        os.fdatasync, which writes the same pages as mmap.flush but releases the GIL. Length and
+        blocks do not change, so nothing beyond data is needed. Raises OSError: what is above
+        `flushed` is then unknown for good, see the flush services.
+        """
+        end = self.appended
+        if end > self.flushed:
+            self.force()
+            self.flushed = end
+        return end
+
+    def force(self) -> None:
+        """What the file holds is durable, whoever wrote it. Raises OSError."""
+        with self._in_use() as descriptor:
+            os.fdatasync(descriptor)
+
+    def close(self) -> None:
+        """Let go of the file, without a flush. Repeatable."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._limit = 0
+            if self._users == 0:
+                os.close(self._descriptor)
+        # With views still out the mapping stays until the last of them is gone.
+        with contextlib.suppress(BufferError):
+            self._map.close()
+
+    def destroy(self) -> None:
+        """Close it and remove the file. Durability: it does not come back after a crash."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+        fsync_directory(self.path.parent)
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.path.name} appended={self.appended} flushed={self.flushed}>"
+
+    # --- inside ----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[int]:
+        """The descriptor, kept open meanwhile: a closed number may belong to another file."""
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError(f"segment {self.path.name}")
+            self._users += 1
+            descriptor = self._descriptor
+        try:
+            yield descriptor
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._closed and self._users == 0:
+                os.close(self._descriptor)
+
+    def _reopen_writable(self) -> None:
+        """Replace a descriptor and mapping that are for reading only."""
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError(f"segment {self.path.name}")
+            assert self._users == 0, "cut while in use"
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            old_map, self._map = self._map, _map(descriptor, self.size, writable=True)
+            os.close(self._descriptor)
+            self._descriptor = descriptor
+        with contextlib.suppress(BufferError):
+            old_map.close()
+
+    def _refusal(self, size: int) -> Exception:
+        if self._closed:
+            return StoreClosedError(f"segment {self.path.name}")
+        return InvalidArgumentError(
+            "data", f"{size} bytes at {self.appended} do not fit in {self!r}, size {self.size}"
+        )
+
+    def _out_of_bounds(self, position: int, size: int) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            "position", f"{size} bytes at {position} are not below {self.appended} in {self!r}"
+        )
+
+
+@contextlib.contextmanager
+def _disk_full(path: Path, size: int) -> Iterator[None]:
+    """Turn a lack of space into the store's own error."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DiskFullError(f"no space for {size} bytes of {path}: {error.strerror}") from error
+
+
+def _map(descriptor: int, size: int, *, writable: bool) -> mmap.mmap:
+    return mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
+
+
+def _allocate(descriptor: int, start: int, size: int) -> None:
+    """Blocks for the range, whatever data is there. Raises OSError, ENOSPC on a full disk."""
+    os.posix_fallocate(descriptor, start, size)
+
+
+def _write_all(descriptor: int, data: bytes, position: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, position)
+        data = data[written:]
+        position += written
+
+
+def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Ranges of start..end that may hold something else than zeros, rising."""
+    while start < end:
+        try:
+            data = os.lseek(descriptor, start, os.SEEK_DATA)
+            hole = os.lseek(descriptor, data, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole from here on
+                return
+            if error.errno != errno.EINVAL:
+                raise
+            data, hole = start, end  # the file system cannot tell: look at everything
+        if data >= end:
+            return
+        yield data, min(hole, end)
+        start = hole
+
+
+def _zero(descriptor: int, start: int, end: int) -> None:
+    """Write zeros over what is not zero; reading first keeps clean pages clean."""
+    for position in range(start, end, _CHUNK_BYTES):
+        size = min(_CHUNK_BYTES, end - position)
+        zeros = _ZEROS[:size]
+        if os.pread(descriptor, size, position) != zeros:
+            _write_all(descriptor, zeros, position)

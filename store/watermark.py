@@ -1,0 +1,126 @@
+"""An offset that only rises, and those who wait for it to rise.
+
+The value is a plain attribute: reading it takes no lock. Everything else happens under one lock
+that is held for a few steps and never while a callback runs.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    #: Called once: with None when the offset is reached, with the error when it never will be.
+    Callback = Callable[[BaseException | None], None]
+
+logger = logging.getLogger(__name__)
+
+
+class Watermark:
+    """A physical end that only rises. Exclusive: everything below `value` has the property named.
+
+    Thread: any, for every method. Callbacks run on the thread that advances or fails it, in the
+    order of their ends, with no lock held; on the caller's when there is nothing to wait for.
+    Locks: `_lock`, innermost: nothing else is taken while it is held.
+    Failure: final, through `fail`. The value stays where it is, ends at or below it still count
+    as reached, and every other waiter, present or later, gets the error.
+    """
+
+    __slots__ = ("_failure", "_lock", "_numbers", "_waiters", "name", "value")
+
+    def __init__(self, name: str, value: int = 0) -> None:
+        self.name = name
+        #: Read freely; only `advance` writes it.
+        self.value = value
+        self._lock = threading.Lock()
+        # Guarded by _lock. A heap; the number keeps callbacks out of comparisons, and waiters for
+        # one end in the order they came.
+        self._waiters: list[tuple[int, int, Callback]] = []
+        self._numbers = itertools.count()
+        self._failure: BaseException | None = None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it will not rise any more, or None."""
+        return self._failure
+
+    def advance(self, to: int) -> None:
+        """Raise the value to `to`, then call whoever waited for that. A lower `to` does nothing."""
+        with self._lock:
+            if to <= self.value or self._failure is not None:
+                return
+            self.value = to
+            # The usual case ends here: this is on the path of every append.
+            if not self._waiters or self._waiters[0][0] > to:
+                return
+            reached = []
+            while self._waiters and self._waiters[0][0] <= to:
+                reached.append(heapq.heappop(self._waiters)[2])
+        for callback in reached:
+            self._call(callback, None)
+
+    def fail(self, error: BaseException) -> None:
+        """Deliver `error` to all present and later waiters. Only the first failure counts."""
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._failure = error
+            waiters = sorted(self._waiters)
+            self._waiters.clear()
+        for _, _, callback in waiters:
+            self._call(callback, error)
+
+    def call_when(self, end: int, callback: Callback) -> None:
+        """Call `callback(None)` once every offset below `end` is passed, or `callback(error)`.
+
+        Exactly once, and at once when that is known already. A callback must be short: it runs
+        on the thread that makes others wait. What it raises is logged and goes no further.
+        """
+        with self._lock:
+            failure = None
+            if self.value < end:
+                failure = self._failure
+                if failure is None:
+                    heapq.heappush(self._waiters, (end, next(self._numbers), callback))
+                    return
+        self._call(callback, failure)
+
+    def wait_for(self, end: int, timeout_s: float) -> bool:
+        """Whether every offset below `end` was passed in time. Raises the error of `fail`."""
+        if self.value >= end:
+            return True
+        # A bare lock as a one-shot event: a third of the cost of threading.Event.
+        answered = threading.Lock()
+        answered.acquire()
+        failures: list[BaseException] = []
+
+        def answer(error: BaseException | None) -> None:
+            if error is not None:
+                failures.append(error)
+            answered.release()
+
+        self.call_when(end, answer)
+        in_time = answered.acquire(timeout=max(0.0, timeout_s))
+        if not in_time:
+            self._forget(answer)
+        if failures:
+            # The same error may be raised in many threads: without this its traceback only grows.
+            raise failures[0].with_traceback(None)
+        return in_time or self.value >= end
+
+    def _forget(self, callback: Callback) -> None:
+        """Drop a waiter that gave up, so that a stalled disk does not collect them."""
+        with self._lock:
+            self._waiters = [waiter for waiter in self._waiters if waiter[2] is not callback]
+            heapq.heapify(self._waiters)
+
+    def _call(self, callback: Callback, error: BaseException | None) -> None:
+        try:
+            callback(error)
+        except Exception:
+            logger.exception("a callback of watermark %r raised; the others go on", self.name)
