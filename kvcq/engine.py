@@ -45,8 +45,12 @@ class KvEngine(Protocol):
         *,
         limit: int | None = None,
         reverse: bool = False,
+        fill_cache: bool = True,
     ) -> list[Pair]:
-        """Rows with start <= key < end, rising, or falling when `reverse`; at most `limit`."""
+        """Rows with start <= key < end, rising, or falling when `reverse`; at most `limit`.
+
+        `fill_cache` off: a bulk read, whose blocks must not push others out of the cache.
+        """
         ...
 
     def write(self, batch: KvBatch) -> None:

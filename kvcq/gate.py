@@ -1,0 +1,77 @@
+"""A gate around something that is sometimes taken away and put back, such as an open database."""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Gate(Generic[T]):
+    """Many callers use the content at once; one owner takes it out, alone, and puts one back.
+
+    While it is out, callers wait in `enter`: an exchange is invisible to them. Once `end` was
+    called they get its error instead.
+
+    Thread: any. Each `enter` is paired with one `leave` by the same caller, who must not call
+    `take` in between, nor `enter` again.
+    Cost: one uncontended lock on the way in and one on the way out (see docs/engine.md).
+    """
+
+    def __init__(self) -> None:
+        """Empty: callers wait until the first `put`."""
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        # Guarded by _lock.
+        self._content: T | None = None
+        self._inside = 0
+        self._end: tuple[type[Exception], str] | None = None
+
+    def enter(self) -> T:
+        """The content, which stays until `leave`."""
+        with self._lock:
+            content = self._content
+            if content is None:
+                content = self._wait_for_content()
+            self._inside += 1
+            return content
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            # Whoever takes the content out has emptied the place first.
+            if self._content is None and self._inside == 0:
+                self._changed.notify_all()
+
+    def take(self) -> T:
+        """The content, for the caller alone: nobody is inside, and callers wait from now on.
+
+        Must be followed by `put` or `end`. Raises the error of `end` when that came first.
+        """
+        with self._lock:
+            content = self._wait_for_content()
+            self._content = None
+            self._changed.wait_for(lambda: self._inside == 0)
+            return content
+
+    def put(self, content: T) -> None:
+        """Give callers a content again."""
+        with self._lock:
+            self._content = content
+            self._changed.notify_all()
+
+    def end(self, error: type[Exception], text: str) -> None:
+        """Callers get `error(text)` from now on, those who wait included. The first end stays."""
+        with self._lock:
+            self._content = None
+            self._end = self._end or (error, text)
+            self._changed.notify_all()
+
+    def _wait_for_content(self) -> T:
+        while self._content is None:
+            if self._end is not None:
+                error, text = self._end
+                raise error(text)
+            self._changed.wait()
+        return self._content

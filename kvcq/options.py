@@ -1,0 +1,210 @@
+"""RocksDB options, each with its reason. A profile is plain numbers; `build_*` makes the options.
+
+The numbers suit one Python process of moderate memory on two cores: caches and memtables are
+bounded for the whole database, not per family or per queue, so a million queues cost no more
+memory than ten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DataBlockIndexType,
+    DBCompactionStyle,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+)
+
+KIB = 1 << 10
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyProfile:
+    """Settings of one column family."""
+
+    name: str
+    # One memtable. A full one is flushed, with atomic flush all families at once, so this
+    # bounds what a crash makes the log replay: 32 MiB are about 250,000 rows of a unit each.
+    memtable_bytes: int = 32 * MIB
+    # Memtables, the one being written included: two more may wait for their flush.
+    memtable_count: int = 3
+    # Bytes of a data block before compression: what one cache miss reads and unpacks.
+    block_bytes: int = 16 * KIB
+    # Bloom filter bits a key. 10 let through 1 %, 16 let through 0.05 %.
+    bloom_bits: int = 10
+    # A hash index inside each data block: point reads skip the binary search.
+    point_reads: bool = False
+    # zstd on the last level, where rows lie for long and are read seldom.
+    zstd_bottommost: bool = True
+    # Files of the last level; a compaction in pieces takes about one at a time.
+    file_bytes: int = 64 * MIB
+    # L0 files at which compaction starts, writes are slowed (for us: refused), writes stop.
+    l0_compact: int = 4
+    l0_slow: int = 24
+    l0_stop: int = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Settings of one database."""
+
+    families: tuple[FamilyProfile, ...]
+    # Write-ahead log: on, each write is synced before the call returns; off, writes become
+    # durable by flush alone, all families at one point.
+    wal: bool
+    # The family whose values end with an expiry stamp, or None: see expiry_filter.py.
+    filtered: str | None = None
+    cache_bytes: int = 128 * MIB
+    # File descriptors. Many machines start a process with 1024, and the log needs some too.
+    max_open_files: int = 256
+    # All memtables that take writes, over all families.
+    memtables_bytes: int = 80 * MIB
+    background_jobs: int = 2
+    rate_bytes_per_s: int = 64 * MIB
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(family.name for family in self.families)
+
+
+#: The derived database: units, bounds and checkpoint, key index.
+DERIVED = Profile(
+    families=(
+        # Units: written once, rising within each queue, read in runs. A key differs from its
+        # neighbour in the last bytes, so blocks shrink to a quarter; larger ones gain little.
+        FamilyProfile(name="default", bloom_bits=16),
+        # Bounds: random point reads and small overwrites, one row or two per queue. Small blocks
+        # and the hash index for the point reads; lz4 alone, since rows are rewritten so often
+        # that zstd would run again and again on the same ones.
+        FamilyProfile(
+            name="offset",
+            block_bytes=4 * KIB,
+            bloom_bits=16,
+            point_reads=True,
+            zstd_bottommost=False,
+            file_bytes=32 * MIB,
+        ),
+        # Message keys: random inserts, never overwritten, read by short range. Range reads do not
+        # ask the filter; 10 bits serve the point reads of checks.
+        FamilyProfile(name="index", bloom_bits=10),
+    ),
+    wal=False,
+    filtered="default",
+)
+
+
+def metadata_profile(*families: str) -> Profile:
+    """The metadata database: few small rows, every write durable when it returns."""
+    return Profile(
+        families=tuple(
+            FamilyProfile(
+                name=name,
+                memtable_bytes=8 * MIB,
+                block_bytes=4 * KIB,
+                bloom_bits=16,
+                point_reads=True,
+                zstd_bottommost=False,
+                file_bytes=16 * MIB,
+            )
+            for name in families or ("default",)
+        ),
+        wal=True,
+        cache_bytes=16 * MIB,
+        max_open_files=64,
+        memtables_bytes=16 * MIB,
+    )
+
+
+def build_database_options(profile: Profile, *, create: bool) -> Options:
+    """Options of the database as a whole. `create` makes what is missing, else that is an error."""
+    options = Options(raw_mode=True)  # bytes in, bytes out: no type tag before keys and values
+    options.create_if_missing(create)
+    options.create_missing_column_families(create)
+    # Without a log nothing else keeps the families at one dispatch point.
+    options.set_atomic_flush(not profile.wal)
+    # A file that is missing or does not fit the manifest fails the opening, not a later read.
+    options.set_paranoid_checks(True)
+    # Torn by a crash, the last record of the log is dropped: it was never acknowledged. Damage
+    # before it must fail the opening; point-in-time recovery would drop what follows in silence.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_max_total_wal_size(16 * MIB)
+    options.set_max_open_files(profile.max_open_files)
+    # One flush and one compaction beside each other: two cores, and Python wants one of them.
+    options.set_max_background_jobs(profile.background_jobs)
+    options.set_max_subcompactions(1)
+    # Flush and compaction may write this much (refilled each 100 ms): the commit log shares the
+    # disk, and its fsync is what callers wait for.
+    options.set_ratelimiter(profile.rate_bytes_per_s, 100_000, 10)
+    # Written pages go to the disk bit by bit rather than as one burst at the end of a file.
+    options.set_bytes_per_sync(MIB)
+    options.set_wal_bytes_per_sync(MIB)
+    options.set_db_write_buffer_size(profile.memtables_bytes)
+    # One thread writes, holding the GIL. Single-writer memtables skip the atomics, and their
+    # insert hint makes rising keys cheap.
+    options.set_allow_concurrent_memtable_write(False)
+    options.set_enable_write_thread_adaptive_yield(False)
+    # Statistics stay off (they cost some percent of each call); no thread dumps them either.
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    # RocksDB's own info log: a few files, not one of unlimited size.
+    options.set_max_log_file_size(4 * MIB)
+    options.set_keep_log_file_num(4)
+    # Written anew at each opening; a large one makes opening slow.
+    options.set_max_manifest_file_size(16 * MIB)
+    return options
+
+
+def build_family_options(family: FamilyProfile, cache: Cache) -> Options:
+    """Options of one family; `cache` is shared by all families of the database."""
+    options = Options(raw_mode=True)
+    options.set_write_buffer_size(family.memtable_bytes)
+    options.set_max_write_buffer_number(family.memtable_count)
+    if family.point_reads:
+        # Next offsets of idle queues are looked up on their first use: most are not in memory,
+        # and this spares the walk down the skip list. Two percent of the memtable.
+        options.set_memtable_whole_key_filtering(True)
+        options.set_memtable_prefix_bloom_ratio(0.02)
+    # Levels, not universal: a manual compaction of a universal family always rewrites the whole
+    # family, needs its size again on the disk, and cannot be cut into pieces. After a drop of
+    # segments only ranges with expired units are to be rewritten.
+    options.set_compaction_style(DBCompactionStyle.level())
+    options.set_level_compaction_dynamic_level_bytes(True)  # about 10 % dead rows at most
+    options.set_level_zero_file_num_compaction_trigger(family.l0_compact)
+    # Between slow and stop RocksDB delays writes. Ours never wait (they hold the GIL): they are
+    # refused, so the two lie close together and far from where compaction starts.
+    options.set_level_zero_slowdown_writes_trigger(family.l0_slow)
+    options.set_level_zero_stop_writes_trigger(family.l0_stop)
+    # L1 as large as the L0 files that make it, so that L0 to L1 rewrites each byte about once.
+    options.set_max_bytes_for_level_base(family.l0_compact * family.memtable_bytes)
+    options.set_target_file_size_base(family.file_bytes)
+    # lz4 unpacks faster than the disk reads; zstd halves what lies still.
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_bottommost_compression_type(
+        DBCompressionType.zstd() if family.zstd_bottommost else DBCompressionType.lz4()
+    )
+    options.set_block_based_table_factory(_table_options(family, cache))
+    return options
+
+
+def _table_options(family: FamilyProfile, cache: Cache) -> BlockBasedOptions:
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_block_size(family.block_bytes)
+    # Whole-file filters. Also where most keys exist: a key that does not is a new queue.
+    table.set_bloom_filter(family.bloom_bits, block_based=False)
+    # Index and filter blocks count against the cache. Outside of it they would grow with the
+    # number of files, without a bound.
+    table.set_cache_index_and_filter_blocks(True)
+    # L0 files are asked by every read; their filters are not evicted by a scan.
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    # Version 5 is the oldest with today's filters, so a RocketMQ broker's RocksDB reads it too.
+    table.set_format_version(5)
+    if family.point_reads:
+        table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
+        table.set_data_block_hash_ratio(0.75)
+    return table
