@@ -1,0 +1,84 @@
+"""Columns of the commit log as Arrow types; a reader builds only those it is asked for.
+
+| column                      | type         | meaning                                            |
+|-----------------------------|--------------|----------------------------------------------------|
+| topic                       | string       |                                                    |
+| queue_id                    | int          |                                                    |
+| queue_offset                | bigint       | index in the queue                                 |
+| physical_offset             | bigint       | start of the record in the log, bytes              |
+| record_size                 | int          | bytes                                              |
+| tag_code                    | bigint       | as in the unit: hash of the tag, or the due time   |
+| store_time_ms               | bigint       | ms since 1970, like born_time_ms                   |
+| born_time_ms                | bigint       |                                                    |
+| flag, sys_flag              | int          |                                                    |
+| reconsume_times             | int          |                                                    |
+| prepared_transaction_offset | bigint       |                                                    |
+| born_host, store_host       | string       | `address:port`, IPv6 in brackets                   |
+| in_queue                    | boolean      | false for PREPARED and ROLLBACK                    |
+| tag                         | string       | null without one                                   |
+| keys                        | array        | what the key index holds: UNIQ_KEY, then KEYS      |
+| light_queues, light_offsets | array        | one element for each light queue                   |
+| body_crc                    | int          | as stored                                          |
+| body, properties, record    | binary       | as stored; record is the whole of it               |
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+COMMITLOG = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("physical_offset", pa.int64()),
+        ("record_size", pa.int32()),
+        ("tag_code", pa.int64()),
+        ("store_time_ms", pa.int64()),
+        ("born_time_ms", pa.int64()),
+        ("flag", pa.int32()),
+        ("sys_flag", pa.int32()),
+        ("reconsume_times", pa.int32()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("born_host", pa.string()),
+        ("store_host", pa.string()),
+        ("in_queue", pa.bool_()),
+        ("tag", pa.string()),
+        ("keys", pa.list_(pa.string())),
+        ("light_queues", pa.list_(pa.string())),
+        ("light_offsets", pa.list_(pa.int64())),
+        ("body_crc", pa.int32()),
+        ("body", pa.binary()),
+        ("properties", pa.binary()),
+        ("record", pa.binary()),
+    ]
+)
+
+#: One unit of a consume queue, whichever side it was read from. A file queue holds no store time.
+CONSUMEQUEUE = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("physical_offset", pa.int64()),
+        ("record_size", pa.int32()),
+        ("tag_code", pa.int64()),
+        ("store_time_ms", pa.int64()),
+        ("expiry_stamp_s", pa.int32()),
+    ]
+)
+
+_DDL = {
+    pa.string(): "string",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+    pa.list_(pa.string()): "array<string>",
+    pa.list_(pa.int64()): "array<bigint>",
+}
+
+
+def ddl(schema: pa.Schema) -> str:
+    """The same columns in Spark's words."""
+    return ", ".join(f"{field.name} {_DDL[field.type]}" for field in schema)
