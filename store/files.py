@@ -23,9 +23,13 @@ def fsync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """`path` is a directory and its entry is durable. The parent must exist."""
-    path.mkdir(exist_ok=True)
-    fsync_directory(path.parent)
+    """`path` is a directory, and its entry, and those of parents made for it, are durable."""
+    missing = [path]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        fsync_directory(directory.parent)
 
 
 def write_file(path: Path, data: bytes) -> None:

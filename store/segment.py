@@ -285,8 +285,12 @@ class Segment:
             self._map.close()
 
     def destroy(self) -> None:
-        """Close it and remove the file. Durability: it does not come back after a crash."""
+        """Remove the file and close it. Durability: it does not come back after a crash."""
+        self.unlink()
         self.close()
+
+    def unlink(self) -> None:
+        """Remove the file, durably; the segment stays readable until `close`. Repeatable."""
         self.path.unlink(missing_ok=True)
         fsync_directory(self.path.parent)
 

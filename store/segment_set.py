@@ -193,17 +193,20 @@ class SegmentSet:
     def drop_first(self) -> Segment:
         """Remove the oldest segment, file and all; returns it, closed.
 
-        Raises InvalidArgumentError for the last segment, and for one that is not flushed.
+        Raises InvalidArgumentError for the last segment, and for one that is not flushed;
+        OSError when the file stays, and the segment with it.
         Durability: the removal is fsynced before the next one can begin, so no gap can appear.
         """
+        segments = self._segments
+        if len(segments) < 2:
+            raise InvalidArgumentError("segment", "the last segment is never dropped")
+        segment = segments[0]
+        if segment.flushed < segment.appended:
+            raise InvalidArgumentError("segment", f"{segment!r} is not flushed")
+        segment.unlink()
         with self._lock:
-            if len(self._segments) < 2:
-                raise InvalidArgumentError("segment", "the last segment is never dropped")
-            segment = self._segments[0]
-            if segment.flushed < segment.appended:
-                raise InvalidArgumentError("segment", f"{segment!r} is not flushed")
             self._segments = self._segments[1:]
-        segment.destroy()
+        segment.close()
         return segment
 
     # --- durability ------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -336,3 +337,54 @@ def test_failed_flush_stops_at_the_first_segment_that_fails(
         segments.flush()
     assert [segment.flushed for segment in segments] == [SIZE, 0, 0]
     segments.close()
+
+
+# --- crash images ----------------------------------------------------------------------------
+
+
+@pytest.mark.crash
+def test_every_crash_image_of_a_roll_loads_with_the_old_log_or_with_one_more_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image is taken before each step on files. The new file may be cut anywhere in it."""
+    directory, images = tmp_path / "log", tmp_path / "images"
+    segments = filled(directory, 1)
+    segments.flush()
+
+    def image(*cuts: int) -> None:
+        for cut in (SIZE, *cuts):
+            copy = images / str(len(list(images.iterdir())))
+            shutil.copytree(directory, copy)
+            fresh = copy / f"{segment_name(SIZE)}.tmp"
+            if fresh.exists() and cut < fresh.stat().st_size:
+                os.truncate(fresh, cut)
+
+    def watch(owner: object, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def watched(*arguments: object) -> object:
+            image(0, 1, 4096)
+            return plain(*arguments)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    images.mkdir()
+    for name in ("posix_fallocate", "fsync"):
+        watch(os, name)
+    watch(Path, "rename")
+    segments.roll()
+    monkeypatch.undo()
+    image()
+    segments.close()
+
+    counts = []
+    for copy in images.iterdir():
+        again = SegmentSet.load(copy, SIZE)
+        counts.append(len(again))
+        again.truncate(SIZE // 2)
+        assert names(copy) == [segment_name(0)]
+        assert again.last is not None
+        assert again.last.read(0, SIZE // 2) == bytes(k % 251 for k in range(SIZE // 2))
+        again.close()
+    assert set(counts) == {1, 2}
+    assert len(counts) >= 10

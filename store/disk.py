@@ -1,0 +1,95 @@
+"""How full the disk is, and what follows from it."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from store.errors import DiskFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store.config import StoreConfig
+
+logger = logging.getLogger(__name__)
+
+
+class DiskLevel(enum.IntEnum):
+    """What the store does, by how full its disk is. Limits are those of StoreConfig."""
+
+    NORMAL = 0  # drop expired segments at the set hour
+    CLEAN = 1  # above disk_clean_ratio: drop expired segments now
+    CLEAN_FORCIBLY = 2  # above disk_clean_forcibly_ratio: drop the oldest, whatever their age
+    FULL = 3  # above disk_full_ratio: and refuse puts
+
+
+def used_ratio(path: Path) -> float:
+    """Share of the file system under `path` that is in use, 0 to 1, as `df` counts it.
+
+    Blocks reserved for root count as neither used nor free. Raises OSError.
+    """
+    found = os.statvfs(path)
+    used = found.f_blocks - found.f_bfree
+    entire = used + found.f_bavail
+    return used / entire if entire else 1.0
+
+
+class DiskGuard:
+    """Knows how full the disk was when it was last measured, and refuses puts above a level.
+
+    Puts are refused from the first measurement above `disk_full_ratio` to the first at or below
+    `disk_clean_forcibly_ratio`, so that they do not come and go with each dropped segment.
+    Thread: `measure` on one thread at a time, the retention job; the rest on any.
+    """
+
+    def __init__(
+        self, path: Path, config: StoreConfig, gauge: Callable[[Path], float] = used_ratio
+    ) -> None:
+        # Constant after construction.
+        self._path = path
+        self._config = config
+        self._gauge = gauge
+        #: Read freely; only `measure` writes them.
+        self.ratio = 0.0
+        self.level = DiskLevel.NORMAL
+        self.refuses_puts = False
+
+    def measure(self) -> DiskLevel:
+        """The level now; the last one, and a line in the log, when the disk cannot be asked."""
+        try:
+            ratio = self._gauge(self._path)
+        except OSError:
+            logger.exception("cannot tell how full the disk of %s is", self._path)
+            return self.level
+        config = self._config
+        if ratio > config.disk_full_ratio:
+            level = DiskLevel.FULL
+        elif ratio > config.disk_clean_forcibly_ratio:
+            level = DiskLevel.CLEAN_FORCIBLY
+        elif ratio > config.disk_clean_ratio:
+            level = DiskLevel.CLEAN
+        else:
+            level = DiskLevel.NORMAL
+        if level is not self.level:
+            log = logger.warning if level > self.level else logger.info
+            log("%s: disk %.1f %% used, level %s", self._path, ratio * 100, level.name)
+        self.ratio = ratio
+        self.level = level
+        if level is DiskLevel.FULL:
+            self.refuses_puts = True
+        elif level < DiskLevel.CLEAN_FORCIBLY:
+            self.refuses_puts = False
+        return level
+
+    def check_put(self) -> None:
+        """Raises DiskFullError when puts are refused. One attribute is read when they are not."""
+        if self.refuses_puts:
+            config = self._config
+            raise DiskFullError(
+                f"{self._path}: disk {self.ratio:.1%} used; puts are refused above "
+                f"{config.disk_full_ratio:.1%}, until it is {config.disk_clean_forcibly_ratio:.1%}"
+            )

@@ -1,0 +1,87 @@
+"""Jobs that run now and then. The only module that knows the scheduler library."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+_WORKERS = 2
+
+
+class Jobs:
+    """Runs each job at its interval, on threads of its own, one run of a job at a time.
+
+    A run that is due while the last one goes on is left out. A job that raises is logged and
+    counted, and runs again at its next time.
+    Thread: "jobs-…" run the jobs; the scheduler's own only starts them. Methods: any thread.
+    Locks: `_lock` for the counts, never held while a job runs.
+    """
+
+    def __init__(self) -> None:
+        # Constant after construction.
+        self._scheduler = BackgroundScheduler(
+            # Intervals do not depend on the zone; naming one spares a search for the local one.
+            timezone=datetime.UTC,
+            executors={
+                "default": ThreadPoolExecutor(_WORKERS, {"thread_name_prefix": "jobs"}),
+            },
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+            daemon=True,
+        )
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._runs: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
+        self._stopped = False
+
+    def add(self, name: str, interval_s: float, action: Callable[[], object]) -> None:
+        """Run `action` every `interval_s` seconds, first after one interval."""
+        with self._lock:
+            assert name not in self._runs, f"job {name!r} is there already"
+            self._runs[name] = self._failures[name] = 0
+        self._scheduler.add_job(
+            self._run, "interval", seconds=interval_s, args=(name, action), id=name, name=name
+        )
+
+    def start(self) -> None:
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Start no more runs, and wait for those that go on. Repeatable."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=True)
+
+    def runs(self, name: str) -> int:
+        """How often the job ran to its end, well or not."""
+        with self._lock:
+            return self._runs[name]
+
+    def failures(self, name: str) -> int:
+        """How often the job raised."""
+        with self._lock:
+            return self._failures[name]
+
+    def _run(self, name: str, action: Callable[[], object]) -> None:
+        failed = 0
+        try:
+            action()
+        except Exception:
+            failed = 1
+            logger.exception("job %r raised; it stays scheduled", name)
+        with self._lock:
+            self._runs[name] += 1
+            self._failures[name] += failed

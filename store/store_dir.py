@@ -1,0 +1,254 @@
+"""A store directory: what is where, whose it is, and who may open it.
+
+    <root>/
+      lock          held by the process that has the store open
+      store.json    what this store is; made once
+      abort         pid of the process that has it open; left behind by a crash
+      checkpoint    see checkpoint.py
+      commitlog/    segments
+      kvcq/         RocksDB: units, bounds, key index
+      meta/         RocksDB: topics, groups, committed offsets
+      consumequeue/ index/     files of RocketMQ's kind, during a migration
+
+The lock is taken before anything is read that could change, and before anything is written. A
+directory is ours from the moment store.json has its name; a crash before that leaves at most `lock`
+and a temporary file, which counts as empty.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import fcntl
+import json
+import os
+import struct
+import threading
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from store.errors import StoreFormatError, StoreLockedError
+from store.files import TEMPORARY_SUFFIX, fsync_directory, make_directory, write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store.clock import Clock
+
+#: Version of everything below the root. A store that says more is not opened.
+FORMAT_VERSION = 1
+_PRODUCT = "kvcq"
+_LOCK = "lock"
+_IDENTITY = "store.json"
+#: What may lie in a directory that is still to become a store.
+_BLANK_ENTRIES = frozenset({_LOCK, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"})
+
+#: Linux `struct flock`: type, whence, start, length, pid.
+_FLOCK = struct.Struct("@hhqqi")
+
+# A lock of this kind belongs to the process, and is lost when the process closes *any* descriptor
+# of the file. So a second open in one process must be refused before it opens the file.
+_held: set[tuple[int, int]] = set()
+_held_guard = threading.Lock()
+
+
+@dataclass(frozen=True)
+class StoreIdentity:
+    """What store.json says, besides that it is ours."""
+
+    format_version: int
+    created_ms: int
+    segment_bytes: int
+
+
+class DirKind(enum.Enum):
+    """Whose a directory is."""
+
+    BLANK = "blank"  # absent, empty, or creation was cut short
+    OURS = "ours"
+    ROCKETMQ = "rocketmq"  # a broker's store, to be taken over by a migration
+    FOREIGN = "foreign"
+
+
+def inspect(root: Path) -> tuple[DirKind, StoreIdentity | None]:
+    """Whose `root` is, and what it says of itself if it is ours. Reads only.
+
+    Raises StoreFormatError when store.json is damaged, or a newer version wrote it.
+    """
+    try:
+        names = {entry.name for entry in root.iterdir()}
+    except FileNotFoundError:
+        return DirKind.BLANK, None
+    except NotADirectoryError:
+        raise StoreFormatError(root, "is not a directory") from None
+    if _IDENTITY in names:
+        return DirKind.OURS, _read_identity(root / _IDENTITY)
+    if names <= _BLANK_ENTRIES:
+        return DirKind.BLANK, None
+    if "commitlog" in names and names & {"checkpoint", "abort", "config", "consumequeue"}:
+        return DirKind.ROCKETMQ, None
+    return DirKind.FOREIGN, None
+
+
+class StoreDir:
+    """A store directory, and its lock while it is open.
+
+    Thread: opened and closed by one; paths may be read anywhere.
+    Failure: a process that dies loses the lock and leaves `abort`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Only names the paths. `open` takes the lock."""
+        # Constant after construction.
+        self.root = root
+        self.commitlog = root / "commitlog"
+        self.kvcq = root / "kvcq"
+        self.meta = root / "meta"
+        self.consumequeue = root / "consumequeue"
+        self.index = root / "index"
+        self.checkpoint = root / "checkpoint"
+        self.abort = root / "abort"
+        self._lock_key: tuple[int, int] | None = None
+        self._lock_descriptor: int | None = None
+
+    @classmethod
+    def open(cls, root: Path, segment_bytes: int, clock: Clock, *, adopt: bool = False) -> StoreDir:
+        """The store in `root`, locked; made if there is none. `root` need not exist.
+
+        With `adopt` a RocketMQ store becomes ours: it gets a store.json, nothing else changes.
+        Raises StoreLockedError when another process has it open, StoreFormatError when it is not
+        ours, newer, damaged, or has segments of another size. Nothing is written then.
+        Durability: store.json is durable on return.
+        """
+        # Looked at twice: before the lock, so that no lock file is left in a foreign directory;
+        # under it, because only then does it stand still.
+        _check(root, segment_bytes, adopt=adopt)
+        make_directory(root)
+        directory = cls(root)
+        directory._take_lock()
+        try:
+            if _check(root, segment_bytes, adopt=adopt) is None:
+                identity = StoreIdentity(FORMAT_VERSION, clock.now_ms(), segment_bytes)
+                _write_identity(root / _IDENTITY, identity)
+        except BaseException:
+            directory.close()
+            raise
+        return directory
+
+    @property
+    def was_closed_cleanly(self) -> bool:
+        """Whether the last process that had it open closed it. Ask before `mark_open`."""
+        return not self.abort.exists()
+
+    def mark_open(self) -> None:
+        """A crash from here on is noticed by the next open: the pid is in `abort`, durably."""
+        write_file(self.abort, str(os.getpid()).encode())
+
+    def mark_clean(self) -> None:
+        """The next open may trust that all is flushed and dispatched. Repeatable."""
+        self.abort.unlink(missing_ok=True)
+        fsync_directory(self.root)
+
+    def close(self) -> None:
+        """Give up the lock. Repeatable. The lock file stays: removing it would race with others."""
+        with _held_guard:
+            if self._lock_descriptor is not None:
+                os.close(self._lock_descriptor)
+                self._lock_descriptor = None
+            if self._lock_key is not None:
+                _held.discard(self._lock_key)
+                self._lock_key = None
+
+    def _take_lock(self) -> None:
+        """The lock that RocketMQ takes too: byte 0 of `lock`, so a broker is kept out as well."""
+        path = self.root / _LOCK
+        with _held_guard:
+            key = _file_key(path)
+            if key in _held:
+                raise StoreLockedError(self.root, f"open in this process already, {os.getpid()}")
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            except OSError as error:
+                holder = _holder(descriptor)
+                os.close(descriptor)
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise
+                raise StoreLockedError(self.root, f"in use by process {holder}") from error
+            self._lock_descriptor = descriptor
+            self._lock_key = _file_key(path)
+            assert self._lock_key is not None
+            _held.add(self._lock_key)
+
+
+def _file_key(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _holder(descriptor: int) -> str:
+    """Pid of the process that holds the lock; it may be gone by now."""
+    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
+    # On a network file system the holder may be on another machine: its pid is then not above 0.
+    return str(pid) if kind != fcntl.F_UNLCK and pid > 0 else "unknown"
+
+
+def _check(root: Path, segment_bytes: int, *, adopt: bool) -> StoreIdentity | None:
+    """What the store says of itself; None when it is to be made. Raises StoreFormatError."""
+    kind, identity = inspect(root)
+    if kind is DirKind.ROCKETMQ and not adopt:
+        raise StoreFormatError(
+            root,
+            "a store that RocketMQ wrote: `kvcq migrate plan` says what taking it over means",
+        )
+    if kind is DirKind.FOREIGN:
+        raise StoreFormatError(
+            root,
+            f"not a store: it has no {_IDENTITY} but other files; give an empty or a new directory",
+        )
+    if identity is not None and identity.segment_bytes != segment_bytes:
+        raise StoreFormatError(
+            root,
+            f"made with segments of {identity.segment_bytes} bytes, opened with {segment_bytes}: "
+            f"set segment_bytes to {identity.segment_bytes}",
+        )
+    return identity
+
+
+def _write_identity(path: Path, identity: StoreIdentity) -> None:
+    document = {"product": _PRODUCT, **asdict(identity)}
+    write_file(path, json.dumps(document, indent=2).encode() + b"\n")
+
+
+def _read_identity(path: Path) -> StoreIdentity:
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise StoreFormatError(
+            path, f"damaged, not JSON ({error}): bring it back from a copy of the directory"
+        ) from None
+    if not isinstance(document, dict) or document.get("product") != _PRODUCT:
+        raise StoreFormatError(path, f"not of a {_PRODUCT} store: give another directory")
+    # The version comes first: a newer one may have changed everything else.
+    version = _number(path, document, "format_version")
+    if version > FORMAT_VERSION:
+        raise StoreFormatError(
+            path,
+            f"format {version}, this program knows up to {FORMAT_VERSION}: use a newer program",
+        )
+    return StoreIdentity(
+        version, _number(path, document, "created_ms"), _number(path, document, "segment_bytes")
+    )
+
+
+def _number(path: Path, document: dict[str, object], name: str) -> int:
+    value = document.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise StoreFormatError(
+            path, f"damaged, {name} is {value!r}: bring it back from a copy of the directory"
+        )
+    return value

@@ -1,0 +1,64 @@
+"""Jobs run again and again, also after they raised; stop waits for the one that runs."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from store.jobs import Jobs
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_job_that_raises_is_logged_counted_and_stays_scheduled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    jobs = Jobs()
+    third = threading.Event()
+    calls: list[str] = []
+
+    def action() -> None:
+        calls.append(threading.current_thread().name)
+        if len(calls) == 3:
+            third.set()
+        raise RuntimeError("planted")
+
+    jobs.add("broken", 0.01, action)
+    jobs.start()
+    assert third.wait(60)
+    jobs.stop()
+    assert jobs.runs("broken") >= 3
+    assert jobs.failures("broken") == jobs.runs("broken") == len(calls)
+    assert "planted" in caplog.text
+    assert all(name.startswith("jobs") for name in calls)
+
+
+def test_stop_waits_for_the_running_job_and_can_be_repeated() -> None:
+    jobs = Jobs()
+    entered, leave = threading.Event(), threading.Event()
+    finished: list[bool] = []
+
+    def action() -> None:
+        entered.set()
+        assert leave.wait(60)
+        finished.append(True)
+
+    jobs.add("slow", 0.01, action)
+    jobs.start()
+    assert entered.wait(60)
+    stopper = threading.Thread(target=jobs.stop)
+    stopper.start()
+    assert finished == []
+    leave.set()
+    stopper.join(60)
+    assert finished == [True]
+    assert jobs.failures("slow") == 0
+    jobs.stop()
+
+
+def test_jobs_never_started_can_be_stopped() -> None:
+    jobs = Jobs()
+    jobs.add("idle", 60, lambda: None)
+    jobs.stop()
+    assert jobs.runs("idle") == 0
