@@ -39,10 +39,11 @@ _FIELDS = struct.Struct(
     "q"  # index_time_ms
     "q"  # master_flushed_offset
     "q"  # confirmed_offset
+    "q"  # flushed_offset
 )
 _CRC = struct.Struct(">I")
 _USED_BYTES = _FIELDS.size + _CRC.size
-assert (_FIELDS.size, _USED_BYTES) == (40, 44)
+assert (_FIELDS.size, _USED_BYTES) == (48, 52)
 
 #: A record is stamped before it is appended, so times may be this far out of order (RocketMQ).
 _MARGIN_MS = 3000
@@ -56,6 +57,7 @@ class Checkpoint(NamedTuple):
     index_time_ms: int = 0
     master_flushed_offset: int = 0
     confirmed_offset: int = 0
+    flushed_offset: int = 0  # 0 in a file that RocketMQ wrote
 
     @property
     def min_time_ms(self) -> int:

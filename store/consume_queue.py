@@ -68,6 +68,10 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """End of what is dispatched and visible."""
         ...
 
+    def restore(self, requests: Sequence[DispatchRequest]) -> None:
+        """Write again what was dispatched before and is damaged; bounds and checkpoint stay."""
+        ...
+
     def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
         """The max offset of each (topic, queue id); 0 where nothing was ever dispatched."""
         ...
@@ -116,12 +120,27 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """Ids of the queues of the topic that hold or held messages, rising."""
         ...
 
+    def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
+        """Names of topics and light queues with messages, by length, then bytes; above `after`.
+
+        `prefix` is not empty.
+        """
+        ...
+
     def truncate(self, log_end: int) -> None:
         """Forget everything derived from records at or above `log_end`."""
         ...
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         """Segments below `log_start` are gone; their last record was stored at `store_time_ms`."""
+        ...
+
+    def maintain(self) -> None:
+        """Called about every second: what has to be looked after from time to time."""
+        ...
+
+    def compact(self) -> None:
+        """Give back the space of what is expired or deleted. Slow."""
         ...
 
     def flush(self) -> None:

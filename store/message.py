@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from store.consume_queue import DispatchRequest
 
 #: Host and port, the host as text: IPv4 or IPv6.
 Host = tuple[str, int]
@@ -43,16 +45,30 @@ class Placed(NamedTuple):
     queue_offset: int
     physical_offset: int
     record_size: int  # bytes
-    light_queue_offsets: tuple[int, ...]  # in the order of Message.light_queues
+    light_queue_offsets: tuple[int, ...]  # in the order of Message.light_queues, each name once
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
     """What an append returns. Acknowledged only once `end_offset` is durable, in SYNC mode."""
 
-    placed: tuple[Placed, ...]  # one for each message, in order
+    requests: Sequence[DispatchRequest]  # one for each message, in order
     end_offset: int  # exclusive physical end of the last record
     store_time_ms: int
+
+    @property
+    def placed(self) -> tuple[Placed, ...]:
+        """One for each message, in order."""
+        return tuple(
+            Placed(
+                request.queue_id,
+                request.queue_offset,
+                request.physical_offset,
+                request.record_size,
+                tuple(offset for _, offset in request.light_queues),
+            )
+            for request in self.requests
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ class Metadata(Protocol):
         """All marks, in the order of their sequence."""
         ...
 
-    def drop_marks(self, log_start: int) -> None:
-        """Forget marks whose records are all gone from the log."""
+    def drop_marks(self, sequences: Iterable[int]) -> None:
+        """Forget these marks: nothing can bring their records back any more."""
         ...
 
     def commit_offsets(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> None:

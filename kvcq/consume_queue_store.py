@@ -1,0 +1,266 @@
+"""The consume queues and the key index in RocksDB: what the log asks for, on top of the tables.
+
+All rows of one dispatch go into one batch, with the dispatch checkpoint; the write-ahead log is
+off, and flushes are atomic over the families. So whatever a crash leaves stands at one dispatch
+point, and dispatching from the checkpoint on makes the rest again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from kvcq.dispatch_batch import DispatchBatchBuilder
+from kvcq.engine import KvBatch
+from kvcq.errors import CorruptValueError, EngineBusyError
+from kvcq.keys import (
+    BOUNDS,
+    CHECKPOINT_KEY,
+    DELETIONS_KEY,
+    INDEX,
+    UNITS,
+    index_prefix,
+    max_key,
+    max_range,
+    name_range,
+    pack_i64,
+    queue_offset_of,
+    time_and_offset_of,
+    topic_range,
+    unit_key,
+    unit_prefix,
+    unpack_bounds_key,
+)
+from kvcq.min_offsets import MinOffsets
+from kvcq.time_search import search_time
+from kvcq.truncate import truncate_rows
+from kvcq.values import unpack_i64, unpack_max, unpack_unit, unpack_units
+from store.consume_queue import Bounds, CqUnit, KeyHit
+from store.errors import DamagedQueueError, StoreBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvcq.engine import KvEngine
+    from store.consume_queue import DispatchRequest
+    from store.message import Boundary
+
+_INT64_MAX = (1 << 63) - 1
+
+
+class Expiry(Protocol):
+    """Drops expired units from the files, some time after it was told."""
+
+    def dropped_up_to(self, store_time_ms: int) -> None: ...
+
+    def tick(self) -> bool:
+        """Look at the clocks; called about every second."""
+        ...
+
+
+class KvConsumeQueueStore:
+    """ConsumeQueueStore over a KvEngine.
+
+    Thread: `dispatch`, `delete_topic`, `truncate` one at a time (`_writing`); reads on any thread.
+    Durability: `flush`, or a full memtable. Memory: bounded caches, nothing per idle queue.
+    """
+
+    def __init__(self, engine: KvEngine, expiry: Expiry | None = None) -> None:
+        # Constant after construction.
+        self._engine = engine
+        self._expiry = expiry
+        self._min_offsets = MinOffsets(engine)
+        self._writing = threading.Lock()
+        # Guarded by _writing.
+        self._builder = DispatchBatchBuilder()
+        # Read freely; written under _writing, after the batch is in.
+        self._dispatched_offset = self._read_number(CHECKPOINT_KEY)
+
+    # --- dispatch --------------------------------------------------------------------------
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self._dispatched_offset
+
+    def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
+        """See Dispatcher. Visible to readers on return; durable after `flush`."""
+        with self._writing:
+            done = self._dispatched_offset
+            if end_offset <= done:
+                return
+            if requests and requests[0].physical_offset < done:
+                requests = [each for each in requests if each.physical_offset >= done]
+            batch = self._builder.build(requests, end_offset)
+            try:
+                self._engine.write(batch)
+            except EngineBusyError as error:
+                raise StoreBusyError(str(error)) from error
+            self._dispatched_offset = end_offset
+
+    def restore(self, requests: Sequence[DispatchRequest]) -> None:
+        """Write units and index rows that dispatch wrote before and that were damaged since."""
+        if not requests:
+            return
+        with self._writing:
+            batch = self._builder.build(requests, 0)
+            del batch.puts[BOUNDS]
+            try:
+                self._engine.write(batch)
+            except EngineBusyError as error:
+                raise StoreBusyError(str(error)) from error
+
+    # --- reads -----------------------------------------------------------------------------
+
+    def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
+        rows = self._engine.multi_get(BOUNDS, [max_key(*queue) for queue in queues])
+        return [0 if row is None else unpack_max(row)[1] + 1 for row in rows]
+
+    def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
+        row = self._engine.get(BOUNDS, max_key(topic, queue_id))
+        if row is None:
+            return Bounds(0, 0)
+        last_physical, last_offset = unpack_max(row)
+        max_offset = last_offset + 1
+        if last_physical < log_start:
+            return Bounds(max_offset, max_offset)  # all expired; offsets go on
+        return Bounds(self._min_offsets.get(topic, queue_id, max_offset, log_start), max_offset)
+
+    def read_units(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, CqUnit]]:
+        prefix = unit_prefix(topic, queue_id)
+        rows = self._engine.scan(
+            UNITS,
+            prefix + pack_i64(start),
+            prefix + pack_i64(min(start + count, _INT64_MAX)),
+        )
+        if not rows:
+            return []
+        units = unpack_units([value for _, value in rows])
+        first = queue_offset_of(rows[0][0])
+        if queue_offset_of(rows[-1][0]) == first + len(rows) - 1:
+            return list(zip(range(first, first + len(rows)), units, strict=True))
+        return [(queue_offset_of(key), unit) for (key, _), unit in zip(rows, units, strict=True)]
+
+    def search_time(
+        self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
+    ) -> int:
+        bounds = self.bounds(topic, queue_id, log_start)
+
+        def store_time_ms(offset: int) -> int:
+            value = self._engine.get(UNITS, unit_key(topic, queue_id, offset))
+            if value is None:
+                raise DamagedQueueError(topic, queue_id, offset, "its unit is missing")
+            return unpack_unit(value).store_time_ms
+
+        return search_time(bounds.min_offset, bounds.max_offset, time_ms, boundary, store_time_ms)
+
+    def query_key(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        after: KeyHit | None,
+        limit: int,
+    ) -> list[KeyHit]:
+        prefix = index_prefix(topic, key)
+        start = prefix + pack_i64(max(begin_ms, 0))
+        if after is not None:
+            start = max(
+                start, prefix + pack_i64(after.store_time_ms) + pack_i64(after.physical_offset + 1)
+            )
+        end = prefix + pack_i64(min(end_ms, _INT64_MAX - 1) + 1)
+        rows = self._engine.scan(INDEX, start, end, limit=limit)
+        return [KeyHit(*time_and_offset_of(row_key)) for row_key, _ in rows]
+
+    def queue_ids(self, topic: str) -> list[int]:
+        start, end = max_range(topic)
+        return [unpack_bounds_key(key)[2] for key, _ in self._engine.scan(BOUNDS, start, end)]
+
+    def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
+        """Names of topics and light queues with messages, by length, then bytes; above `after`.
+
+        `prefix` is not empty.
+        """
+        found: list[str] = []
+        shortest = len(prefix.encode()) if after is None else len(after.encode())
+        for length in range(shortest, 256):
+            start, end = name_range(prefix, length)
+            if after is not None and length == shortest:
+                start = max(start, topic_range(after)[1])
+            while len(found) < limit:
+                rows = self._engine.scan(BOUNDS, start, end, limit=limit - len(found))
+                if not rows:
+                    break
+                for key, _ in rows:
+                    name = unpack_bounds_key(key)[0]
+                    if not found or found[-1] != name:
+                        found.append(name)
+                start = topic_range(found[-1])[1]
+            if len(found) >= limit:
+                break
+        return found
+
+    # --- removal ---------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, sequence: int) -> None:
+        start, end = topic_range(topic)
+        batch = KvBatch(
+            delete_ranges=[(family, start, end) for family in (UNITS, BOUNDS, INDEX)],
+            puts={BOUNDS: [(DELETIONS_KEY, pack_i64(sequence))]},
+        )
+        queue_ids = self.queue_ids(topic)
+        with self._writing:
+            try:
+                self._engine.write(batch)
+            except EngineBusyError as error:
+                raise StoreBusyError(str(error)) from error
+            self._min_offsets.forget(topic, queue_ids)
+
+    @property
+    def applied_deletions(self) -> int:
+        return self._read_number(DELETIONS_KEY)
+
+    def truncate(self, log_end: int) -> None:
+        """Cut every row made from a record at or above `log_end`; durable on return."""
+        with self._writing:
+            if self._dispatched_offset <= log_end:
+                return
+            truncate_rows(self._engine, log_end)
+            self._dispatched_offset = log_end
+            self._min_offsets.clear()
+        self.flush()
+
+    def expire(self, log_start: int, store_time_ms: int) -> None:
+        if self._expiry is not None and log_start > 0:
+            self._expiry.dropped_up_to(store_time_ms)
+
+    def maintain(self) -> None:
+        if self._expiry is not None:
+            self._expiry.tick()
+
+    def compact(self) -> None:
+        """Rewrite units and index so that what is expired or deleted gives its space back. Slow."""
+        for family in (UNITS, INDEX):
+            self._engine.compact(family)
+
+    # --- durability and end of life --------------------------------------------------------
+
+    def flush(self) -> None:
+        self._engine.flush()
+
+    def statistics(self) -> dict[str, float]:
+        return self._engine.statistics()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _read_number(self, key: bytes) -> int:
+        row = self._engine.get(BOUNDS, key)
+        if row is None:
+            return 0
+        number = unpack_i64(row)
+        if number < 0:
+            raise CorruptValueError(f"a checkpoint of {number}")
+        return number

@@ -1,0 +1,81 @@
+"""The rows that a run of records gives, as one batch.
+
+Used by live dispatch and by every rebuild, so that both write the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq.engine import KvBatch
+from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, index_key, max_key, pack_i64
+from kvcq.keys import unit_prefix as make_unit_prefix
+from kvcq.values import expiry_stamp, pack_max, pack_unit_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.consume_queue import DispatchRequest
+
+# Prefixes are kept for queues in use; a million topics must not all stay in memory.
+_CACHE_LIMIT = 65_536
+
+
+class DispatchBatchBuilder:
+    """Builds batches. Thread: one at a time. Memory: key prefixes of at most 64 Ki queues."""
+
+    def __init__(self) -> None:
+        self._prefixes: dict[tuple[str, int], tuple[bytes, bytes]] = {}
+
+    def build(self, requests: Sequence[DispatchRequest], end_offset: int) -> KvBatch:
+        """Units, max rows, index rows, and the checkpoint at `end_offset`."""
+        prefixes = self._prefixes
+        units: list[tuple[bytes, bytes]] = []
+        index: list[tuple[bytes, bytes]] = []
+        last: dict[bytes, bytes] = {}  # max key -> max value; later records win
+        add_unit = units.append
+        stamp_time = -1
+        stamp = b""
+        for (
+            topic,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            record_size,
+            tag_code,
+            store_time_ms,
+            keys,
+            light_queues,
+            in_queue,
+        ) in requests:
+            if store_time_ms != stamp_time:
+                stamp_time = store_time_ms
+                stamp = expiry_stamp(store_time_ms)
+            if keys:
+                index += [
+                    (index_key(topic, key, store_time_ms, physical_offset), stamp) for key in keys
+                ]
+            if not in_queue:
+                continue
+            value = pack_unit_fields(physical_offset, record_size, tag_code, store_time_ms) + stamp
+            found = prefixes.get((topic, queue_id))
+            if found is None:
+                found = self._add_prefix(topic, queue_id)
+            add_unit((found[0] + pack_i64(queue_offset), value))
+            last[found[1]] = pack_max(physical_offset, queue_offset)
+            for name, offset in light_queues:
+                found = prefixes.get((name, 0))
+                if found is None:
+                    found = self._add_prefix(name, 0)
+                add_unit((found[0] + pack_i64(offset), value))
+                last[found[1]] = pack_max(physical_offset, offset)
+        bounds = list(last.items())
+        bounds.append((CHECKPOINT_KEY, pack_i64(end_offset)))
+        return KvBatch(puts={UNITS: units, BOUNDS: bounds, INDEX: index})
+
+    def _add_prefix(self, topic: str, queue_id: int) -> tuple[bytes, bytes]:
+        if len(self._prefixes) >= _CACHE_LIMIT:
+            self._prefixes.clear()
+        found = (make_unit_prefix(topic, queue_id), max_key(topic, queue_id))
+        self._prefixes[(topic, queue_id)] = found
+        return found

@@ -1,0 +1,157 @@
+"""Row keys, one table for each family. Packed keys sort by their fields, in table order.
+
+Units (family `default`): 19 + T bytes
+
+| size | type | field        | meaning                              |
+|-----:|------|--------------|--------------------------------------|
+|    4 | i32  | topic_length | T, bytes                             |
+|    1 | 01   |              |                                      |
+|    T | text | topic        | a light queue's name for light queues |
+|    1 | 01   |              |                                      |
+|    4 | i32  | queue_id     | 0 for light queues                   |
+|    1 | 01   |              |                                      |
+|    8 | i64  | queue_offset |                                      |
+
+Bounds (family `offset`): 14 + T bytes
+
+| size | type | field        | meaning                              |
+|-----:|------|--------------|--------------------------------------|
+|    4 | i32  | topic_length | T                                    |
+|    1 | 01   |              |                                      |
+|    T | text | topic        |                                      |
+|    1 | 01   |              |                                      |
+|    3 | text | marker       | `max`; RocketMQ also writes `min`    |
+|    1 | 01   |              |                                      |
+|    4 | i32  | queue_id     |                                      |
+
+Two bounds rows are no queue's: topic CHECKPOINT_TOPIC, queue 0 is the dispatch checkpoint, queue 1
+the number of the last topic deletion. Their values are 8 bytes, a queue's are 16.
+
+Key index (family `index`): 27 + T + K bytes
+
+| size | type | field           | meaning                           |
+|-----:|------|-----------------|-----------------------------------|
+|    4 | i32  | topic_length    | T                                 |
+|    1 | 01   |                 |                                   |
+|    T | text | topic           |                                   |
+|    1 | 01   |                 |                                   |
+|    4 | i32  | key_length      | K                                 |
+|    1 | 01   |                 |                                   |
+|    K | text | key             | the whole message key, no hash    |
+|    1 | 01   |                 |                                   |
+|    8 | i64  | store_time_ms   | so that a time range is a key range |
+|    8 | i64  | physical_offset |                                   |
+
+Big-endian. Source of the first two: RocketMQ 5, RocksDBConsumeQueueTable and
+RocksDBConsumeQueueOffsetTable; the third is ours.
+"""
+
+from __future__ import annotations
+
+import struct
+
+UNITS = "default"
+BOUNDS = "offset"
+INDEX = "index"
+FAMILIES = (UNITS, BOUNDS, INDEX)
+
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_TIME_AND_OFFSET = struct.Struct(">qq")
+
+pack_i64 = _I64.pack
+
+_SEPARATOR = b"\x01"
+_AFTER = b"\x02"
+_MAX = b"max"
+
+
+def topic_prefix(topic: str) -> bytes:
+    """What every key of the topic begins with, in all three families."""
+    data = topic.encode()
+    return _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
+
+
+def topic_range(topic: str) -> tuple[bytes, bytes]:
+    """Start and exclusive end of all keys of the topic, in each family."""
+    prefix = topic_prefix(topic)
+    return prefix, prefix[:-1] + _AFTER
+
+
+def unit_prefix(topic: str, queue_id: int) -> bytes:
+    """What the unit keys of one queue begin with; append `pack_i64(queue_offset)`."""
+    return topic_prefix(topic) + _I32.pack(queue_id) + _SEPARATOR
+
+
+def unit_key(topic: str, queue_id: int, queue_offset: int) -> bytes:
+    return unit_prefix(topic, queue_id) + _I64.pack(queue_offset)
+
+
+def unpack_unit_key(key: bytes) -> tuple[str, int, int]:
+    """Topic, queue id, queue offset."""
+    length = _I32.unpack_from(key)[0]
+    return (
+        key[5 : 5 + length].decode(),
+        _I32.unpack_from(key, 6 + length)[0],
+        _I64.unpack_from(key, 11 + length)[0],
+    )
+
+
+def queue_offset_of(key: bytes) -> int:
+    """Queue offset at the end of a unit key."""
+    return int.from_bytes(key[-8:], "big")
+
+
+def max_key(topic: str, queue_id: int) -> bytes:
+    return topic_prefix(topic) + _MAX + _SEPARATOR + _I32.pack(queue_id)
+
+
+def max_range(topic: str) -> tuple[bytes, bytes]:
+    """Start and exclusive end of the `max` rows of all queues of the topic."""
+    prefix = topic_prefix(topic) + _MAX
+    return prefix + _SEPARATOR, prefix + _AFTER
+
+
+def unpack_bounds_key(key: bytes) -> tuple[str, str, int]:
+    """Topic, marker, queue id."""
+    length = _I32.unpack_from(key)[0]
+    return (
+        key[5 : 5 + length].decode(),
+        key[6 + length : 9 + length].decode(),
+        _I32.unpack_from(key, 10 + length)[0],
+    )
+
+
+def name_range(prefix: str, length: int) -> tuple[bytes, bytes]:
+    """Bounds rows of names of exactly `length` bytes that begin with `prefix`."""
+    start = _I32.pack(length) + _SEPARATOR + prefix.encode()
+    return start, start[:-1] + bytes([start[-1] + 1])
+
+
+CHECKPOINT_KEY = max_key("CHECKPOINT_TOPIC", 0)
+DELETIONS_KEY = max_key("CHECKPOINT_TOPIC", 1)
+
+
+def index_prefix(topic: str, key: str) -> bytes:
+    """What the index rows of one message key begin with."""
+    data = key.encode()
+    return topic_prefix(topic) + _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
+
+
+def index_key(topic: str, key: str, store_time_ms: int, physical_offset: int) -> bytes:
+    return index_prefix(topic, key) + _TIME_AND_OFFSET.pack(store_time_ms, physical_offset)
+
+
+def time_and_offset_of(key: bytes) -> tuple[int, int]:
+    """Store time and physical offset at the end of an index key."""
+    time_ms, offset = _TIME_AND_OFFSET.unpack_from(key, len(key) - 16)
+    return time_ms, offset
+
+
+def unpack_index_key(key: bytes) -> tuple[str, str, int, int]:
+    """Topic, message key, store time, physical offset."""
+    length = _I32.unpack_from(key)[0]
+    key_length = _I32.unpack_from(key, 6 + length)[0]
+    at = 11 + length
+    time_ms, offset = time_and_offset_of(key)
+    return key[5 : 5 + length].decode(), key[at : at + key_length].decode(), time_ms, offset

@@ -1,0 +1,186 @@
+"""What is not derived from the log, in its own small database with the write-ahead log on.
+
+One family; the first byte of a key says the table:
+
+| key                                       | value                                         |
+|-------------------------------------------|-----------------------------------------------|
+| `t` topic                                 | u8 1, i32 queues, i64 created, i64 log offset |
+| `d` i64 sequence                          | i64 below offset, topic                       |
+| `g` group                                 | empty                                         |
+| `o` i16, group, i16, topic, i32 queue id  | i64 next offset to read                       |
+| `q` i16, topic, group                     | empty: the group has offsets on the topic     |
+| `s` name                                  | a small named value                           |
+
+`created` is ms since 1970; the log offset is the log's end at that time; an i16 before a name is
+its length in bytes.
+
+Numbers big-endian, text UTF-8. Every call is one batch, durable on return.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import TYPE_CHECKING
+
+from kvcq.engine import KvBatch
+from kvcq.errors import CorruptValueError
+from store.metadata import DeleteMark, TopicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kvcq.engine import KvEngine
+
+META = "default"
+
+_TOPIC = struct.Struct(">Biqq")
+_TOPIC_FORM = 1
+_I64 = struct.Struct(">q")
+_I32 = struct.Struct(">i")
+_I16 = struct.Struct(">h")
+_END = b"\xff"  # above every UTF-8 text
+_SCAN_ROWS = 1000
+
+
+def _sized(text: str) -> bytes:
+    data = text.encode()
+    return _I16.pack(len(data)) + data
+
+
+def _topic_key(name: str) -> bytes:
+    return b"t" + name.encode()
+
+
+def _offset_key(group: str, topic: str, queue_id: int) -> bytes:
+    return b"o" + _sized(group) + _sized(topic) + _I32.pack(queue_id)
+
+
+def _unpack_topic(name: str, value: bytes) -> TopicConfig:
+    if len(value) != _TOPIC.size or value[0] != _TOPIC_FORM:
+        raise CorruptValueError(f"topic {name!r} has a row of form {value[:1].hex()}")
+    _, queue_count, created_ms, created_offset = _TOPIC.unpack(value)
+    return TopicConfig(name, queue_count, created_ms, created_offset)
+
+
+class MetadataStore:
+    """Metadata over a KvEngine. Thread: any. Durable on return of each call."""
+
+    def __init__(self, engine: KvEngine) -> None:
+        self._engine = engine
+        # Serialises read-then-write steps on groups.
+        self._changing = threading.Lock()
+
+    # --- topics ----------------------------------------------------------------------------
+
+    def topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
+        rows = self._engine.multi_get(META, [_topic_key(name) for name in names])
+        return [
+            None if row is None else _unpack_topic(name, row)
+            for name, row in zip(names, rows, strict=True)
+        ]
+
+    def put_topics(self, topics: Iterable[TopicConfig]) -> None:
+        rows = [
+            (
+                _topic_key(topic.name),
+                _TOPIC.pack(_TOPIC_FORM, topic.queue_count, topic.created_ms, topic.created_offset),
+            )
+            for topic in topics
+        ]
+        if rows:
+            self._engine.write(KvBatch(puts={META: rows}))
+
+    def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
+        start = _topic_key(prefix)
+        end = start + _END
+        if after is not None:
+            start = max(start, _topic_key(after) + b"\x00")
+        rows = self._engine.scan(META, start, end, limit=limit)
+        return [_unpack_topic(key[1:].decode(), value) for key, value in rows]
+
+    def delete_topic(self, mark: DeleteMark) -> None:
+        with self._changing:
+            start = b"q" + _sized(mark.topic)
+            batch = KvBatch(
+                deletes=[(META, _topic_key(mark.topic))],
+                delete_ranges=[(META, start, start + _END)],
+            )
+            for key, _ in self._engine.scan(META, start, start + _END):
+                offsets = b"o" + _sized(key[len(start) :].decode()) + _sized(mark.topic)
+                batch.delete_ranges.append((META, offsets, offsets + _END * 5))
+            batch.put(
+                META,
+                b"d" + _I64.pack(mark.sequence),
+                _I64.pack(mark.below_offset) + mark.topic.encode(),
+            )
+            self._engine.write(batch)
+
+    def delete_marks(self) -> list[DeleteMark]:
+        return [
+            DeleteMark(value[8:].decode(), _I64.unpack_from(value)[0], _I64.unpack(key[1:])[0])
+            for key, value in self._engine.scan(META, b"d", b"e")
+        ]
+
+    def drop_marks(self, sequences: Iterable[int]) -> None:
+        deletes = [(META, b"d" + _I64.pack(sequence)) for sequence in sequences]
+        if deletes:
+            self._engine.write(KvBatch(deletes=deletes))
+
+    # --- groups ----------------------------------------------------------------------------
+
+    def commit_offsets(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> None:
+        rows: dict[bytes, bytes] = {}
+        for topic, queue_id, offset in offsets:
+            rows[_offset_key(group, topic, queue_id)] = _I64.pack(offset)
+            rows[b"q" + _sized(topic) + group.encode()] = b""
+        if not rows:
+            return
+        rows[b"g" + group.encode()] = b""
+        with self._changing:
+            self._engine.write(KvBatch(puts={META: list(rows.items())}))
+
+    def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
+        rows = self._engine.multi_get(META, [_offset_key(group, *queue) for queue in queues])
+        return [None if row is None else _I64.unpack(row)[0] for row in rows]
+
+    def list_committed(
+        self, group: str, after: tuple[str, int] | None, limit: int
+    ) -> list[tuple[str, int, int]]:
+        prefix = b"o" + _sized(group)
+        start = prefix if after is None else _offset_key(group, *after) + b"\x00"
+        found: list[tuple[str, int, int]] = []
+        for key, value in self._engine.scan(META, start, prefix + _END * 2, limit=limit):
+            topic = key[len(prefix) + 2 : -4].decode()
+            found.append((topic, _I32.unpack(key[-4:])[0], _I64.unpack(value)[0]))
+        return found
+
+    def delete_group(self, group: str) -> None:
+        with self._changing:
+            prefix = b"o" + _sized(group)
+            batch = KvBatch(
+                delete_ranges=[(META, prefix, prefix + _END * 2)],
+                deletes=[(META, b"g" + group.encode())],
+            )
+            after: tuple[str, int] | None = None
+            topics: set[str] = set()
+            while page := self.list_committed(group, after, _SCAN_ROWS):
+                topics.update(topic for topic, _, _ in page)
+                after = page[-1][:2]
+            batch.deletes += [(META, b"q" + _sized(topic) + group.encode()) for topic in topics]
+            self._engine.write(batch)
+
+    def list_groups(self, after: str | None, limit: int) -> list[str]:
+        start = b"g" if after is None else b"g" + after.encode() + b"\x00"
+        return [key[1:].decode() for key, _ in self._engine.scan(META, start, b"h", limit=limit)]
+
+    # --- small named values ----------------------------------------------------------------
+
+    def get_state(self, name: str) -> bytes | None:
+        return self._engine.get(META, b"s" + name.encode())
+
+    def put_state(self, name: str, value: bytes) -> None:
+        self._engine.write(KvBatch(puts={META: [(b"s" + name.encode(), value)]}))
+
+    def close(self) -> None:
+        self._engine.close()

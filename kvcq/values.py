@@ -1,0 +1,103 @@
+"""Row values, one table for each family; keys are in keys.py.
+
+Unit: where one message lies. 32 bytes; RocketMQ's 28 are read too.
+
+| at | size | type | field           | meaning                                                  |
+|---:|-----:|------|-----------------|----------------------------------------------------------|
+|  0 |    8 | i64  | physical_offset | start of the record in the commit log, bytes             |
+|  8 |    4 | i32  | record_size     | the whole record, bytes, above 0                         |
+| 12 |    8 | i64  | tag_code        | hash of the tag, 0 for none; due time (ms) if delayed    |
+| 20 |    8 | i64  | store_time_ms   | when it was appended, ms since 1970                      |
+| 28 |    4 | i32  | expiry_stamp    | store time, whole seconds, *little-endian*               |
+
+The stamp is what RocksDB's TTL filter looks at. It is capped at 2**31 - 1 (the year 2038).
+
+`max` row of a queue: 16 bytes, i64 physical offset of its last record (its start), i64 queue
+offset of it (inclusive). Checkpoint row: i64, end of what is dispatched. Deletions row: i64.
+Index row: the expiry stamp alone, 4 bytes.
+
+No checksums: RocksDB has its own over every block, and all rows are derived from records.
+Source of unit, `max` and checkpoint: RocketMQ 5, RocksDBConsumeQueueTable and
+RocksDBConsumeQueueOffsetTable.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from kvcq.errors import CorruptValueError
+from store.consume_queue import CqUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UNIT_SIZE = 32
+ROCKETMQ_UNIT_SIZE = 28
+
+_UNIT_FIELDS = struct.Struct(
+    ">"
+    "q"  # physical_offset
+    "i"  # record_size
+    "q"  # tag_code
+    "q"  # store_time_ms
+)
+_UNIT = struct.Struct(">qiqq4x")
+_STAMP = struct.Struct("<i")
+_MAX = struct.Struct(">qq")
+_I64 = struct.Struct(">q")
+assert _UNIT_FIELDS.size == ROCKETMQ_UNIT_SIZE
+assert _UNIT.size == UNIT_SIZE
+
+_LAST_STAMP = (1 << 31) - 1
+
+pack_unit_fields = _UNIT_FIELDS.pack
+pack_max = _MAX.pack
+
+
+def expiry_stamp(store_time_ms: int) -> bytes:
+    """The 4 bytes a unit and an index row end with."""
+    return _STAMP.pack(min(max(store_time_ms // 1000, 0), _LAST_STAMP))
+
+
+def pack_unit(unit: CqUnit) -> bytes:
+    return _UNIT_FIELDS.pack(*unit) + expiry_stamp(unit.store_time_ms)
+
+
+def unpack_unit(value: bytes) -> CqUnit:
+    """Inverse of pack_unit; also takes RocketMQ's 28 bytes. Raises CorruptValueError."""
+    if len(value) not in (UNIT_SIZE, ROCKETMQ_UNIT_SIZE):
+        raise CorruptValueError(f"a unit of {len(value)} bytes, not {UNIT_SIZE}")
+    unit = CqUnit(*_UNIT_FIELDS.unpack_from(value))
+    if unit.physical_offset < 0 or unit.record_size <= 0:
+        raise CorruptValueError(f"impossible {unit}")
+    return unit
+
+
+def unpack_units(values: Sequence[bytes]) -> list[CqUnit]:
+    """Many units at once. Raises CorruptValueError."""
+    joined = b"".join(values)
+    if len(joined) != UNIT_SIZE * len(values):
+        return [unpack_unit(value) for value in values]  # some are of RocketMQ's form
+    new = tuple.__new__
+    units: list[CqUnit] = [new(CqUnit, fields) for fields in _UNIT.iter_unpack(joined)]
+    for unit in units:
+        if unit[0] < 0 or unit[1] <= 0:
+            raise CorruptValueError(f"impossible {unit}")
+    return units
+
+
+def unpack_max(value: bytes) -> tuple[int, int]:
+    """Physical offset and queue offset of a queue's last unit. Raises CorruptValueError."""
+    if len(value) != _MAX.size:
+        raise CorruptValueError(f"a max row of {len(value)} bytes, not {_MAX.size}")
+    physical_offset, queue_offset = _MAX.unpack(value)
+    return physical_offset, queue_offset
+
+
+def unpack_i64(value: bytes) -> int:
+    """A checkpoint or deletions row. Raises CorruptValueError."""
+    if len(value) != 8:
+        raise CorruptValueError(f"a number of {len(value)} bytes, not 8")
+    number: int = _I64.unpack(value)[0]
+    return number

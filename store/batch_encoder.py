@@ -1,0 +1,274 @@
+"""Many messages into the bytes of their records, and into what is derived from them.
+
+This is the hottest loop of the product. It is kept flat on purpose: one pass, one pack for the
+header, three CRC steps, no call that is not needed. Layouts are in record.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from isal.isal_zlib import crc32
+
+from store.consume_queue import DispatchRequest
+from store.errors import InvalidArgumentError
+from store.properties import LMQ_NAMES, LMQ_OFFSETS, MAX_PROPERTIES_BYTES
+from store.queue_offsets import LIGHT
+from store.record import (
+    BLANK_BYTES,
+    BORN_HOST_V6,
+    CRC_ITEM_BYTES,
+    CRC_ITEM_PREFIX,
+    CRC_MASK,
+    HEADER_V4,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    pack_host,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.message import Message
+    from store.queue_offsets import HotQueue, QueueKey
+    from store.validation import Prepared
+
+_HEADER_FRONT = struct.Struct(">iiiiiqqiq")
+_HEADER_BACK = struct.Struct(">iqi")
+_I64 = struct.Struct(">q")
+_PROPERTIES_LENGTH = struct.Struct(">h")
+
+#: A topic longer than this needs a V2 record (RocketMQ: autoMessageVersionOnTopicLen).
+_V1_TOPIC_UNITS = 127
+
+
+def topic_field(topic: str) -> tuple[int, bytes]:
+    """Magic code, and the topic as a record has it: its length, then its bytes."""
+    data = topic.encode()
+    if len(data) <= _V1_TOPIC_UNITS:
+        return MAGIC_V1, len(data).to_bytes(1, "big") + data
+    return MAGIC_V2, len(data).to_bytes(2, "big") + data
+
+
+class Encoded:
+    """Records made by one `encode`, not in the log yet."""
+
+    __slots__ = ("count", "end_offset", "parts", "requests", "used")
+
+    def __init__(self, offset: int) -> None:
+        self.parts: list[bytes] = []  # to be joined
+        self.requests: list[DispatchRequest] = []
+        self.used: list[HotQueue] = []  # each time an offset was taken from it
+        self.count = 0  # messages encoded
+        self.end_offset = offset  # physical
+
+    def give_back_offsets(self) -> None:
+        """Undo what encoding took from the queues: nothing of it was appended."""
+        for queue in self.used:
+            queue.next_offset -= 1
+        self.used.clear()
+
+
+class BatchEncoder:
+    """Makes records for one store.
+
+    Thread: only under the append lock; it takes queue offsets as it goes.
+    """
+
+    def __init__(self, store_host: tuple[str, int], *, crc_item: bool) -> None:
+        self._store_host = pack_host(store_host)
+        self._crc_item = crc_item
+        self._item_bytes = CRC_ITEM_BYTES if crc_item else 0
+        # Hosts of producers, packed. Bounded: an edge that passes on every port must not fill it.
+        self._hosts: dict[tuple[str, int], bytes] = {}
+
+    def encode(
+        self,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        first: int,
+        queues: dict[QueueKey, HotQueue],
+        offset: int,
+        room: int,
+        now_ms: int,
+    ) -> Encoded:
+        """Encode `messages[first:]` from physical `offset` on, while they fit in `room` bytes.
+
+        Every queue named must be in `queues`. Offsets are taken from them; `give_back_offsets`
+        undoes that. Raises InvalidArgumentError (after giving back) when the properties of a
+        message become too long with its light queue offsets in them.
+        """
+        encoded = Encoded(offset)
+        try:
+            self._encode(encoded, messages, prepared, first, queues, offset, room, now_ms)
+        except BaseException:
+            encoded.give_back_offsets()
+            raise
+        return encoded
+
+    def _encode(
+        self,
+        encoded: Encoded,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        first: int,
+        queues: dict[QueueKey, HotQueue],
+        offset: int,
+        room: int,
+        now_ms: int,
+    ) -> None:
+        parts, requests, used = encoded.parts, encoded.requests, encoded.used
+        store_host = self._store_host
+        item_bytes = self._item_bytes
+        hosts = self._hosts
+        pack_header = HEADER_V4.pack
+        pack_length = _PROPERTIES_LENGTH.pack
+        new_request = tuple.__new__
+        end = offset + room - BLANK_BYTES
+        at = offset
+        for index in range(first, len(messages)):
+            message = messages[index]
+            properties, keys, tag_code, light_names = prepared[index]
+            topic = message.topic
+            queue_id = message.queue_id
+            queue = queues[(topic, queue_id)]
+            light: tuple[tuple[str, int], ...] = ()
+            if light_names:
+                light = tuple([(name, queues[(name, LIGHT)].next_offset) for name in light_names])
+                properties = self._with_light_queues(properties, light, index)
+            tail = queue.topic_field + pack_length(len(properties) + item_bytes) + properties
+            body = message.body
+            size = 88 + len(body) + len(tail) + item_bytes
+            born_host = hosts.get(message.born_host)
+            if born_host is None:
+                born_host = self._pack_born_host(message.born_host)
+            if len(born_host) != 8 or len(store_host) != 8:
+                size += len(born_host) + len(store_host) - 16
+            if at + size > end:
+                return
+            sys_flag = message.sys_flag
+            in_queue = True
+            queue_offset = queue.next_offset
+            if sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
+                in_queue = False
+                queue_offset = 0
+                if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+                    keys = ()
+            if len(born_host) == 8 and len(store_host) == 8:
+                header = pack_header(
+                    size,
+                    queue.magic,
+                    crc32(body) & CRC_MASK,
+                    queue_id,
+                    message.flag,
+                    queue_offset,
+                    at,
+                    sys_flag,
+                    message.born_time_ms or now_ms,
+                    born_host,
+                    now_ms,
+                    store_host,
+                    message.reconsume_times,
+                    message.prepared_transaction_offset,
+                    len(body),
+                )
+            else:
+                header = self._header_v6(message, size, queue, queue_offset, at, born_host, now_ms)
+            if item_bytes:
+                crc = crc32(tail, crc32(body, crc32(header))) & CRC_MASK
+                parts += (header, body, tail, CRC_ITEM_PREFIX, (b"\x02%010d" % crc)[::-1])
+            else:
+                parts += (header, body, tail)
+            if in_queue:
+                queue.next_offset = queue_offset + 1
+                used.append(queue)
+                for name, _ in light:
+                    light_queue = queues[(name, LIGHT)]
+                    light_queue.next_offset += 1
+                    used.append(light_queue)
+            requests.append(
+                new_request(
+                    DispatchRequest,
+                    (
+                        topic,
+                        queue_id,
+                        queue_offset,
+                        at,
+                        size,
+                        tag_code,
+                        now_ms,
+                        keys,
+                        light,
+                        in_queue,
+                    ),
+                )
+            )
+            at += size
+            encoded.count += 1
+            encoded.end_offset = at
+
+    def _with_light_queues(
+        self, properties: bytes, light: tuple[tuple[str, int], ...], index: int
+    ) -> bytes:
+        names = ",".join([name for name, _ in light])
+        offsets = ",".join([str(offset) for _, offset in light])
+        item = f"{LMQ_NAMES}\x01{names}\x02{LMQ_OFFSETS}\x01{offsets}\x02".encode()
+        whole = properties + item
+        if len(whole) + self._item_bytes > MAX_PROPERTIES_BYTES:
+            raise InvalidArgumentError(
+                f"messages[{index}].light_queues",
+                f"properties would take {len(whole) + self._item_bytes} bytes with these, "
+                f"more than {MAX_PROPERTIES_BYTES}",
+            )
+        return whole
+
+    def _pack_born_host(self, host: tuple[str, int]) -> bytes:
+        packed = pack_host(host)
+        if len(self._hosts) >= 4096:
+            self._hosts.clear()
+        self._hosts[host] = packed
+        return packed
+
+    def _header_v6(
+        self,
+        message: Message,
+        size: int,
+        queue: HotQueue,
+        queue_offset: int,
+        at: int,
+        born_host: bytes,
+        now_ms: int,
+    ) -> bytes:
+        sys_flag = message.sys_flag
+        if len(born_host) == 20:
+            sys_flag |= BORN_HOST_V6
+        if len(self._store_host) == 20:
+            sys_flag |= STORE_HOST_V6
+        return b"".join(
+            (
+                _HEADER_FRONT.pack(
+                    size,
+                    queue.magic,
+                    crc32(message.body) & CRC_MASK,
+                    message.queue_id,
+                    message.flag,
+                    queue_offset,
+                    at,
+                    sys_flag,
+                    message.born_time_ms or now_ms,
+                ),
+                born_host,
+                _I64.pack(now_ms),
+                self._store_host,
+                _HEADER_BACK.pack(
+                    message.reconsume_times,
+                    message.prepared_transaction_offset,
+                    len(message.body),
+                ),
+            )
+        )

@@ -1,0 +1,308 @@
+"""The one append-only run of records. Everything else in a store can be made from it again.
+
+Append: records become readable bytes of the mapped segment under one lock, and get their queue
+offsets in the same critical section. They are durable once `flush` has passed them.
+Read: by physical offset, from the mapping when the bytes are hot, else through the file.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from store.errors import (
+    CorruptRecordError,
+    InvalidArgumentError,
+    MessageNotFoundError,
+    StoreClosedError,
+)
+from store.properties import MAX_PROPERTIES_BYTES
+from store.queue_offsets import LIGHT
+from store.record import (
+    BLANK_BYTES,
+    CRC_ITEM_BYTES,
+    CRC_MASK,
+    SIZE_AND_MAGIC,
+    Found,
+    check_record,
+    crc_item,
+    pack_blank,
+    store_time_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.batch_encoder import BatchEncoder, Encoded
+    from store.clock import Clock
+    from store.consume_queue import DispatchRequest
+    from store.message import Message
+    from store.queue_offsets import QueueOffsets
+    from store.segment import Segment
+    from store.segment_set import SegmentSet
+    from store.validation import Prepared
+
+# Any record of the log fits in this many bytes besides its body: header, topic, properties.
+_OVERHEAD_BYTES = 112 + 2 + 255 + 2 + MAX_PROPERTIES_BYTES
+
+
+class LogAppend(NamedTuple):
+    """Records of one append. They lie in `start_offset..end_offset`, blanks between segments."""
+
+    requests: list[DispatchRequest]
+    start_offset: int
+    end_offset: int
+    store_time_ms: int
+
+
+class CommitLog:
+    """Segments, and the append path.
+
+    Thread: `append` on any thread, one at a time (`lock`); reads on any thread; `flush` on the
+    flush thread alone.
+    Locks: `lock`, outermost of the store; see docs/threads.md.
+    """
+
+    def __init__(
+        self,
+        segments: SegmentSet,
+        queues: QueueOffsets,
+        encoder: BatchEncoder,
+        clock: Clock,
+        *,
+        hot_read_bytes: int,
+        last_store_time_ms: int = 0,
+    ) -> None:
+        # Constant after construction.
+        self.lock = threading.Lock()
+        self._segments = segments
+        self._queues = queues
+        self._encoder = encoder
+        self._clock = clock
+        self._hot_read_bytes = hot_read_bytes
+        # Guarded by lock; read freely.
+        self.appended_offset = segments.end_offset
+        self.last_store_time_ms = last_store_time_ms
+        self._closed = False
+
+    # --- append ----------------------------------------------------------------------------
+
+    def append(
+        self,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        publish: Callable[[LogAppend], None],
+    ) -> LogAppend:
+        """All messages are in the log when this returns, or none. The caller holds `lock`.
+
+        `publish` runs under the lock, in log order, once the bytes are readable.
+        Raises DiskFullError, InvalidArgumentError, StoreClosedError and what loading a queue
+        raises; nothing was written then. Durability: none before `flush`.
+        """
+        if self._closed:
+            raise StoreClosedError("commit log")
+        hot = self._queues.young
+        missing = {
+            key for message in messages if (key := (message.topic, message.queue_id)) not in hot
+        }
+        for details in prepared:
+            if details[3]:
+                missing.update(key for name in details[3] if (key := (name, LIGHT)) not in hot)
+        if missing:
+            wanted = {(message.topic, message.queue_id) for message in messages}
+            for details in prepared:
+                wanted.update((name, LIGHT) for name in details[3])
+            self._queues.warm(sorted(wanted))
+            hot = self._queues.young
+        # Store times never fall along the log: search by time and expiry stand on it.
+        now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
+        start = self.appended_offset
+        segment = self._segments.last
+        assert segment is not None, "recovery makes the first segment"
+        encoded = self._encoder.encode(
+            messages,
+            prepared,
+            0,
+            hot,
+            start,
+            segment.start_offset + segment.size - start,
+            now_ms,
+        )
+        if encoded.count == len(messages):
+            segment.append(b"".join(encoded.parts))
+            done = LogAppend(encoded.requests, start, encoded.end_offset, now_ms)
+        else:
+            done = self._append_across(segment, encoded, messages, prepared, start, now_ms)
+        self.last_store_time_ms = now_ms
+        self.appended_offset = done.end_offset
+        publish(done)
+        return done
+
+    def _append_across(
+        self,
+        segment: Segment,
+        encoded: Encoded,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        start: int,
+        now_ms: int,
+    ) -> LogAppend:
+        """Go on in new segments. A failure on the way, as of a full disk, takes back all of it."""
+        all_encoded = [encoded]
+        requests = encoded.requests
+        first = encoded.count
+        try:
+            while True:
+                segment.append(b"".join(encoded.parts))
+                segment.append(pack_blank(segment.size - segment.appended))
+                segment = self._segments.roll()
+                encoded = self._encoder.encode(
+                    messages,
+                    prepared,
+                    first,
+                    self._queues.young,
+                    segment.start_offset,
+                    segment.size,
+                    now_ms,
+                )
+                all_encoded.append(encoded)
+                requests = requests + encoded.requests
+                first += encoded.count
+                if first == len(messages):
+                    segment.append(b"".join(encoded.parts))
+                    return LogAppend(requests, start, encoded.end_offset, now_ms)
+                if encoded.count == 0:
+                    raise InvalidArgumentError(
+                        f"messages[{first}].body",
+                        f"the record does not fit a segment of {segment.size} bytes",
+                    )
+        except BaseException:
+            for each in all_encoded:
+                each.give_back_offsets()
+            self._segments.truncate(start)
+            raise
+
+    # --- read ------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """Physical offset of the first byte that is kept."""
+        return self._segments.first_offset
+
+    def is_hot(self, offset: int) -> bool:
+        """Whether a record there is close enough to the end to be in memory, as a rule."""
+        return self.appended_offset - offset <= self._hot_read_bytes
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The record of `size` bytes at `offset`, verified: its CRC, and that it lies there.
+
+        Raises MessageNotFoundError when it lies outside the log (also when it was dropped while
+        it was read), CorruptRecordError when the bytes are not that record.
+        """
+        data = self._bytes(offset, size)
+        verify(data, offset, size)
+        return data
+
+    def read_at(self, offset: int) -> bytes:
+        """The record at `offset`, whatever its size. Raises as `read` does."""
+        head = self._bytes(offset, BLANK_BYTES)
+        size, _magic = SIZE_AND_MAGIC.unpack(head)
+        segment = self._segments.find(offset)
+        if segment is None or not 0 < size <= segment.start_offset + segment.size - offset:
+            raise MessageNotFoundError(str(offset), "no record begins there")
+        data = self._bytes(offset, size)
+        checked = check_record(data, 0, size, offset)
+        if checked.found is not Found.RECORD:
+            raise MessageNotFoundError(str(offset), "no record begins there")
+        return data
+
+    def _bytes(self, offset: int, size: int) -> bytes:
+        segment = self._segments.find(offset)
+        if segment is None or offset + size > self.appended_offset:
+            raise MessageNotFoundError(
+                str(offset), f"outside {self.start_offset} to {self.appended_offset}"
+            )
+        position = offset - segment.start_offset
+        try:
+            if self.appended_offset - offset <= self._hot_read_bytes:
+                return segment.read(position, size)
+            return segment.pread(position, size)
+        except StoreClosedError:
+            if self._closed:
+                raise
+            raise MessageNotFoundError(str(offset), "dropped with its segment") from None
+        except InvalidArgumentError:
+            raise CorruptRecordError(offset, f"{size} bytes run past the segment") from None
+
+    def view(self, offset: int, end: int) -> memoryview:
+        """Bytes from `offset` to `end` or the segment's end, whichever is first; release it soon.
+
+        Empty when there is nothing. Raises MessageNotFoundError below the start of the log.
+        """
+        segment = self._segments.find(offset)
+        if segment is None:
+            if offset >= self._segments.end_offset or offset >= end:
+                return memoryview(b"")
+            raise MessageNotFoundError(str(offset), f"below {self.start_offset}")
+        stop = min(end, segment.start_offset + segment.size)
+        return segment.view(offset - segment.start_offset, max(0, stop - offset))
+
+    def segment_end(self, offset: int) -> int:
+        """Where the segment that holds `offset` ends, and the next one begins."""
+        segment = self._segments.find(offset)
+        if segment is None:
+            raise MessageNotFoundError(str(offset), f"outside the log from {self.start_offset}")
+        return segment.start_offset + segment.size
+
+    def first_store_time_ms(self, segment_start: int) -> int | None:
+        """Store time of the first record of the segment that begins there; None without one."""
+        segment = self._segments.find(segment_start)
+        if segment is None or segment_start + BLANK_BYTES > self.appended_offset:
+            return None
+        size = min(segment.size, self.appended_offset - segment_start)
+        view = segment.view(0, size)
+        try:
+            checked = check_record(view, 0, size, segment_start, verify_crc=False)
+            return store_time_of(view, 0) if checked.found is Found.RECORD else None
+        finally:
+            view.release()
+
+    # --- durability and end of life --------------------------------------------------------
+
+    def flush(self, least_pages: int) -> int:
+        """Make appended bytes durable if `least_pages` pages wait, 0: if any do.
+
+        Returns the offset below which all is durable. Raises OSError when fsync fails.
+        """
+        # Read first: what an append has copied but not published yet does not count.
+        end = self.appended_offset
+        return min(self._segments.flush(least_pages), end)
+
+    def close(self) -> None:
+        """No more appends; readers get StoreClosedError. Does not flush. Repeatable."""
+        with self.lock:
+            self._closed = True
+        self._segments.close()
+
+
+def verify(data: bytes, offset: int, size: int) -> None:
+    """Raise CorruptRecordError unless `data` is the whole record that lies at `offset`."""
+    # The CRC item covers everything before it, so one pass is enough; records of others, which
+    # may lack the item, get the full check.
+    item_at = size - CRC_ITEM_BYTES
+    if (
+        data[item_at:] == crc_item(crc32(memoryview(data)[:item_at]) & CRC_MASK)
+        and data[:4] == size.to_bytes(4, "big")
+        and data[28:36] == offset.to_bytes(8, "big")
+    ):
+        return
+    checked = check_record(data, 0, len(data), offset)
+    if checked.found is not Found.RECORD or checked.size != size:
+        raise CorruptRecordError(offset, checked.reason or "not the record its unit describes")
+
+
+def record_fits(body_bytes: int, segment_bytes: int) -> bool:
+    """Whether a record with such a body fits a segment, whatever its topic and properties."""
+    return body_bytes + _OVERHEAD_BYTES + BLANK_BYTES <= segment_bytes

@@ -1,0 +1,491 @@
+"""The store: one commit log, what is derived from it, and metadata, behind one set of calls.
+
+`append` is where data enters, the flush services make it durable, reput derives queues and index
+from it, and the reader is where it leaves. `opening.py` puts a store together.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from store.checkpoint import Checkpoint, write_checkpoint
+from store.config import FlushMode
+from store.errors import (
+    DamagedQueueError,
+    FlushTimeoutError,
+    InvalidArgumentError,
+    OffsetOutOfRangeError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreFailedError,
+)
+from store.message import Appended
+from store.reader import TagFilter
+from store.repair import QueueRepair
+from store.units import LMQ_PREFIX
+from store.validation import check_group, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from store.clock import Clock
+    from store.commit_log import CommitLog
+    from store.config import StoreConfig
+    from store.consume_queue import Bounds, ConsumeQueueStore
+    from store.disk import DiskGuard
+    from store.flush import FlushService
+    from store.jobs import Jobs
+    from store.message import Boundary, KeyQueryPage, Message, Pulled
+    from store.metadata import Metadata, TopicConfig
+    from store.queue_offsets import QueueOffsets
+    from store.reader import Reader
+    from store.reput import ReputService
+    from store.retention import RetentionService
+    from store.store_dir import StoreDir
+    from store.topics import Topics
+    from store.watermark import Watermark
+
+logger = logging.getLogger(__name__)
+
+#: How long closing waits for the last flush, and deletion for dispatch.
+_DRAIN_TIMEOUT_S = 60.0
+
+
+class MessageStore:
+    """One open store directory. Made by `opening.open_store`.
+
+    Thread: any, for every method. Locks: see docs/threads.md.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        directory: StoreDir,
+        log: CommitLog,
+        queue_offsets: QueueOffsets,
+        queues: ConsumeQueueStore,
+        metadata: Metadata,
+        topics: Topics,
+        reader: Reader,
+        reput: ReputService,
+        flush_service: FlushService,
+        flushed: Watermark,
+        guard: DiskGuard,
+        retention: RetentionService,
+        jobs: Jobs,
+    ) -> None:
+        # Constant after construction.
+        self.config = config
+        self.queues = queues
+        self.metadata = metadata
+        self.log = log
+        self.retention = retention
+        self.reput = reput
+        self._clock = clock
+        self._directory = directory
+        self._queue_offsets = queue_offsets
+        self._topics = topics
+        self._reader = reader
+        self._flush_service = flush_service
+        self._flushed = flushed
+        self._guard = guard
+        self._jobs = jobs
+        self._sync = config.flush_mode is FlushMode.SYNC
+        self._dispatched = reput.dispatched
+        self._repair = QueueRepair(log, queues, topics)
+        self._closing = threading.Lock()
+        self._maintaining = threading.Lock()
+        # Guarded by the append lock; read freely.
+        self._closed = False
+        # Guarded by _maintaining.
+        self._kv_flushed_at = reput.dispatched.value
+        self._kv_flushed_s = clock.monotonic_s()
+        self._checkpointed = -1
+        self._compaction_due = False
+
+    # --- where data enters -----------------------------------------------------------------
+
+    def append(self, messages: Sequence[Message]) -> Appended:
+        """All messages are in the log, in order, or none is.
+
+        Not acknowledged in SYNC mode before `end_offset` is durable (`when_durable`). In ASYNC
+        mode they are visible on return, unless dispatch lags.
+        Raises InvalidArgumentError naming the field (`messages[3].body`), UnknownTopicError,
+        UnknownQueueError; DiskFullError, StoreBusyError, StoreClosedError, StoreFailedError.
+        """
+        config = self.config
+        max_body = config.max_body_bytes
+        max_light = config.max_light_queues
+        prepared = [
+            prepare(message, index, max_body, max_light) for index, message in enumerate(messages)
+        ]
+        if not messages:
+            raise InvalidArgumentError("messages", "is empty")
+        log = self.log
+        with log.lock:
+            self._check_writable()
+            try:
+                done = log.append(messages, prepared, self.reput.offer)
+            except InvalidArgumentError as error:
+                raise _placed_in_batch(error, messages) from None
+            if self._sync:
+                self._flush_service.request(done.end_offset)
+        return Appended(done.requests, done.end_offset, done.store_time_ms)
+
+    def is_durable(self, end_offset: int) -> bool:
+        """Whether a put that ends there is acknowledged: flushed and visible in SYNC mode."""
+        return not self._sync or self._dispatched.value >= end_offset
+
+    def when_durable(
+        self, end_offset: int, callback: Callable[[BaseException | None], None]
+    ) -> None:
+        """Call back once, on a store thread, when a put that ends there is acknowledged.
+
+        With the error when it never will be. In ASYNC mode at once, on the caller's thread.
+        """
+        if self._sync:
+            self._dispatched.call_when(end_offset, callback)
+        else:
+            callback(None)
+
+    def put(self, messages: Sequence[Message]) -> Appended:
+        """`append`, and wait until it is acknowledged.
+
+        Waits also for a dispatch that lags. Raises what `append` raises, FlushTimeoutError,
+        FlushError. Durability: SYNC: survives power loss on return. ASYNC: survives a kill of the
+        process on return, power loss after the next flush.
+        """
+        timeout_s = self.config.sync_flush_timeout_s
+        excess = self._lag() - self.config.max_dispatch_lag_bytes
+        if excess > 0:
+            self._dispatched.wait_for(self._dispatched.value + excess, timeout_s)
+        appended = self.append(messages)
+        if self._sync and not self._dispatched.wait_for(appended.end_offset, timeout_s):
+            raise FlushTimeoutError(appended.end_offset, timeout_s)
+        return appended
+
+    def _check_writable(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the store is closed")
+        failure = self._flushed.failure or self._dispatched.failure
+        if failure is not None:
+            raise StoreFailedError(f"the store takes no more writes: {failure}") from failure
+        self._guard.check_put()
+        lag = self._lag()
+        if lag > self.config.max_dispatch_lag_bytes:
+            raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
+
+    def _lag(self) -> int:
+        return self.log.appended_offset - self._dispatched.value
+
+    # --- where it leaves -------------------------------------------------------------------
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_messages: int = 32,
+        max_bytes: int = 4 << 20,
+        tag_filter: str = "",
+    ) -> Pulled:
+        """Messages from `offset` on, at most so many and so many bytes, but one if there is one.
+
+        For a light queue: its name as topic, queue 0. Raises UnknownTopicError,
+        UnknownQueueError, OffsetOutOfRangeError outside min..max, CorruptRecordError, and
+        DamagedQueueError; the damaged queue is then rebuilt from the log in the background.
+        """
+        if max_messages < 1:
+            raise InvalidArgumentError("max_messages", f"{max_messages} is below 1")
+        if max_bytes < 1:
+            raise InvalidArgumentError("max_bytes", f"{max_bytes} is below 1")
+        self._check_open()
+        try:
+            return self._reader.pull(
+                topic, queue_id, offset, max_messages, max_bytes, TagFilter.parse(tag_filter)
+            )
+        except DamagedQueueError as error:
+            self._repair.start(error.topic, error.queue_id)
+            raise
+
+    def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a pull there would read far behind the end of the log, from disk."""
+        if self.log.is_hot(self.log.start_offset):
+            return False
+        unit = self._reader.first_unit(topic, queue_id, offset)
+        return unit is not None and not self.log.is_hot(unit.physical_offset)
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = 0,
+        limit: int = 32,
+        cursor: bytes | None = None,
+    ) -> KeyQueryPage:
+        """Messages of the topic with exactly this key, oldest first; times inclusive, 0 is open.
+
+        Raises UnknownTopicError, InvalidArgumentError, CorruptRecordError.
+        """
+        if not key:
+            raise InvalidArgumentError("key", "is empty")
+        if limit < 1:
+            raise InvalidArgumentError("limit", f"{limit} is below 1")
+        if begin_ms < 0 or end_ms < 0:
+            raise InvalidArgumentError("begin_ms" if begin_ms < 0 else "end_ms", "is below 0")
+        self._check_open()
+        return self._reader.query(topic, key, begin_ms, end_ms, limit, cursor)
+
+    def get(self, physical_offset: int) -> bytes:
+        """The whole record at the offset. Raises MessageNotFoundError."""
+        self._check_open()
+        return self._reader.get(physical_offset)
+
+    def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
+        """Min and max of each queue. Raises UnknownTopicError, UnknownQueueError."""
+        self._check_open()
+        return [self._reader.bounds(topic, queue_id) for topic, queue_id in queues]
+
+    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
+        """Offset by store time; the table is in kvcq/time_search.py. Raises as `pull` does."""
+        self._check_open()
+        self._topics.require_queue(topic, queue_id)
+        try:
+            return self.queues.search_time(
+                topic, queue_id, time_ms, boundary, self.log.start_offset
+            )
+        except DamagedQueueError as error:
+            self._repair.start(error.topic, error.queue_id)
+            raise
+
+    def on_dispatch(self, listener: Callable[[set[tuple[str, int]]], None]) -> Callable[[], None]:
+        """Call `listener` with the queues that grew, once visible; returns how to end that.
+
+        On a store thread or the appending one: be short.
+        """
+        return self.reput.add_listener(listener)
+
+    # --- topics and groups -----------------------------------------------------------------
+
+    def create_topics(self, topics: Sequence[tuple[str, int]]) -> list[TopicConfig]:
+        """The topics exist, durably; a count of 0 means the default. All or none.
+
+        Raises InvalidArgumentError, TopicExistsError when one has another count.
+        """
+        with self.log.lock:
+            self._check_writable()
+            return self._topics.create(topics, self.log.appended_offset)
+
+    def delete_topic(self, name: str) -> None:
+        """The topic, or light queue, and every row of it are gone, durably; so are offsets on it.
+
+        Waits until its last message is dispatched. Its records stay in the log, dead. Raises
+        UnknownTopicError, StoreBusyError.
+        """
+        with self.log.lock:
+            self._check_writable()
+            count = self._topics.begin_delete(name)
+            for queue_id in range(-1, 0) if name.startswith(LMQ_PREFIX) else range(count):
+                self._queue_offsets.forget((name, queue_id))
+            below = self.log.appended_offset
+        try:
+            self._flush_service.request(below)
+            if not self._dispatched.wait_for(below, _DRAIN_TIMEOUT_S):
+                raise StoreBusyError(f"dispatch did not reach {below} in {_DRAIN_TIMEOUT_S:g} s")
+            self._topics.finish_delete(name, below)
+        finally:
+            with self.log.lock:
+                self._topics.end_delete(name)
+
+    def describe_topic(self, name: str) -> TopicConfig:
+        """Raises UnknownTopicError."""
+        self._check_open()
+        return self._topics.get(name)
+
+    def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
+        """In name order, names above `after`."""
+        self._check_open()
+        return self.metadata.list_topics(prefix, after, limit)
+
+    def list_light_queues(self, prefix: str, after: str | None, limit: int) -> list[str]:
+        """Names of light queues with messages, by length, then by bytes; names above `after`."""
+        self._check_open()
+        whole = prefix if prefix.startswith(LMQ_PREFIX) else LMQ_PREFIX + prefix
+        return self.queues.list_names(whole, after, limit)
+
+    def commit_offsets(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> None:
+        """Store (topic, queue id, next offset) for the group, durably. All or none.
+
+        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError,
+        OffsetOutOfRangeError above the queue's max.
+        """
+        check_group(group)
+        self._check_open()
+        wanted = list(offsets)
+        for topic, queue_id, offset in wanted:
+            low, high = self._reader.bounds(topic, queue_id)
+            if not 0 <= offset <= high:
+                raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
+        self.metadata.commit_offsets(group, wanted)
+
+    def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
+        check_group(group)
+        self._check_open()
+        return self.metadata.committed_offsets(group, queues)
+
+    def list_committed(
+        self, group: str, after: tuple[str, int] | None, limit: int
+    ) -> list[tuple[str, int, int]]:
+        check_group(group)
+        self._check_open()
+        return self.metadata.list_committed(group, after, limit)
+
+    def delete_group(self, group: str) -> None:
+        check_group(group)
+        self._check_open()
+        self.metadata.delete_group(group)
+
+    def list_groups(self, after: str | None, limit: int) -> list[str]:
+        self._check_open()
+        return self.metadata.list_groups(after, limit)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the store is closed")
+
+    # --- durability and end of life --------------------------------------------------------
+
+    @property
+    def flushed_offset(self) -> int:
+        """Below this the log is known to be durable."""
+        return self._flushed.value
+
+    def flush(self) -> None:
+        """Log and consume queue are durable up to what was appended before. Raises FlushError."""
+        with self._maintaining:
+            self._flush_everything()
+
+    def _flush_everything(self) -> None:
+        end = self.log.appended_offset
+        # The log first: queues that are ahead of it would have to be cut after a power loss.
+        self._flush_service.request(end)
+        if not self._flushed.wait_for(end, _DRAIN_TIMEOUT_S):
+            raise FlushTimeoutError(end, _DRAIN_TIMEOUT_S)
+        dispatched = self._dispatched.value
+        sequence = self.queues.applied_deletions
+        self.queues.flush()
+        self._kv_flushed_at = dispatched
+        self._kv_flushed_s = self._clock.monotonic_s()
+        self._topics.drop_marks(sequence, self.log.start_offset)
+        self._write_checkpoint()
+
+    def maintain(self) -> None:
+        """One round of what is due: a job calls it every second.
+
+        Keeps the checkpoint behind the flushed log, and the replay after a crash bounded.
+        """
+        with self._maintaining:
+            if self._flushed.failure is not None:
+                return
+            self.queues.maintain()
+            waiting = self._dispatched.value - self._kv_flushed_at
+            due = self._clock.monotonic_s() - self._kv_flushed_s >= self.config.kv_flush_interval_s
+            if waiting > 0 and (due or waiting >= self.config.kv_flush_bytes):
+                self._flush_everything()
+            else:
+                self._write_checkpoint()
+
+    def segments_dropped(self, log_start: int, store_time_ms: int | None) -> None:
+        """Retention removed segments below `log_start`, records stored up to that time."""
+        if store_time_ms is not None:
+            self.queues.expire(log_start, store_time_ms)
+        self._compaction_due = True
+
+    def reclaim(self) -> None:
+        """Compact the queues if something expired since the last time; a job calls it. Slow."""
+        if self._compaction_due:
+            self._compaction_due = False
+            self.queues.compact()
+
+    def _write_checkpoint(self) -> None:
+        flushed = self._flushed.value
+        if flushed == self._checkpointed:
+            return
+        time_ms = self.log.last_store_time_ms
+        write_checkpoint(
+            self._directory.checkpoint,
+            Checkpoint(
+                log_time_ms=time_ms,
+                queue_time_ms=time_ms,
+                confirmed_offset=flushed,
+                flushed_offset=flushed,
+            ),
+        )
+        self._checkpointed = flushed
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators, by name; units in the names."""
+        values: dict[str, float] = {
+            "log_start_offset": self.log.start_offset,
+            "log_appended_offset": self.log.appended_offset,
+            "log_flushed_offset": self._flushed.value,
+            "log_dispatched_offset": self._dispatched.value,
+            "flush_behind_bytes": self.log.appended_offset - self._flushed.value,
+            "dispatch_behind_bytes": self._lag(),
+            "flush_count": self._flush_service.flush_count,
+            "hot_queues": len(self._queue_offsets),
+            "poison_records": self.reput.poison_count,
+            "dropped_segments": self.retention.dropped_segments,
+            "queue_repairs": self._repair.done,
+        }
+        values.update({f"kvcq_{name}": value for name, value in self.queues.statistics().items()})
+        return values
+
+    def close(self) -> None:
+        """Drain, flush, and let go of the directory. Repeatable.
+
+        Durability: everything appended, unless the log failed before; the abort marker stays then.
+        """
+        with self._closing:
+            if self._closed:
+                return
+            with self.log.lock:
+                self._closed = True
+            self._jobs.stop()
+            self._repair.stop()
+            self._flush_service.stop()
+            self.reput.stop()
+            drained = self._dispatched.value == self.log.appended_offset
+            flushed = self._flushed.value == self.log.appended_offset
+            self.queues.close()
+            if flushed:
+                self._write_checkpoint()
+            self.metadata.close()
+            self.log.close()
+            if flushed and drained:
+                self._directory.mark_clean()
+            self._directory.close()
+
+    def __enter__(self) -> MessageStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _placed_in_batch(
+    error: InvalidArgumentError, messages: Sequence[Message]
+) -> InvalidArgumentError:
+    """Name the message whose topic was refused; other fields name theirs already."""
+    if error.field != "topic":
+        return error
+    for index, message in enumerate(messages):
+        if repr(message.topic) in error.reason or not message.topic:
+            return InvalidArgumentError(f"messages[{index}].topic", error.reason)
+    return error

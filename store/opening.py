@@ -1,0 +1,199 @@
+"""Put a store together, in the one order that is safe, and bring it to one dispatch point.
+
+lock → checkpoint → segments → cut the torn tail → cut queues that are ahead → deletions that were
+lost → replay up to the end → only then writers, services and jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from store.batch_encoder import BatchEncoder
+from store.checkpoint import Checkpoint, read_checkpoint
+from store.commit_log import CommitLog
+from store.config import FlushMode
+from store.disk import DiskGuard
+from store.errors import FlushError, StoreFormatError
+from store.flush import GroupCommitService, IntervalFlushService
+from store.jobs import Jobs
+from store.message_store import MessageStore
+from store.preallocate import Preallocator
+from store.queue_offsets import QueueOffsets
+from store.reader import Reader
+from store.recovery import recover_log
+from store.reput import ReputService
+from store.retention import RetentionService
+from store.segment_set import DirectSource, SegmentSet
+from store.topics import Topics
+from store.watermark import Watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from store.clock import Clock
+    from store.config import StoreConfig
+    from store.consume_queue import ConsumeQueueStore
+    from store.metadata import Metadata
+    from store.segment import Segment
+    from store.store_dir import StoreDir
+
+    #: Called with what is being done, and how much of it, from 0 to 1.
+    Progress = Callable[[str, float], None]
+
+logger = logging.getLogger(__name__)
+
+_MAINTAIN_S = 1.0
+_RECLAIM_S = 30.0
+
+
+def assemble(
+    config: StoreConfig,
+    clock: Clock,
+    directory: StoreDir,
+    queues: ConsumeQueueStore,
+    metadata: Metadata,
+    progress: Progress,
+) -> MessageStore:
+    """A running store in `directory`, which is open; takes over `directory`, `queues`, `metadata`.
+
+    Raises StoreFormatError, CorruptRecordError, DiskFullError; everything is closed then.
+    Durability: what a crash left is recovered, and the recovered state is durable, on return.
+    """
+    with ExitStack() as undo:
+        undo.callback(directory.close)
+        undo.callback(metadata.close)
+        undo.callback(queues.close)
+        checkpoint = _checkpoint(directory.checkpoint)
+        source = DirectSource(directory.commitlog, config.segment_bytes, warm_up=config.warm_up)
+        preallocator = Preallocator(source, config.segment_bytes) if config.preallocate else None
+        segments = SegmentSet.load(
+            directory.commitlog, config.segment_bytes, preallocator or source
+        )
+        undo.callback(segments.close)
+        if preallocator is not None:
+            preallocator.start()
+        span = max(1, segments.end_offset - checkpoint.flushed_offset)
+        recovered = recover_log(
+            segments,
+            checkpoint.flushed_offset,
+            lambda at: progress("checking the log", (at - checkpoint.flushed_offset) / span),
+            clean=directory.was_closed_cleanly,
+        )
+        end = segments.end_offset
+        if queues.dispatched_offset > end:
+            logger.warning(
+                "queues reach to %d, the log to %d: they are cut", queues.dispatched_offset, end
+            )
+            queues.truncate(end)
+
+        flushed = Watermark("flushed", end)
+        dispatched = Watermark("dispatched", queues.dispatched_offset)
+        topics = Topics(config, metadata, queues, clock)
+        topics.redo_deletions()
+        queue_offsets = QueueOffsets(
+            config.hot_queue_limit,
+            lambda keys: topics.load(keys, log.appended_offset),
+            lambda: log.appended_offset,
+            lambda: dispatched.value,
+        )
+        log = CommitLog(
+            segments,
+            queue_offsets,
+            BatchEncoder(config.store_host, crc_item=config.crc_item),
+            clock,
+            hot_read_bytes=config.hot_read_bytes,
+            last_store_time_ms=recovered.last_store_time_ms or checkpoint.log_time_ms,
+        )
+        sync = config.flush_mode is FlushMode.SYNC
+        reput = ReputService(
+            log,
+            queues,
+            dispatched,
+            (lambda: flushed.value) if sync else (lambda: log.appended_offset),
+            topics.admit,
+            inline=not sync,
+        )
+        replay_start = max(dispatched.value, segments.first_offset)
+        replay_span = max(1, end - replay_start)
+        reput.catch_up(lambda at: progress("replaying the log", (at - replay_start) / replay_span))
+
+        flush_service = (
+            GroupCommitService(log, flushed)
+            if sync
+            else IntervalFlushService(log, flushed, config, clock)
+        )
+        _follow_flush(flushed, dispatched, reput)
+        guard = DiskGuard(directory.root, config)
+        retention = RetentionService(
+            segments,
+            guard,
+            config,
+            clock,
+            last_store_time_ms=lambda segment: _newest_time_ms(log, segment),
+            safe_end=lambda: dispatched.value,
+            on_dropped=lambda start, time_ms: store.segments_dropped(start, time_ms),
+        )
+        jobs = Jobs()
+        store = MessageStore(
+            config,
+            clock,
+            directory,
+            log,
+            queue_offsets,
+            queues,
+            metadata,
+            topics,
+            Reader(log, queues, topics),
+            reput,
+            flush_service,
+            flushed,
+            guard,
+            retention,
+            jobs,
+        )
+        first_time_ms = log.first_store_time_ms(segments.first_offset)
+        if segments.first_offset > 0 and first_time_ms is not None:
+            queues.expire(segments.first_offset, first_time_ms)
+        directory.mark_open()
+        guard.measure()
+        flush_service.start()
+        reput.start()
+        retention.schedule(jobs)
+        jobs.add("maintain", _MAINTAIN_S, store.maintain)
+        jobs.add("reclaim", _RECLAIM_S, store.reclaim)
+        jobs.start()
+        undo.pop_all()
+        return store
+
+
+def _checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint, or one that says nothing: the whole log is then checked."""
+    try:
+        return read_checkpoint(path) or Checkpoint()
+    except StoreFormatError as error:
+        logger.warning("%s: the whole log is checked instead", error)
+        return Checkpoint()
+
+
+def _newest_time_ms(log: CommitLog, segment: Segment) -> int | None:
+    """A store time no record of the segment is above: that of the first record behind it.
+
+    Times never fall along the log, so this is exact enough, and one read instead of a scan.
+    """
+    return log.first_store_time_ms(segment.start_offset + segment.size)
+
+
+def _follow_flush(flushed: Watermark, dispatched: Watermark, reput: ReputService) -> None:
+    """Each time more is durable, more may be dispatched; a failed fsync fails the waiters too."""
+
+    def risen(error: BaseException | None) -> None:
+        if error is None:
+            reput.wake()
+            flushed.call_when(flushed.value + 1, risen)
+        elif isinstance(error, FlushError):
+            dispatched.fail(error)
+
+    flushed.call_when(flushed.value + 1, risen)

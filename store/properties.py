@@ -1,0 +1,79 @@
+"""The property string of a record: `name 01 value 02`, repeated.
+
+Every item ends with 02, the last one too; older RocketMQ releases leave the final one out, so a
+reader takes both. Source: RocketMQ 5, MessageDecoder.messageProperties2String and its inverse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME_END = "\x01"
+ITEM_END = "\x02"
+
+TAGS = "TAGS"
+KEYS = "KEYS"
+UNIQ_KEY = "UNIQ_KEY"
+DELAY = "DELAY"
+LMQ_NAMES = "INNER_MULTI_DISPATCH"
+LMQ_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
+CRC_ITEM = "__CRC32#"
+
+#: Longest property string a record can carry: its length is a signed 16-bit number.
+MAX_PROPERTIES_BYTES = 32767
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """The property string; names and values must not hold the separators (not checked here)."""
+    return "".join(
+        f"{name}{NAME_END}{value}{ITEM_END}" for name, value in properties.items() if value
+    )
+
+
+def decode_properties(text: str) -> dict[str, str]:
+    """Names and values, as RocketMQ reads them.
+
+    Items under 3 characters, without a name, or without a value vanish; a later name overwrites
+    an earlier one; a value may hold 01.
+    """
+    found: dict[str, str] = {}
+    for item in text.split(ITEM_END):
+        if len(item) < 3:
+            continue
+        name, separator, value = item.partition(NAME_END)
+        if separator and name and value:
+            found[name] = value
+    return found
+
+
+def index_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """What the key index holds for a message: UNIQ_KEY, then each word of KEYS, each once."""
+    unique = properties.get(UNIQ_KEY)
+    words = properties.get(KEYS)
+    if words is None:
+        return (unique,) if unique else ()
+    keys = [unique] if unique else []
+    keys.extend(word for word in words.split(" ") if word)
+    return tuple(dict.fromkeys(keys))
+
+
+def light_queues(properties: Mapping[str, str], prefix: str) -> tuple[tuple[str, int], ...]:
+    """Light queues a record stands in, with its offset in each; () when the two lists differ.
+
+    Only names that begin with `prefix` count: RocketMQ leaves the others without an offset.
+    """
+    names = properties.get(LMQ_NAMES)
+    if names is None:
+        return ()
+    name_list = names.split(",")
+    offset_list = properties.get(LMQ_OFFSETS, "").split(",")
+    if len(name_list) != len(offset_list):
+        return ()
+    found: dict[str, int] = {}
+    for name, offset in zip(name_list, offset_list, strict=True):
+        if name.startswith(prefix) and offset.isascii() and offset.isdigit():
+            found.setdefault(name, int(offset))
+    return tuple(found.items())

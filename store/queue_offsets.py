@@ -1,0 +1,87 @@
+"""The next offset of each queue that was written to lately.
+
+A bounded cache in front of the consume queue store, in two generations: `young` takes what is
+used, and when it is full the generation before it is forgotten whole. What is forgotten is loaded
+again from the consume queue, so it must be dispatched by then: the older generation is only let
+go once dispatch has passed the log's end as it was when that generation was closed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: (topic, queue id), or (light queue, LIGHT).
+QueueKey = tuple[str, int]
+
+#: Stands for the queue id of a light queue. No message can carry it, so a topic field that names a
+#: light queue never finds one here and is refused like any other bad topic.
+LIGHT = -1
+
+
+class HotQueue:
+    """One queue the appender writes to: its next offset and the constant bytes of its records."""
+
+    __slots__ = ("magic", "next_offset", "topic_field")
+
+    def __init__(self, next_offset: int, magic: int, topic_field: bytes) -> None:
+        self.next_offset = next_offset
+        self.magic = magic
+        self.topic_field = topic_field  # topic length and topic, as a record has them
+
+
+class QueueOffsets:
+    """Hot queues by (topic, queue id).
+
+    Thread: only under the append lock. Memory: at most `limit` queues, plus those written to
+    since the last dispatch.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        load: Callable[[Sequence[QueueKey]], Sequence[HotQueue]],
+        appended: Callable[[], int],
+        dispatched: Callable[[], int],
+    ) -> None:
+        self.young: dict[QueueKey, HotQueue] = {}
+        self._old: dict[QueueKey, HotQueue] = {}
+        self._old_end = 0  # log end when `_old` was closed
+        self._generation = max(1, limit // 2)
+        self._load = load
+        self._appended = appended
+        self._dispatched = dispatched
+
+    def __len__(self) -> int:
+        return len(self.young) + len(self._old)
+
+    def warm(self, keys: Sequence[QueueKey]) -> None:
+        """Afterwards all `keys` are in `young`. Raises what `load` raises, and changes nothing."""
+        missing = [key for key in keys if key not in self.young and key not in self._old]
+        loaded = self._load(missing) if missing else ()
+        if len(self.young) + len(keys) > self._generation:
+            self._turn()
+        for key in keys:
+            old = self._old.pop(key, None)
+            if old is not None:
+                self.young[key] = old
+        self.young.update(zip(missing, loaded, strict=True))
+
+    def forget(self, key: QueueKey) -> None:
+        """The queue's topic was deleted."""
+        self.young.pop(key, None)
+        self._old.pop(key, None)
+
+    def clear(self) -> None:
+        """Everything is loaded again when it is needed: only when all of the log is dispatched."""
+        self.young.clear()
+        self._old.clear()
+
+    def _turn(self) -> None:
+        if self._dispatched() < self._old_end:
+            return  # some of the older ones are not in the consume queue yet: grow for a moment
+        self._old = self.young
+        self._old_end = self._appended()
+        self.young = {}

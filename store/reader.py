@@ -1,0 +1,240 @@
+"""The way out: pull from a queue, query by key, get by offset. Nothing here writes.
+
+A reader that finds a unit missing, or a record that is not what its unit says, reports damage. It
+never skips it, and never takes it for the end of the queue.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from store.consume_queue import KeyHit
+from store.errors import (
+    CorruptRecordError,
+    DamagedQueueError,
+    InvalidArgumentError,
+    MessageNotFoundError,
+    OffsetOutOfRangeError,
+)
+from store.message import KeyQueryPage, Pulled, PullStatus
+from store.record import java_hash, unpack_record
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.commit_log import CommitLog
+    from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
+    from store.topics import Topics
+
+#: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is
+#: 800; a range read here costs a fraction of it).
+_MAX_EXAMINED = 16_384
+_UNITS_A_READ = 1024
+
+_QUEUE_FIELDS = struct.Struct(">iiq")  # queue_id, flag, queue_offset, at 12
+_CURSOR = struct.Struct(">qq")
+_I64_MAX = (1 << 63) - 1
+
+
+class TagFilter:
+    """Which tags a pull wants: `*` or nothing for all, else `tagA || tagB`."""
+
+    __slots__ = ("codes", "tags")
+
+    def __init__(self, tags: frozenset[str]) -> None:
+        self.tags = tags
+        self.codes = frozenset(java_hash(tag) for tag in tags)
+
+    @classmethod
+    def parse(cls, expression: str) -> TagFilter | None:
+        """None when everything is wanted. Raises InvalidArgumentError."""
+        expression = expression.strip()
+        if not expression or expression == "*":
+            return None
+        tags = [tag.strip() for tag in expression.split("||")]
+        if "" in tags or "*" in tags:
+            raise InvalidArgumentError("tag_filter", f"{expression!r} has an empty tag or a *")
+        return cls(frozenset(tags))
+
+    def matches(self, record: bytes) -> bool:
+        """Whether the record has a wanted tag; two tags may share a hash."""
+        return unpack_record(record, verify=False).tag in self.tags
+
+
+class Reader:
+    """Reads one store. Thread: any. Locks: none of its own."""
+
+    def __init__(self, log: CommitLog, queues: ConsumeQueueStore, topics: Topics) -> None:
+        self._log = log
+        self._queues = queues
+        self._topics = topics
+
+    def bounds(self, topic: str, queue_id: int) -> Bounds:
+        """Min and max. Raises UnknownTopicError, UnknownQueueError."""
+        self._topics.require_queue(topic, queue_id)
+        return self._queues.bounds(topic, queue_id, self._log.start_offset)
+
+    def first_unit(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
+        """The unit at exactly that offset, if there is one."""
+        found = self._queues.read_units(topic, queue_id, offset, 1)
+        return found[0][1] if found else None
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_filter: TagFilter | None,
+    ) -> Pulled:
+        """Records from `offset` on. See MessageStore.pull."""
+        low, high = self.bounds(topic, queue_id)
+        if not low <= offset <= high:
+            raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
+        records: list[bytes] = []
+        offsets: list[int] = []
+        room = max_bytes
+        at = offset
+        stop = high if tag_filter is None else min(high, offset + _MAX_EXAMINED)
+        while at < stop and len(records) < max_messages:
+            wanted = min(stop - at, _UNITS_A_READ)
+            if tag_filter is None:
+                wanted = min(wanted, max_messages - len(records))
+            units = self._units(topic, queue_id, at, wanted)
+            taken, room, full = self._take(
+                topic, queue_id, units, records, offsets, room, max_messages, tag_filter
+            )
+            at += taken
+            if full:
+                break
+        if records:
+            status = PullStatus.FOUND
+        else:
+            status = PullStatus.NO_NEW_MESSAGE if at == offset else PullStatus.NO_MATCH
+        return Pulled(status, records, offsets, at, low, high)
+
+    def _units(self, topic: str, queue_id: int, at: int, count: int) -> list[tuple[int, CqUnit]]:
+        """Exactly `count` units from `at` on; all of them are below the queue's max."""
+        units = self._queues.read_units(topic, queue_id, at, count)
+        if len(units) != count or units[0][0] != at or units[-1][0] != at + count - 1:
+            low, high = self.bounds(topic, queue_id)
+            if not low <= at <= high:  # expired, or deleted, since it was looked up
+                raise OffsetOutOfRangeError(topic, queue_id, at, low, high)
+            there = {offset for offset, _ in units}
+            hole = next(each for each in range(at, at + count) if each not in there)
+            raise DamagedQueueError(topic, queue_id, hole, "its unit is missing")
+        return units
+
+    def _take(
+        self,
+        topic: str,
+        queue_id: int,
+        units: Sequence[tuple[int, CqUnit]],
+        records: list[bytes],
+        offsets: list[int],
+        room: int,
+        max_messages: int,
+        tag_filter: TagFilter | None,
+    ) -> tuple[int, int, bool]:
+        """Read records of the units: how many units were used, the room left, whether to stop."""
+        read = self._log.read
+        queue_fields = _QUEUE_FIELDS.unpack_from
+        light = topic.startswith(LMQ_PREFIX)
+        taken = 0
+        for queue_offset, (physical_offset, size, tag_code, _) in units:
+            if tag_filter is not None and tag_code not in tag_filter.codes:
+                taken += 1
+                continue
+            if records and (size > room or len(records) >= max_messages):
+                return taken, room, True
+            try:
+                record = read(physical_offset, size)
+            except MessageNotFoundError:
+                if records:
+                    return taken, room, True  # the segment was dropped meanwhile
+                low, high = self.bounds(topic, queue_id)
+                if low <= queue_offset < high:
+                    raise DamagedQueueError(
+                        topic, queue_id, queue_offset, "its unit points outside the log"
+                    ) from None
+                raise OffsetOutOfRangeError(topic, queue_id, queue_offset, low, high) from None
+            if not light:
+                found_id, _, found_offset = queue_fields(record, 12)
+                if found_offset != queue_offset or found_id != queue_id:
+                    raise DamagedQueueError(
+                        topic, queue_id, queue_offset, "its unit points at another message"
+                    )
+            taken += 1
+            if tag_filter is not None and not tag_filter.matches(record):
+                continue
+            records.append(record)
+            offsets.append(queue_offset)
+            room -= size
+        return taken, room, False
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        limit: int,
+        cursor: bytes | None,
+    ) -> KeyQueryPage:
+        """Messages that carry the key, oldest first. See MessageStore.query."""
+        self._topics.get(topic)
+        after: KeyHit | None = None
+        if cursor:
+            if len(cursor) != _CURSOR.size:
+                raise InvalidArgumentError("cursor", "was not made by this service")
+            after = KeyHit(*_CURSOR.unpack(cursor))
+            if after.store_time_ms < 0 or not 0 <= after.physical_offset < _I64_MAX:
+                raise InvalidArgumentError("cursor", "was not made by this service")
+        records: list[bytes] = []
+        while True:
+            hits = self._queues.query_key(
+                topic, key, begin_ms, end_ms or _I64_MAX, after, limit + 1
+            )
+            for hit in hits:
+                if len(records) == limit:
+                    assert after is not None
+                    return KeyQueryPage(records, _CURSOR.pack(*after), complete=False)
+                record = self._record_of(topic, key, hit)
+                if record is not None:
+                    records.append(record)
+                after = hit
+            if len(hits) <= limit:
+                return KeyQueryPage(records, None, complete=True)
+
+    def _record_of(self, topic: str, key: str, hit: KeyHit) -> bytes | None:
+        """The record behind an index row, or None when that is expired."""
+        start = self._log.start_offset
+        if hit.physical_offset < start:
+            return None
+        try:
+            record = self._log.read_at(hit.physical_offset)
+        except MessageNotFoundError:
+            if hit.physical_offset < self._log.start_offset:
+                return None
+            raise CorruptRecordError(
+                hit.physical_offset, "the key index points where no record is"
+            ) from None
+        message = unpack_record(record, verify=False)
+        if message.topic != topic or (
+            key not in message.keys and key != message.properties.get("UNIQ_KEY")
+        ):
+            raise CorruptRecordError(
+                hit.physical_offset, "the key index points at a message without the key"
+            )
+        return record
+
+    def get(self, physical_offset: int) -> bytes:
+        """The record at the offset. Raises MessageNotFoundError."""
+        record = self._log.read_at(physical_offset)
+        topic = unpack_record(record, verify=False).topic
+        if not self._topics.is_live(topic, physical_offset):
+            raise MessageNotFoundError(str(physical_offset), f"its topic {topic!r} was deleted")
+        return record

@@ -1,0 +1,108 @@
+"""Opening: where does the log end, and is what lies beyond its durable part whole?
+
+Everything below the checkpoint's flushed offset was fsynced, so it is not read again. From
+there every record is checked; the first position that holds none is the end of the log. What is
+behind it is a torn tail: bytes that were never acknowledged as durable. It is cut and zeroed, so
+that nothing of it can come back.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import StoreFormatError
+from store.record import BLANK_BYTES, Found, check_record, store_time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.segment_set import SegmentSet
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_BYTES = 16 << 20
+
+
+class Recovered(NamedTuple):
+    """What the scan found."""
+
+    end_offset: int  # of the log, after the cut
+    last_store_time_ms: int | None  # of the last record scanned; None without one
+    record_count: int  # scanned
+    reason: str  # why the scan ended there
+
+
+def scan(
+    segments: SegmentSet, start: int, progress: Callable[[int], None] | None = None
+) -> Recovered:
+    """Check every record from `start`, a record's beginning or the log's end. Changes nothing."""
+    at = start
+    count = 0
+    last_time: int | None = None
+    reported = start
+    while (segment := segments.find(at)) is not None:
+        view = segment.view(0, segment.size)
+        try:
+            base = segment.start_offset
+            while True:
+                if segment.size - (at - base) < BLANK_BYTES:
+                    return Recovered(at, last_time, count, "no blank record closes the segment")
+                checked = check_record(view, at - base, segment.size, at)
+                if checked.found is Found.RECORD:
+                    last_time = store_time_of(view, at - base)
+                    at += checked.size
+                    count += 1
+                elif checked.found is Found.BLANK:
+                    at = base + segment.size
+                    break
+                else:
+                    return Recovered(at, last_time, count, checked.reason)
+                if progress is not None and at - reported >= _PROGRESS_BYTES:
+                    reported = at
+                    progress(at)
+        finally:
+            view.release()
+    return Recovered(at, last_time, count, "end of the last segment")
+
+
+def recover_log(
+    segments: SegmentSet,
+    flushed_offset: int,
+    progress: Callable[[int], None] | None = None,
+    *,
+    clean: bool,
+) -> Recovered:
+    """Find the end of the log, cut what is behind it, and leave a segment that takes appends.
+
+    `flushed_offset` is a record boundary known to be durable. After a `clean` stop there is
+    nothing behind the end, and nothing is cut.
+    Raises StoreFormatError when the log ends before `flushed_offset`: files are missing.
+    Durability: the cut is fsynced.
+    """
+    if not len(segments):
+        if flushed_offset > 0:
+            raise StoreFormatError(
+                segments.directory,
+                f"no segments, but the log was durable up to {flushed_offset}: files are missing. "
+                "Bring them back, or remove the whole store directory to begin anew",
+            )
+        segments.roll()
+        return Recovered(0, None, 0, "a new log")
+    files_end = segments.first_offset + len(segments) * segments.segment_bytes
+    if flushed_offset > files_end:
+        raise StoreFormatError(
+            segments.directory,
+            f"ends at {files_end}, but was durable up to {flushed_offset}: files are missing",
+        )
+    start = max(flushed_offset, segments.first_offset)
+    found = scan(segments, start, progress)
+    if found.end_offset == files_end:
+        for segment in segments:
+            segment.force()
+        segments.roll()
+    else:
+        if not clean and found.end_offset != start:
+            logger.info("log ends at %d: %s", found.end_offset, found.reason)
+        segments.truncate(found.end_offset)
+    return found

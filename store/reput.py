@@ -1,0 +1,248 @@
+"""Reput: from the log to what is derived from it, in log order, behind the appender.
+
+In ASYNC mode a batch is dispatched by the appending thread itself, as long as nothing lies
+before it: what the appender knows need not be parsed again, and a reader sees the message at
+once. In SYNC mode, and whenever the consume queue cannot keep up, batches wait in a bounded list
+for the reput thread. What does not fit in the list is read from the log again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from store.errors import CorruptRecordError, StoreBusyError, StoreClosedError, StoreFailedError
+from store.record import Found, check_record, dispatch_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.commit_log import CommitLog, LogAppend
+    from store.consume_queue import Dispatcher, DispatchRequest
+    from store.watermark import Watermark
+
+logger = logging.getLogger(__name__)
+
+#: Parsing hands over this many requests at a time.
+_PARSE_BATCH = 1024
+#: Log bytes that may wait in the list; what is beyond is parsed from the log.
+_PENDING_BYTES = 64 << 20
+#: A stalled consume queue is tried again after this long.
+_BUSY_WAIT_S = 0.02
+
+
+class ReputService:
+    """Feeds the dispatchers. Owns the watermark `dispatched`.
+
+    Thread: "reput", and any appending thread through `offer`; `_dispatching` lets one at a time
+    through.
+    Locks: `_dispatching`, taken after the append lock, never before it; see docs/threads.md.
+    Failure: final. An error other than "busy" stops dispatch; the watermark fails with it, so that
+    appends are refused. The log goes on being readable; opening again dispatches the rest.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        dispatched: Watermark,
+        limit: Callable[[], int],
+        admit: Callable[[DispatchRequest], DispatchRequest | None],
+        *,
+        inline: bool,
+    ) -> None:
+        # Constant after construction.
+        self._log = log
+        self._dispatcher = dispatcher
+        self.dispatched = dispatched
+        self._limit = limit  # end of what may be visible
+        self._admit = admit  # takes out what belongs to a deleted topic
+        self._inline = inline
+        self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
+        self._wake = threading.Event()
+        self._dispatching = threading.Lock()
+        # Appended by the appender, popped under _dispatching.
+        self._pending: deque[LogAppend] = deque()
+        self._pending_bytes = 0
+        # Replaced whole, so that it can be read without a lock.
+        self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
+        self._stopped = threading.Event()
+        self.poison_count = 0  # records that were skipped, since opening
+
+    # --- for the appender ------------------------------------------------------------------
+
+    def offer(self, batch: LogAppend) -> None:
+        """A batch was appended. Called under the append lock; never blocks on the disk."""
+        if (
+            self._inline
+            and self.dispatched.value == batch.start_offset
+            and self._dispatching.acquire(blocking=False)
+        ):
+            try:
+                if self.dispatched.value == batch.start_offset:
+                    self._dispatch(batch.requests, batch.end_offset)
+                    return
+            except StoreBusyError:
+                pass  # the reput thread tries again
+            except Exception as error:  # noqa: BLE001 - reported through the watermark
+                self._fail(error)
+                return
+            finally:
+                self._dispatching.release()
+        size = batch.end_offset - batch.start_offset
+        if self._pending_bytes + size <= _PENDING_BYTES:
+            self._pending_bytes += size
+            self._pending.append(batch)
+        if self._inline:
+            self._wake.set()
+
+    def wake(self) -> None:
+        """The limit has risen."""
+        self._wake.set()
+
+    # --- for the store ---------------------------------------------------------------------
+
+    def add_listener(self, listener: Callable[[set[tuple[str, int]]], None]) -> Callable[[], None]:
+        """Call `listener` with the queues that grew, once visible. Returns the way out."""
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return remove
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Dispatch up to the limit, then end the thread. Repeatable."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def catch_up(self, progress: Callable[[int], None] | None = None) -> None:
+        """Dispatch up to the limit on this thread: used on opening, before the thread starts.
+
+        Raises what dispatch raises.
+        """
+        while self.dispatched.value < self._limit():
+            self._step()
+            if progress is not None:
+                progress(self.dispatched.value)
+
+    # --- on the thread ---------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wake.wait()
+                self._wake.clear()
+                stopping = self._stopped.is_set()
+                while self.dispatched.value < self._limit():
+                    try:
+                        self._step()
+                    except StoreBusyError as error:
+                        logger.warning("dispatch waits: %s", error)
+                        if self._stopped.wait(_BUSY_WAIT_S):
+                            break  # what is left is dispatched on the next opening
+                if stopping:
+                    break
+        except Exception as error:
+            logger.exception("dispatch ends at physical offset %d", self.dispatched.value)
+            self._fail(error)
+        else:
+            self.dispatched.fail(StoreClosedError("reput"))
+
+    def _step(self) -> None:
+        """Dispatch one run of records that starts at the watermark."""
+        with self._dispatching:
+            at = self.dispatched.value
+            limit = self._limit()
+            pending = self._pending
+            while pending and pending[0].start_offset < at:
+                self._drop_first()
+            if pending and pending[0].start_offset == at:
+                if pending[0].end_offset <= limit:
+                    self._dispatch_pending(limit)
+                    return
+            elif pending:
+                limit = min(limit, pending[0].start_offset)
+            requests, end = self._parse(at, limit)
+            self._dispatch(requests, end)
+
+    def _dispatch_pending(self, limit: int) -> None:
+        """Batches that follow each other make one dispatch: the farther behind, the larger."""
+        pending = self._pending
+        requests: list[DispatchRequest] = []
+        taken = 0
+        end = pending[0].start_offset
+        for batch in tuple(pending):
+            if batch.start_offset != end or batch.end_offset > limit:
+                break
+            if requests and len(requests) + len(batch.requests) > _PARSE_BATCH * 4:
+                break
+            requests += batch.requests
+            end = batch.end_offset
+            taken += 1
+        self._dispatch(requests, end)
+        for _ in range(taken):
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        batch = self._pending.popleft()
+        self._pending_bytes -= batch.end_offset - batch.start_offset
+
+    def _parse(self, at: int, limit: int) -> tuple[list[DispatchRequest], int]:
+        """Requests of the records from `at` on, and where they end. At least one step forward."""
+        if at < self._log.start_offset:
+            at = self._log.start_offset  # dropped before it was dispatched
+        requests: list[DispatchRequest] = []
+        view = self._log.view(at, limit)
+        try:
+            base, end = at, at + len(view)
+            while at < end and len(requests) < _PARSE_BATCH:
+                checked = check_record(view, at - base, end - base, at)
+                if checked.found is Found.BLANK:
+                    at = self._log.segment_end(at)
+                    break
+                if checked.found is Found.NOTHING:
+                    raise CorruptRecordError(at, checked.reason)
+                try:
+                    request = dispatch_request(view, at - base)
+                except CorruptRecordError:
+                    self._skip_poison(at, "its text is not UTF-8")
+                else:
+                    if request.queue_id < 0 or request.queue_offset < 0:
+                        self._skip_poison(at, "a negative queue id or offset")
+                    elif (admitted := self._admit(request)) is not None:
+                        requests.append(admitted)
+                at += checked.size
+        finally:
+            view.release()
+        return requests, at
+
+    def _skip_poison(self, at: int, reason: str) -> None:
+        self.poison_count += 1
+        logger.error("the record at physical offset %d stands in no queue: %s", at, reason)
+
+    def _dispatch(self, requests: Sequence[DispatchRequest], end: int) -> None:
+        self._dispatcher.dispatch(requests, end)
+        self.dispatched.advance(end)
+        if self._listeners and requests:
+            grown = {(request[0], request[1]) for request in requests}
+            for request in requests:
+                if request[8]:
+                    grown.update((name, 0) for name, _ in request[8])
+            for listener in self._listeners:
+                try:
+                    listener(grown)
+                except Exception:
+                    logger.exception("a dispatch listener raised; the others go on")
+
+    def _fail(self, error: BaseException) -> None:
+        failure = StoreFailedError(f"dispatch stopped at {self.dispatched.value}: {error}")
+        failure.__cause__ = error
+        self.dispatched.fail(failure)

@@ -1,0 +1,250 @@
+"""Topics: which exist, from where in the log on their records count, and how one is removed.
+
+A record belongs to its topic only if it lies at or above the topic's `created_offset`: records of
+an earlier topic of the same name are dead, whoever reads or replays them. Light queues have no
+row of their own; where one was deleted, a mark says below which offset its units are dead.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from store.batch_encoder import topic_field
+from store.errors import (
+    InvalidArgumentError,
+    StoreBusyError,
+    TopicExistsError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+from store.metadata import DeleteMark, TopicConfig
+from store.queue_offsets import LIGHT, HotQueue
+from store.units import LMQ_PREFIX
+from store.validation import check_queue_count, check_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.clock import Clock
+    from store.config import StoreConfig
+    from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.metadata import Metadata
+    from store.queue_offsets import QueueKey
+
+_CACHE_LIMIT = 65_536
+_NEVER = 1 << 63
+
+
+class Topics:
+    """The topic table of one store.
+
+    Thread: any; methods named so need the append lock. Memory: bounded caches, and one entry for
+    each deleted light queue whose records are still in the log.
+    """
+
+    def __init__(
+        self, config: StoreConfig, metadata: Metadata, queues: ConsumeQueueStore, clock: Clock
+    ) -> None:
+        # Constant after construction.
+        self._config = config
+        self._metadata = metadata
+        self._queues = queues
+        self._clock = clock
+        self._creating = threading.Lock()
+        # Guarded by the append lock; read freely.
+        self._deleting: set[str] = set()
+        # topic -> offset from which its records live; dropped when the topic changes.
+        self._live_from: dict[str, int] = {}
+        marks = metadata.delete_marks()
+        self._marks = {mark.sequence: mark for mark in marks}
+        self._dead_light: dict[str, int] = {
+            mark.topic: mark.below_offset for mark in marks if mark.topic.startswith(LMQ_PREFIX)
+        }
+        self._last_sequence = max(
+            [queues.applied_deletions, *(mark.sequence for mark in marks)], default=0
+        )
+
+    # --- looking ---------------------------------------------------------------------------
+
+    def get(self, name: str) -> TopicConfig:
+        """Raises UnknownTopicError."""
+        found = self._metadata.topics([name])[0]
+        if found is None:
+            raise UnknownTopicError(name)
+        return found
+
+    def require_queue(self, topic: str, queue_id: int) -> None:
+        """Raises UnknownTopicError, UnknownQueueError. A light queue must have had a message."""
+        if topic.startswith(LMQ_PREFIX):
+            if queue_id != 0:
+                raise UnknownQueueError(topic, queue_id, 1)
+            if self._queues.next_offsets([(topic, 0)])[0] == 0:
+                raise UnknownTopicError(topic)
+            return
+        config = self.get(topic)
+        if not 0 <= queue_id < config.queue_count:
+            raise UnknownQueueError(topic, queue_id, config.queue_count)
+
+    def is_live(self, topic: str, physical_offset: int) -> bool:
+        """Whether a record of the topic at that offset belongs to a topic that exists."""
+        live_from = self._live_from.get(topic)
+        if live_from is None:
+            found = self._metadata.topics([topic])[0]
+            live_from = _NEVER if found is None else found.created_offset
+            if len(self._live_from) >= _CACHE_LIMIT:
+                self._live_from.clear()
+            self._live_from[topic] = live_from
+        return physical_offset >= live_from
+
+    def admit(self, request: DispatchRequest) -> DispatchRequest | None:
+        """What of a replayed record is still to be dispatched; None when nothing is."""
+        if not self.is_live(request.topic, request.physical_offset):
+            return None
+        if request.light_queues and self._dead_light:
+            dead = self._dead_light
+            light = tuple(
+                each
+                for each in request.light_queues
+                if request.physical_offset >= dead.get(each[0], 0)
+            )
+            return request._replace(light_queues=light)
+        return request
+
+    # --- for the appender, under the append lock -------------------------------------------
+
+    def load(self, keys: Sequence[QueueKey], log_end: int) -> list[HotQueue]:
+        """Hot queues for the keys, topics created on the way where that is allowed.
+
+        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, StoreBusyError while a
+        topic is being deleted. Durability: a topic created here is durable before its first record.
+        """
+        names = list(dict.fromkeys(topic for topic, queue_id in keys if queue_id != LIGHT))
+        found = dict(zip(names, self._metadata.topics(names), strict=True)) if names else {}
+        created: dict[str, TopicConfig] = {}
+        for topic, queue_id in keys:
+            if topic in self._deleting:
+                raise StoreBusyError(f"{topic!r} is being deleted")
+            if queue_id == LIGHT:
+                continue
+            config = found.get(topic) or created.get(topic)
+            if config is None:
+                config = created[topic] = self._automatic(topic, log_end)
+            if not 0 <= queue_id < config.queue_count:
+                raise UnknownQueueError(topic, queue_id, config.queue_count)
+        if created:
+            self._metadata.put_topics(created.values())
+            for topic in created:
+                self._live_from.pop(topic, None)
+        # A topic made just now has no messages: there is nothing to look up.
+        known = [
+            (topic, 0 if queue_id == LIGHT else queue_id)
+            for topic, queue_id in keys
+            if topic not in created
+        ]
+        next_offsets = iter(self._queues.next_offsets(known) if known else ())
+        loaded = []
+        for topic, _ in keys:
+            magic, field = topic_field(topic)
+            loaded.append(HotQueue(0 if topic in created else next(next_offsets), magic, field))
+        return loaded
+
+    def _automatic(self, topic: str, log_end: int) -> TopicConfig:
+        if not self._config.auto_create_topics:
+            raise UnknownTopicError(topic)
+        check_topic(topic)
+        return TopicConfig(topic, self._config.default_queue_count, self._clock.now_ms(), log_end)
+
+    # --- creating and deleting -------------------------------------------------------------
+
+    def create(self, wanted: Sequence[tuple[str, int]], log_end: int) -> list[TopicConfig]:
+        """Topics with these queue counts exist, durably. Under the append lock.
+
+        Raises InvalidArgumentError, TopicExistsError when one exists with another count,
+        StoreBusyError; nothing was created then.
+        """
+        config = self._config
+        counts: dict[str, int] = {}
+        for index, (name, count) in enumerate(wanted):
+            check_topic(name, f"topics[{index}].name")
+            count = count or config.default_queue_count
+            check_queue_count(count, config.max_queue_count, f"topics[{index}].queue_count")
+            if counts.setdefault(name, count) != count:
+                raise InvalidArgumentError(f"topics[{index}].name", f"{name!r} is given twice")
+            if name in self._deleting:
+                raise StoreBusyError(f"{name!r} is being deleted")
+        names = list(counts)
+        now_ms = self._clock.now_ms()
+        result: dict[str, TopicConfig] = {}
+        fresh: list[TopicConfig] = []
+        for name, existing in zip(names, self._metadata.topics(names), strict=True):
+            if existing is None:
+                existing = TopicConfig(name, counts[name], now_ms, log_end)
+                fresh.append(existing)
+            elif existing.queue_count != counts[name]:
+                raise TopicExistsError(name)
+            result[name] = existing
+        self._metadata.put_topics(fresh)
+        for topic in fresh:
+            self._live_from.pop(topic.name, None)
+        return [result[name] for name, _ in wanted]
+
+    def begin_delete(self, name: str) -> int:
+        """From now on nobody writes to it; returns its number of queues. Under the append lock."""
+        if name in self._deleting:
+            raise StoreBusyError(f"{name!r} is being deleted")
+        if name.startswith(LMQ_PREFIX):
+            if self._queues.next_offsets([(name, 0)])[0] == 0:
+                raise UnknownTopicError(name)
+            count = 1
+        else:
+            count = self.get(name).queue_count
+        self._deleting.add(name)
+        return count
+
+    def finish_delete(self, name: str, below_offset: int) -> None:
+        """Remove the topic and all its rows; everything below `below_offset` is dispatched.
+
+        Durability: metadata first, synced. Rows that a crash brings back are removed again on
+        opening, before anything is dispatched: the mark's sequence tells.
+        """
+        with self._creating:
+            self._last_sequence += 1
+            mark = DeleteMark(name, below_offset, self._last_sequence)
+            self._metadata.delete_topic(mark)
+            self._marks[mark.sequence] = mark
+            self._live_from.pop(name, None)
+            if name.startswith(LMQ_PREFIX):
+                self._dead_light[name] = below_offset
+            self._queues.delete_topic(name, mark.sequence)
+
+    def end_delete(self, name: str) -> None:
+        """Writers may come back. Under the append lock."""
+        self._deleting.discard(name)
+
+    def redo_deletions(self) -> int:
+        """On opening: apply deletions that the consume queue lost in a crash; returns how many."""
+        applied = self._queues.applied_deletions
+        again = [mark for mark in self._marks.values() if mark.sequence > applied]
+        for mark in sorted(again, key=lambda mark: mark.sequence):
+            self._queues.delete_topic(mark.topic, mark.sequence)
+        return len(again)
+
+    def drop_marks(self, durable_sequence: int, log_start: int) -> None:
+        """Forget marks that cannot matter any more.
+
+        `durable_sequence` is of the deletions that the consume queue cannot lose. A light queue's
+        mark stays while its records are in the log, since a rebuild would bring its units back.
+        """
+        with self._creating:
+            done = [
+                mark
+                for mark in self._marks.values()
+                if mark.sequence <= durable_sequence
+                and (not mark.topic.startswith(LMQ_PREFIX) or mark.below_offset <= log_start)
+            ]
+            self._metadata.drop_marks(mark.sequence for mark in done)
+            for mark in done:
+                del self._marks[mark.sequence]
+                if self._dead_light.get(mark.topic) == mark.below_offset:
+                    del self._dead_light[mark.topic]
