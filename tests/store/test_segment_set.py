@@ -279,6 +279,22 @@ def test_cut_removes_the_last_segments_first(
     segments.close()
 
 
+def test_cut_makes_durable_what_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed process may have left it in the page cache only."""
+    filled(tmp_path, 3).close()
+    segments = SegmentSet.load(tmp_path, SIZE)
+    synced: set[str] = set()
+
+    def watched(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    monkeypatch.setattr(os, "fdatasync", watched)
+    monkeypatch.setattr(os, "fsync", watched)
+    segments.truncate(SIZE + 100)
+    assert {segment_name(0), segment_name(SIZE)} <= synced
+    segments.close()
+
+
 def test_cut_outside_the_log_is_refused(tmp_path: Path) -> None:
     segments = filled(tmp_path, 2)
     segments.flush()
@@ -318,6 +334,7 @@ def test_flush_waits_for_least_pages_but_not_for_full_segments(tmp_path: Path) -
     assert segments.flush(3) == 3 * 4096
     segments.roll()
     assert segments.flush(3) == 4 * 4096
+    assert segment.flushed == segment.size
     segments.close()
 
 
