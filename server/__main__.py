@@ -1,0 +1,5 @@
+"""`python -m server` is `kvcq`."""
+
+from server.cli.main import main
+
+main(prog_name="kvcq")

@@ -1,0 +1,233 @@
+"""Composition root: builds all of the server, starts it in order, stops it in reverse.
+
+1. Listen. Health says alive, not ready; calls are refused with how far the opening is.
+2. Open the store, in a thread: recovery may take a while.
+3. Ready: health says so, calls are taken.
+4. SIGTERM or SIGINT: health says not ready, new calls are refused, long polls and streams end,
+   calls under way have `drain_grace_s`, then they are cancelled.
+5. Close the store: what was acknowledged is flushed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+import grpc
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from proto.v1 import kvcq_pb2, kvcq_pb2_grpc
+from server import health
+from server.admin_service import AdminService
+from server.durability import Durability
+from server.errors import ServerBindError, ServerDrainingError
+from server.group_service import GroupService
+from server.message_service import MessageService
+from server.metrics import CallMetrics
+from server.producer_sessions import ProducerSessions
+from server.put_coalescer import PutCoalescer
+from server.queue_chooser import QueueChooser
+from server.queue_growth import QueueGrowth
+from server.stage import Parts, Stage
+from server.topic_service import TopicService
+from server.workers import Workers
+from store.record import pack_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.config import ServerConfig
+    from store.config import StoreConfig
+    from store.message_store import MessageStore
+
+SERVICES = tuple(
+    kvcq_pb2.DESCRIPTOR.services_by_name[name].full_name
+    for name in ("MessageService", "TopicService", "GroupService", "AdminService")
+)
+
+
+class StoreOpener(Protocol):
+    """How the store is opened: migration.opening.open_store."""
+
+    def __call__(
+        self, config: StoreConfig, *, progress: Callable[[str, float], None] | None = None
+    ) -> MessageStore: ...
+
+
+class Listener(Protocol):
+    """Who wants to know how the server is doing; called in the event loop."""
+
+    def listening(self, host: str, port: int) -> None: ...
+
+    def opening(self, step: str, fraction: float) -> None: ...
+
+    def ready(self, host: str, port: int) -> None: ...
+
+    def draining(self) -> None: ...
+
+    def stopped(self) -> None: ...
+
+
+def run_server(config: ServerConfig, open_store: StoreOpener, listener: Listener) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and close.
+
+    Raises ServerBindError when the port is taken, and what `open_store` raises.
+    """
+
+    async def run() -> None:
+        await Server(config, open_store, listener).run()
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not made for this system: the standard loop serves as well
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+class Server:
+    """One run of the server. Made, and owned, by the event loop's thread."""
+
+    def __init__(self, config: ServerConfig, open_store: StoreOpener, listener: Listener) -> None:
+        self._config = config
+        self._open_store = open_store
+        self._listener = listener
+        self._stage = Stage()
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._rpc = _rpc_server(config, self._stage)
+
+    async def run(self) -> None:
+        """Returns when the store is closed."""
+        port = _bind(self._rpc, self._config)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        await self._rpc.start()
+        self._listener.listening(self._config.host, port)
+        try:
+            store = await self._open(self._config.store_config(port))
+            if store is not None:
+                try:
+                    await self._serve(store, port)
+                finally:
+                    await asyncio.to_thread(store.close)
+        finally:
+            self._stage.drain()
+            await self._rpc.stop(None)
+        self._listener.stopped()
+
+    def stop(self) -> None:
+        """Drain and end `run`; called again: without waiting for the calls under way."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def _open(self, config: StoreConfig) -> MessageStore | None:
+        """The open store; None when the server was told to stop meanwhile."""
+        loop = asyncio.get_running_loop()
+
+        def progress(step: str, fraction: float) -> None:
+            self._stage.report(step, fraction)  # ends the opening when the server drains
+            loop.call_soon_threadsafe(self._listener.opening, step, fraction)
+
+        opening = asyncio.create_task(
+            asyncio.to_thread(self._open_store, config, progress=progress)
+        )
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if opening.done():
+            stopping.cancel()
+            return opening.result()
+        self._begin_drain()
+        try:
+            store = await opening
+        except ServerDrainingError:
+            return None
+        await asyncio.to_thread(store.close)
+        return None
+
+    async def _serve(self, store: MessageStore, port: int) -> None:
+        parts = _make_parts(self._config, store)
+        stop_listening = store.on_dispatch(parts.growth.grew)
+        try:
+            self._stage.ready(parts)
+            self._listener.ready(self._config.host, port)
+            await self._stop.wait()
+            self._begin_drain()
+            await self._finish_calls()
+        finally:
+            stop_listening()
+            parts.growth.close()
+            await asyncio.to_thread(parts.workers.close)
+
+    def _begin_drain(self) -> None:
+        self._listener.draining()
+        self._stage.drain()
+
+    async def _finish_calls(self) -> None:
+        """Take no more calls; wait for those under way, then cancel what is left of them."""
+        finishing = asyncio.create_task(self._rpc.stop(self._config.drain_grace_s))
+        hurrying = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({finishing, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
+        if not finishing.done():
+            await self._rpc.stop(None)
+        await finishing
+
+
+def _make_parts(config: ServerConfig, store: MessageStore) -> Parts:
+    loop = asyncio.get_running_loop()
+    flush_timeout_s = store.config.sync_flush_timeout_s
+    workers = Workers(config.worker_threads)
+    durability = Durability(store, loop, flush_timeout_s)
+    return Parts(
+        config=config,
+        store=store,
+        store_host=pack_host(store.config.store_host),
+        workers=workers,
+        growth=QueueGrowth(loop),
+        durability=durability,
+        coalescer=PutCoalescer(store, durability, loop, flush_timeout_s),
+        chooser=QueueChooser(store),
+        sessions=ProducerSessions(store, workers, config.producer_limit, config.remembered_batches),
+    )
+
+
+def _rpc_server(config: ServerConfig, stage: Stage) -> grpc.aio.Server:
+    metrics = CallMetrics()
+    server = grpc.aio.server(
+        options=(
+            ("grpc.max_receive_message_length", config.max_receive_bytes),
+            ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
+            ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
+        )
+    )
+    kvcq_pb2_grpc.add_MessageServiceServicer_to_server(MessageService(stage, metrics), server)
+    kvcq_pb2_grpc.add_TopicServiceServicer_to_server(TopicService(stage, metrics), server)
+    kvcq_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage, metrics), server)
+    kvcq_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(stage, metrics), server)
+    health_pb2_grpc.add_HealthServicer_to_server(health.HealthService(stage, SERVICES), server)
+    reflection.enable_server_reflection(
+        (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+    )
+    return server
+
+
+def _bind(server: grpc.aio.Server, config: ServerConfig) -> int:
+    """The port that is listened on."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    try:
+        port = server.add_insecure_port(f"{host}:{config.port}")
+    except RuntimeError as error:
+        raise ServerBindError(config.host, config.port) from error
+    if port == 0:
+        raise ServerBindError(config.host, config.port)
+    return port

@@ -1,0 +1,119 @@
+"""What the command line prints: tables for people, one JSON document for programs.
+
+Results go to standard output, everything else to standard error, so that a pipe gets results
+alone. Exit codes: 0 well, 1 findings or a refusal, 2 wrong usage, 3 cannot connect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EXIT_CANNOT_CONNECT = 3
+
+#: Bytes of a body that a table shows; --json and --raw have all of it.
+SHOWN_BODY_BYTES = 80
+
+#: Width of a table that goes into a pipe or a file: nobody looks at it through a window.
+PIPED_WIDTH = 240
+
+console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+notes = Console(stderr=True)
+
+json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
+)
+
+
+class CommandError(click.ClickException):
+    """Ends the command; says what went wrong, and what to do next."""
+
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+    def show(self, file: object = None) -> None:
+        notes.print(f"[bold red]error:[/] {_escape(self.message)}", soft_wrap=True)
+        if self.advice:
+            notes.print(f"[bold]next:[/]  {_escape(self.advice)}", soft_wrap=True)
+
+
+class BadRequestError(CommandError):
+    """The server says that a value is outside its limits."""
+
+    exit_code = EXIT_USAGE
+
+
+class CannotConnectError(CommandError):
+    """No server there, or it does not take calls now."""
+
+    exit_code = EXIT_CANNOT_CONNECT
+
+
+def print_json(document: object) -> None:
+    """One document on standard output."""
+    json.dump(document, sys.stdout, ensure_ascii=False)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows for people; numbers to the right, with grouped digits."""
+    if title:
+        console.print(_escape(title), style="bold", highlight=False)
+    table = Table(box=None, pad_edge=False)
+    shown = [list(row) for row in rows]
+    for index, name in enumerate(columns):
+        numeric = bool(shown) and all(isinstance(row[index], int | float) for row in shown)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in shown:
+        table.add_row(*(_cell(value) for value in row))
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return _escape(str(value))
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def time_text(time_ms: int) -> str:
+    """UTC, to the millisecond; "-" for 0."""
+    if time_ms == 0:
+        return "-"
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}Z"
+
+
+def body_text(body: bytes) -> str:
+    """The body for a table: text if it is text, else its first bytes in hex; cut when long."""
+    try:
+        text = body.decode()
+        shown = text if len(text) <= SHOWN_BODY_BYTES else text[:SHOWN_BODY_BYTES] + "…"
+        if shown.replace("…", "").isprintable():
+            return shown if shown == text else f"{shown} ({len(body):,} bytes)"
+    except UnicodeDecodeError:
+        pass
+    cut = body[: SHOWN_BODY_BYTES // 3]
+    return f"{cut.hex(' ')}{'…' if len(cut) < len(body) else ''} ({len(body):,} bytes)"

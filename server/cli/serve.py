@@ -1,0 +1,169 @@
+"""kvcq serve: run the service with its embedded store."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from migration.opening import open_store
+from server.app import run_server
+from server.cli.output import CommandError, json_option, notes
+from server.config import load_config
+from server.errors import ServerBindError
+from store.errors import InvalidArgumentError, StoreError, StoreLockedError
+
+if TYPE_CHECKING:
+    from server.app import Listener
+    from server.config import ServerConfig
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port to listen on; 0: any free one.  [default: 8081]")
+@click.option("--data", "data_dir", type=click.Path(file_okay=False), help="[default: ./data]")
+@click.option(
+    "--flush",
+    "flush_mode",
+    type=click.Choice(["async", "sync"]),
+    help="Acknowledge puts when appended, or when on disk.  [default: async]",
+)
+@click.option(
+    "--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), help="TOML file."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any setting of the file, such as store.reserved_hours=24; may be repeated.",
+)
+@json_option
+def serve(
+    host: str | None,
+    port: int | None,
+    data_dir: str | None,
+    flush_mode: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Serve the store in a directory over gRPC, until SIGTERM or Ctrl-C.
+
+    With --json, what happens is told as one JSON object a line on standard output.
+    """
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    # Its jobs run every second; each run is not news.
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    given = {
+        "server.host": host,
+        "server.port": port,
+        "server.data_dir": data_dir,
+        "store.flush_mode": flush_mode,
+    }
+    flags: dict[str, object] = dict(map(_name_and_value, settings))
+    flags |= {name: value for name, value in given.items() if value is not None}
+    try:
+        config = load_config(config_file, flags)
+        config.store_config(config.port)  # refuse bad settings before anything is begun
+    except InvalidArgumentError as error:
+        raise click.UsageError(str(error)) from error
+    listener: Listener = JsonListener() if as_json else TextListener(config)
+    try:
+        run_server(config, open_store, listener)
+    except ServerBindError as error:
+        raise CommandError(
+            str(error), "stop what has the port, or choose another one with --port"
+        ) from error
+    except StoreLockedError as error:
+        raise CommandError(
+            str(error), "stop the other server, or choose another directory with --data"
+        ) from error
+    except StoreError as error:
+        raise CommandError(
+            f"the store cannot be opened: {error}",
+            f"look closer with: kvcq check {config.data_dir}",
+        ) from error
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
+    return name.strip(), value.strip()
+
+
+class TextListener:
+    """Tells a person what happens, and what to type next."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._step = ""
+
+    def listening(self, host: str, port: int) -> None:
+        _note(f"[bold]kvcq[/] listens on {host}:{port}, opening {self._config.data_dir}")
+
+    def opening(self, step: str, fraction: float) -> None:
+        if step != self._step or fraction >= 1:
+            self._step = step
+            _note(f"  {step}: {fraction:.0%}")
+
+    def ready(self, host: str, port: int) -> None:
+        where = "" if (host, port) == ("127.0.0.1", 8081) else f" --server {host}:{port}"
+        kvcq = _command()
+        _note("[bold green]ready.[/] In a second terminal:")
+        _note(f'  {kvcq} put{where} orders "hello" --key order-1 --tag created')
+        _note(f"  {kvcq} pull{where} orders")
+        _note(f"  {kvcq} query{where} orders order-1")
+        _note("Ctrl-C ends it in order.")
+
+    def draining(self) -> None:
+        _note("draining: finishing calls, then closing the store")
+
+    def stopped(self) -> None:
+        _note("stopped; the store is closed")
+
+
+def _note(text: str) -> None:
+    notes.print(text, highlight=False, soft_wrap=True)
+
+
+class JsonListener:
+    """Tells a program what happens: one object a line on standard output."""
+
+    def listening(self, host: str, port: int) -> None:
+        _emit(event="listening", host=host, port=port)
+
+    def opening(self, step: str, fraction: float) -> None:
+        _emit(event="opening", step=step, fraction=fraction)
+
+    def ready(self, host: str, port: int) -> None:
+        _emit(event="ready", host=host, port=port)
+
+    def draining(self) -> None:
+        _emit(event="draining")
+
+    def stopped(self) -> None:
+        _emit(event="stopped")
+
+
+def _emit(**values: object) -> None:
+    sys.stdout.write(json.dumps(values) + "\n")
+    sys.stdout.flush()
+
+
+def _command() -> str:
+    """How to type this program again: `make run` starts it out of a virtual environment."""
+    called = Path(sys.argv[0])
+    if called.name == "kvcq" and called.parent.name == "bin":
+        here = Path.cwd()
+        return str(called.relative_to(here)) if called.is_relative_to(here) else str(called)
+    return "kvcq"

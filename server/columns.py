@@ -1,0 +1,37 @@
+"""Where the messages of a batch came to stand, a list for each field: what a put answers with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.consume_queue import DispatchRequest
+
+
+class Columns(NamedTuple):
+    """One value for each message, in the order of the batch; light queue offsets of all, flat."""
+
+    queue_ids: list[int]
+    queue_offsets: list[int]
+    physical_offsets: list[int]
+    light_queue_offsets: list[int]
+
+    @property
+    def message_count(self) -> int:
+        return len(self.queue_ids)
+
+    def then(self, following: Columns) -> Columns:
+        """These messages, then those."""
+        return Columns(*(mine + theirs for mine, theirs in zip(self, following, strict=True)))
+
+
+def columns_of(requests: Sequence[DispatchRequest]) -> Columns:
+    """The places of messages that were appended."""
+    return Columns(
+        [request.queue_id for request in requests],
+        [request.queue_offset for request in requests],
+        [request.physical_offset for request in requests],
+        [offset for request in requests for _, offset in request.light_queues],
+    )

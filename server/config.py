@@ -1,0 +1,182 @@
+"""Settings of the server: a TOML file, then flags; checked once, unknown names refused.
+
+The file has two tables, `[server]` and `[store]`; their keys are the field names of ServerConfig
+and store.config.StoreConfig. The store's root is the server's `data_dir`, so it has no key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import ipaddress
+import tomllib
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from store.config import StoreConfig
+from store.errors import InvalidArgumentError
+
+#: gRPC's own default is 4 MiB; one message may have a body of that size.
+DEFAULT_MAX_RECEIVE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """Settings of one server process. Raises InvalidArgumentError, naming the field."""
+
+    host: str = "127.0.0.1"  # an address to listen on, or a name that stands for one
+    port: int = 8081  # 0: any free one
+    data_dir: Path = Path("data")
+
+    max_receive_bytes: int = DEFAULT_MAX_RECEIVE_BYTES  # of one request
+    max_wait_ms: int = 60_000  # a long poll may ask for this much
+    max_pull_bytes: int = 64 << 20  # a pull may ask for this much
+    drain_grace_s: float = 10.0  # calls under way may take this long after SIGTERM
+    worker_threads: int = 8  # for what may block: cold reads, queries, topics, groups
+    stream_window: int = 64  # batches of one put stream that wait to be answered
+    max_stream_queues: int = 1_000_000  # queues one subscription may follow
+    max_stream_credit_bytes: int = 1 << 30
+
+    # Producers remembered, with their latest batches. What is forgotten is found in the log.
+    producer_limit: int = 4096
+    remembered_batches: int = 16
+
+    store: dict[str, Any] = field(default_factory=dict)  # StoreConfig fields but root
+
+    def __post_init__(self) -> None:
+        def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001 - reads as a table
+            if not ok:
+                raise InvalidArgumentError(name, f"{getattr(self, name)!r} is not {rule}")
+
+        check("host", bool(self.host), "an address")
+        check("port", 0 <= self.port <= 65_535, "from 0 to 65535")
+        check("max_receive_bytes", 1 << 16 <= self.max_receive_bytes < 1 << 31, "64 KiB to 2 GiB")
+        check("max_wait_ms", self.max_wait_ms >= 0, "0 or more")
+        check("max_pull_bytes", 1 <= self.max_pull_bytes <= 1 << 30, "from 1 to 1 GiB")
+        check("drain_grace_s", self.drain_grace_s >= 0, "0 or more")
+        check("worker_threads", 1 <= self.worker_threads <= 256, "from 1 to 256")
+        check("stream_window", self.stream_window >= 1, "at least 1")
+        check("max_stream_queues", self.max_stream_queues >= 1, "at least 1")
+        check("max_stream_credit_bytes", self.max_stream_credit_bytes >= 1, "at least 1")
+        check("producer_limit", self.producer_limit >= 1, "at least 1")
+        check("remembered_batches", self.remembered_batches >= 1, "at least 1")
+
+    def store_config(self, port: int) -> StoreConfig:
+        """The store's settings for a server that listens on `port`."""
+        values: dict[str, Any] = {"root": self.data_dir, **self.store}
+        values.setdefault("store_host", (_advertised(self.host), port))
+        return StoreConfig(**values)
+
+
+def load_config(path: Path | None, flags: dict[str, object]) -> ServerConfig:
+    """Defaults, then the file, then `flags`: names as in the file, such as `store.flush_mode`.
+
+    Flags may be text. Raises InvalidArgumentError naming the setting.
+    """
+    settings: dict[str, object] = {}
+    if path is not None:
+        settings.update(_read_file(path))
+    settings.update(flags)
+    server: dict[str, Any] = {}
+    store: dict[str, Any] = {}
+    for name, value in settings.items():
+        table, _, key = name.rpartition(".")
+        if table == "store":
+            store[key] = _convert(name, key, value, StoreConfig, hidden=("root",))
+        elif table in ("server", ""):
+            server[key] = _convert(name, key, value, ServerConfig, hidden=("store",))
+        else:
+            raise InvalidArgumentError(name, "settings are server.… or store.…")
+    return ServerConfig(**server, store=store)
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidArgumentError(str(path), f"cannot be read: {error}") from error
+    found: dict[str, object] = {}
+    for table, entries in document.items():
+        if table not in ("server", "store") or not isinstance(entries, dict):
+            raise InvalidArgumentError(
+                f"{path}: {table}", "is not known; there are the tables [server] and [store]"
+            )
+        for key, value in entries.items():
+            found[f"{table}.{key}"] = value
+    return found
+
+
+def _convert(name: str, key: str, value: object, owner: type, *, hidden: tuple[str, ...]) -> object:
+    """`value`, perhaps text, as the type that field `key` of `owner` has."""
+    kinds = typing.get_type_hints(owner)
+    known = [one.name for one in dataclasses.fields(owner) if one.name not in hidden]
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InvalidArgumentError(name, f"is no setting{hint}")
+    try:
+        return _as_kind(value, kinds[key])
+    except (ValueError, TypeError) as error:
+        raise InvalidArgumentError(name, str(error)) from error
+
+
+def _as_kind(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a generic alias
+    if isinstance(kind, types.GenericAlias) or typing.get_origin(kind) is tuple:
+        return _as_tuple(value, typing.get_args(kind))
+    if kind is bool:
+        return _as_bool(value)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _as_enum(value, kind)
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value).expanduser()
+    if kind is int and (isinstance(value, str) or type(value) is int):
+        return int(value)
+    if kind is float and (isinstance(value, str) or type(value) in (int, float)):
+        return float(typing.cast("str | float", value))
+    if kind is str and isinstance(value, str):
+        return value
+    raise TypeError(f"{value!r} is not of type {getattr(kind, '__name__', kind)}")
+
+
+def _as_bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise TypeError(f"{value!r} is neither true nor false")
+
+
+def _as_enum(value: object, kind: type[enum.Enum]) -> enum.Enum:
+    if isinstance(value, kind):
+        return value
+    try:
+        return kind(str(value).lower())
+    except ValueError:
+        choices = ", ".join(str(one.value) for one in kind)
+        raise ValueError(f"{value!r} is none of: {choices}") from None
+
+
+def _as_tuple(value: object, inner: tuple[Any, ...]) -> tuple[object, ...]:
+    """A host is "address:port"; anything else a list, or text with commas."""
+    if inner == (str, int):
+        address, _, port = str(value).rpartition(":")
+        return str(ipaddress.ip_address(address.strip("[]"))), int(port)
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise TypeError(f"{value!r} is not a list")
+    return tuple(_as_kind(part, inner[0]) for part in parts)
+
+
+def _advertised(host: str) -> str:
+    """What records name as their store host: an address, never "any"."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "127.0.0.1"
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "::1"
+    return str(address)

@@ -1,0 +1,230 @@
+"""Protobuf to values and back. Checks the shape of a request; the store checks its content.
+
+A refusal names the field as the request has it, such as `messages[3].topic`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from proto.v1 import kvcq_pb2 as pb
+from store.errors import InvalidArgumentError
+from store.message import Boundary, Host, Message, PullStatus
+from store.record import message_id, pack_host, unpack_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from server.columns import Columns
+    from store.consume_queue import Bounds, DispatchRequest
+    from store.message import Pulled
+    from store.metadata import TopicConfig
+
+MAX_BATCH_MESSAGES = 10_000
+MAX_PULL_MESSAGES = 10_000
+MAX_QUERY_MESSAGES = 1_000
+MAX_PAGE_SIZE = 10_000
+MAX_QUEUES = 10_000  # of one request
+
+DEFAULT_PULL_MESSAGES = 32
+DEFAULT_PULL_BYTES = 4 << 20
+DEFAULT_QUERY_MESSAGES = 32
+DEFAULT_PAGE_SIZE = 1_000
+
+_NOWHERE: Host = ("127.0.0.1", 0)
+_STATUS = {
+    PullStatus.FOUND: pb.PULL_STATUS_FOUND,
+    PullStatus.NO_NEW_MESSAGE: pb.PULL_STATUS_NO_NEW_MESSAGE,
+    PullStatus.NO_MATCH: pb.PULL_STATUS_NO_MATCH,
+}
+
+
+# --- messages in ---------------------------------------------------------------------------
+
+
+def message_in(message: pb.Message, born_host: Host, choose: Callable[[str], int]) -> Message:
+    """The message as the store takes it; `choose` gives a queue to one that names none."""
+    topic = message.topic
+    return Message(
+        topic,
+        message.body,
+        message.queue_id if message.HasField("queue_id") else choose(topic),
+        message.tag,
+        tuple(message.keys),
+        tuple(message.light_queues),
+        dict(message.properties) or None,
+        message.flag,
+        0,
+        message.born_time_ms,
+        born_host,
+    )
+
+
+def batch_in(
+    messages: Sequence[pb.Message], born_host: Host, choose: Callable[[str], int]
+) -> list[Message]:
+    """All messages of a batch. Raises InvalidArgumentError when there are none, or too many."""
+    if not messages:
+        raise InvalidArgumentError("messages", "is empty")
+    if len(messages) > MAX_BATCH_MESSAGES:
+        raise InvalidArgumentError(
+            "messages", f"{len(messages)} messages, more than {MAX_BATCH_MESSAGES}"
+        )
+    return [message_in(message, born_host, choose) for message in messages]
+
+
+@lru_cache(maxsize=4096)
+def host_of_peer(peer: str) -> Host:
+    """The caller's address, from gRPC's name for it: ipv4:…, ipv6:[…]:…, or unix:…"""
+    family, _, rest = unquote(peer).partition(":")
+    if family not in ("ipv4", "ipv6"):
+        return _NOWHERE
+    address, _, port = rest.rpartition(":")
+    try:
+        host = (address.strip("[]").partition("%")[0], int(port))
+        pack_host(host)
+    except (ValueError, InvalidArgumentError):
+        return _NOWHERE
+    return host
+
+
+# --- messages out --------------------------------------------------------------------------
+
+
+def placed_out(request: DispatchRequest, store_host: bytes) -> pb.Placed:
+    return pb.Placed(
+        queue_id=request.queue_id,
+        queue_offset=request.queue_offset,
+        physical_offset=request.physical_offset,
+        message_id=message_id(store_host, request.physical_offset),
+        light_queue_offsets=[offset for _, offset in request.light_queues],
+    )
+
+
+def batch_out(columns: Columns, store_time_ms: int, store_host: bytes) -> pb.PutBatchResponse:
+    return pb.PutBatchResponse(
+        queue_ids=columns.queue_ids,
+        queue_offsets=columns.queue_offsets,
+        physical_offsets=columns.physical_offsets,
+        light_queue_offsets=columns.light_queue_offsets,
+        store_time_ms=store_time_ms,
+        store_host=store_host,
+    )
+
+
+def stored_out(record: bytes, queue_offset: int | None = None) -> pb.StoredMessage:
+    """The record as a message; `queue_offset` is the one in the queue that was asked for."""
+    # The store has verified every record that it hands out.
+    message = unpack_record(record, verify=False)
+    # Tag and keys have fields of their own, as in a put.
+    properties = message.properties
+    tag = properties.pop("TAGS", "")
+    keys = properties.pop("KEYS", "")
+    return pb.StoredMessage(
+        topic=message.topic,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset if queue_offset is None else queue_offset,
+        physical_offset=message.physical_offset,
+        message_id=message_id(pack_host(message.store_host), message.physical_offset),
+        body=message.body,
+        tag=tag,
+        keys=[key for key in keys.split(" ") if key] if keys else (),
+        properties=properties,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_time_ms=message.born_time_ms,
+        born_host=host_text(message.born_host),
+        store_time_ms=message.store_time_ms,
+        store_host=host_text(message.store_host),
+        reconsume_times=message.reconsume_times,
+    )
+
+
+def host_text(host: Host) -> str:
+    address, port = host
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def pulled_out(pulled: Pulled, form: pb.RecordForm) -> pb.PullResponse:
+    response = pb.PullResponse(
+        status=_STATUS[pulled.status],
+        next_offset=pulled.next_offset,
+        min_offset=pulled.min_offset,
+        max_offset=pulled.max_offset,
+    )
+    if form == pb.RECORD_FORM_WHOLE:
+        response.records = b"".join(pulled.records)
+        response.queue_offsets.extend(pulled.queue_offsets)
+    else:
+        response.messages.extend(map(stored_out, pulled.records, pulled.queue_offsets))
+    return response
+
+
+def topic_out(topic: TopicConfig) -> pb.Topic:
+    return pb.Topic(
+        name=topic.name, queue_count=topic.queue_count, created_time_ms=topic.created_ms
+    )
+
+
+def bounds_out(topic: str, queue_id: int, bounds: Bounds) -> pb.QueueOffsets:
+    return pb.QueueOffsets(
+        topic=topic,
+        queue_id=queue_id,
+        min_offset=bounds.min_offset,
+        max_offset=bounds.max_offset,
+    )
+
+
+# --- the shape of requests -----------------------------------------------------------------
+
+
+def bounded(field: str, value: int, default: int, limit: int) -> int:
+    """`value`, or `default` for 0. Raises InvalidArgumentError outside 0..limit."""
+    if value == 0:
+        return min(default, limit)
+    if not 0 < value <= limit:
+        raise InvalidArgumentError(field, f"{value} is not from 0 (the default) to {limit}")
+    return value
+
+
+def in_range(field: str, value: int, low: int, high: int) -> int:
+    """`value`. Raises InvalidArgumentError outside low..high, both inclusive."""
+    if not low <= value <= high:
+        raise InvalidArgumentError(field, f"{value} is not from {low} to {high}")
+    return value
+
+
+def not_negative(field: str, value: int) -> int:
+    if value < 0:
+        raise InvalidArgumentError(field, f"{value} is below 0")
+    return value
+
+
+def form_of(value: pb.RecordForm) -> pb.RecordForm:
+    """The wanted form; decoded when it was left open."""
+    if value == pb.RECORD_FORM_UNSPECIFIED:
+        return pb.RECORD_FORM_DECODED
+    if value not in (pb.RECORD_FORM_DECODED, pb.RECORD_FORM_WHOLE):
+        raise InvalidArgumentError("form", f"{value} is no RecordForm")
+    return value
+
+
+def boundary_of(value: pb.TimeBoundary) -> Boundary:
+    """The wanted boundary; the lower one when it was left open."""
+    if value in (pb.TIME_BOUNDARY_UNSPECIFIED, pb.TIME_BOUNDARY_LOWER):
+        return Boundary.LOWER
+    if value == pb.TIME_BOUNDARY_UPPER:
+        return Boundary.UPPER
+    raise InvalidArgumentError("boundary", f"{value} is no TimeBoundary")
+
+
+def queues_of(queues: Sequence[pb.Queue], field: str = "queues") -> list[tuple[str, int]]:
+    """Topic and queue id of each. Raises InvalidArgumentError when there are too many."""
+    if len(queues) > MAX_QUEUES:
+        raise InvalidArgumentError(field, f"{len(queues)} queues, more than {MAX_QUEUES}")
+    return [
+        (queue.topic, not_negative(f"{field}[{index}].queue_id", queue.queue_id))
+        for index, queue in enumerate(queues)
+    ]

@@ -1,0 +1,70 @@
+"""Waiting, in the event loop, until what was appended may be acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from store.errors import FlushTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.message_store import MessageStore
+
+
+class Durability:
+    """Bridges the store's flush thread and the loop. Owned by the event loop's thread."""
+
+    def __init__(
+        self, store: MessageStore, loop: asyncio.AbstractEventLoop, timeout_s: float
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._timeout_s = timeout_s
+
+    def is_durable(self, end_offset: int) -> bool:
+        """Whether it may be acknowledged now. Always, in ASYNC mode."""
+        return self._store.is_durable(end_offset)
+
+    async def wait(self, end_offset: int) -> None:
+        """Returns when everything below `end_offset` may be acknowledged.
+
+        Raises FlushError when the flush failed, FlushTimeoutError when it took too long: then
+        the message is in the log, and becomes durable later or is lost with the machine.
+        """
+        if self._store.is_durable(end_offset):
+            return
+        done = self._loop.create_future()
+        self.when_durable(end_offset, _resolver(done))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await done
+        except TimeoutError:
+            raise FlushTimeoutError(end_offset, self._timeout_s) from None
+
+    def when_durable(
+        self, end_offset: int, callback: Callable[[BaseException | None], None]
+    ) -> None:
+        """Call `callback` in the loop, with the error if the flush failed."""
+
+        def flushed(error: BaseException | None) -> None:
+            try:
+                self._loop.call_soon_threadsafe(callback, error)
+            except RuntimeError:
+                # The loop is closed: nobody waits any more, and the flush thread must go on.
+                return
+
+        self._store.when_durable(end_offset, flushed)
+
+
+def _resolver(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
+    def resolve(error: BaseException | None) -> None:
+        if future.done():  # the caller was cancelled, or its time is up
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    return resolve

@@ -1,0 +1,46 @@
+"""What the gRPC edge raises by itself; rows for these stand in status.py with the store's."""
+
+from __future__ import annotations
+
+from store.errors import StoreError
+
+
+class ServerError(StoreError):
+    """Root of the errors that the server, not the store, decides on."""
+
+
+class ServerStartingError(ServerError):
+    """The store is being opened. Wait for readiness, or ask again a little later."""
+
+    def __init__(self, step: str, progress: float) -> None:
+        super().__init__(f"the store is being opened: {step}, {progress:.0%} done")
+        self.step = step
+        self.progress_percent = round(progress * 100, 1)
+
+
+class ServerDrainingError(ServerError):
+    """The server ends: it finishes what it took, and takes no more."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down; connect again or go to another one")
+
+
+class OutOfSequenceError(ServerError):
+    """A producer's batch does not follow the one before, and was not stored before either."""
+
+    def __init__(self, producer_id: str, sequence: int, expected_sequence: int) -> None:
+        super().__init__(
+            f"producer {producer_id!r} sent sequence {sequence}, expected {expected_sequence}"
+        )
+        self.producer_id = producer_id
+        self.sequence = sequence
+        self.expected_sequence = expected_sequence
+
+
+class ServerBindError(ServerError):
+    """The address cannot be listened on: another process has it, or it is not this machine's."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(f"cannot listen on {host}:{port}")
+        self.host = host
+        self.port = port

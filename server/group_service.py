@@ -1,0 +1,188 @@
+"""Offsets that consumer groups commit: commit, fetch, reset, list, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proto.v1 import kvcq_pb2 as pb
+from proto.v1 import kvcq_pb2_grpc
+from server import convert
+from server.interceptors import unary_call
+from store.errors import InvalidArgumentError, OffsetOutOfRangeError
+from store.message import Boundary
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.interceptors import Context
+    from server.metrics import CallMetrics
+    from server.stage import Stage
+    from store.consume_queue import Bounds
+    from store.message_store import MessageStore
+
+Queue = tuple[str, int]
+
+
+class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
+    """A commit is durable when it is answered. All of it runs in workers."""
+
+    def __init__(self, stage: Stage, metrics: CallMetrics) -> None:
+        self._stage = stage
+        self.metrics = metrics
+
+    @unary_call
+    async def CommitOffsets(
+        self, request: pb.CommitOffsetsRequest, context: Context
+    ) -> pb.CommitOffsetsResponse:
+        parts = self._stage.parts
+        if len(request.offsets) > convert.MAX_QUEUES:
+            raise InvalidArgumentError(
+                "offsets", f"{len(request.offsets)} queues, more than {convert.MAX_QUEUES}"
+            )
+        offsets = [
+            (
+                one.topic,
+                convert.not_negative(f"offsets[{index}].queue_id", one.queue_id),
+                convert.not_negative(f"offsets[{index}].offset", one.offset),
+            )
+            for index, one in enumerate(request.offsets)
+        ]
+        await parts.workers.run(parts.store.commit_offsets, request.group, offsets)
+        return pb.CommitOffsetsResponse()
+
+    @unary_call
+    async def FetchOffsets(
+        self, request: pb.FetchOffsetsRequest, context: Context
+    ) -> pb.FetchOffsetsResponse:
+        parts = self._stage.parts
+        queues = convert.queues_of(request.queues)
+        offsets = await parts.workers.run(_group_offsets, parts.store, request.group, queues)
+        return pb.FetchOffsetsResponse(offsets=offsets)
+
+    @unary_call
+    async def ResetOffsets(
+        self, request: pb.ResetOffsetsRequest, context: Context
+    ) -> pb.ResetOffsetsResponse:
+        parts = self._stage.parts
+        if request.WhichOneof("to") is None:
+            raise InvalidArgumentError("to", "one of earliest, latest, time_ms, offset is needed")
+        return await parts.workers.run(_reset, parts.store, request)
+
+    @unary_call
+    async def ListGroupOffsets(
+        self, request: pb.ListGroupOffsetsRequest, context: Context
+    ) -> pb.ListGroupOffsetsResponse:
+        parts = self._stage.parts
+        size = convert.bounded(
+            "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
+        )
+        after = _position_of(request.page_token)
+
+        def page() -> pb.ListGroupOffsetsResponse:
+            rows = parts.store.list_committed(request.group, after, size + 1)
+            more, rows = len(rows) > size, rows[:size]
+            queues = [(topic, queue_id) for topic, queue_id, _ in rows]
+            bounds = parts.store.bounds(queues)
+            return pb.ListGroupOffsetsResponse(
+                offsets=[
+                    _offset_out(queue, offset, one)
+                    for queue, (_, _, offset), one in zip(queues, rows, bounds, strict=True)
+                ],
+                next_page_token=_token_of(queues[-1]) if more else "",
+            )
+
+        return await parts.workers.run(page)
+
+    @unary_call
+    async def ListGroups(
+        self, request: pb.ListGroupsRequest, context: Context
+    ) -> pb.ListGroupsResponse:
+        parts = self._stage.parts
+        size = convert.bounded(
+            "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
+        )
+        groups = await parts.workers.run(
+            parts.store.list_groups, request.page_token or None, size + 1
+        )
+        more, groups = len(groups) > size, groups[:size]
+        return pb.ListGroupsResponse(groups=groups, next_page_token=groups[-1] if more else "")
+
+    @unary_call
+    async def DeleteGroup(
+        self, request: pb.DeleteGroupRequest, context: Context
+    ) -> pb.DeleteGroupResponse:
+        parts = self._stage.parts
+        await parts.workers.run(parts.store.delete_group, request.group)
+        return pb.DeleteGroupResponse()
+
+
+def _group_offsets(
+    store: MessageStore, group: str, queues: Sequence[Queue]
+) -> list[pb.GroupOffset]:
+    committed = store.committed_offsets(group, queues)
+    return [
+        _offset_out(queue, offset, bounds)
+        for queue, offset, bounds in zip(queues, committed, store.bounds(queues), strict=True)
+    ]
+
+
+def _offset_out(queue: Queue, offset: int | None, bounds: Bounds) -> pb.GroupOffset:
+    # What was committed may have expired: those messages are not behind, they are gone.
+    begin = bounds.min_offset if offset is None else max(offset, bounds.min_offset)
+    return pb.GroupOffset(
+        topic=queue[0],
+        queue_id=queue[1],
+        offset=offset,
+        min_offset=bounds.min_offset,
+        max_offset=bounds.max_offset,
+        lag=max(0, bounds.max_offset - begin),
+    )
+
+
+def _reset(store: MessageStore, request: pb.ResetOffsetsRequest) -> pb.ResetOffsetsResponse:
+    queue_ids = list(request.queue_ids)
+    if not queue_ids:
+        if request.topic.startswith(LMQ_PREFIX):
+            queue_ids = [0]
+        else:
+            queue_ids = list(range(store.describe_topic(request.topic).queue_count))
+    queues = [(request.topic, queue_id) for queue_id in queue_ids]
+    targets = [
+        _target(store, queue, bounds, request)
+        for queue, bounds in zip(queues, store.bounds(queues), strict=True)
+    ]
+    store.commit_offsets(
+        request.group,
+        [(topic, queue_id, to) for (topic, queue_id), to in zip(queues, targets, strict=True)],
+    )
+    return pb.ResetOffsetsResponse(offsets=_group_offsets(store, request.group, queues))
+
+
+def _target(
+    store: MessageStore, queue: Queue, bounds: Bounds, request: pb.ResetOffsetsRequest
+) -> int:
+    match request.WhichOneof("to"):
+        case "earliest":
+            return bounds.min_offset
+        case "latest":
+            return bounds.max_offset
+        case "time_ms":
+            return store.search_time(*queue, request.time_ms, Boundary.LOWER)
+        case _:
+            if not bounds.min_offset <= request.offset <= bounds.max_offset:
+                raise OffsetOutOfRangeError(*queue, request.offset, *bounds)
+            return request.offset
+
+
+def _token_of(queue: Queue) -> str:
+    return f"{queue[1]}@{queue[0]}"
+
+
+def _position_of(token: str) -> Queue | None:
+    if not token:
+        return None
+    number, separator, topic = token.partition("@")
+    if not separator or not number.isdecimal():
+        raise InvalidArgumentError("page_token", "is none that ListGroupOffsets returned")
+    return topic, int(number)

@@ -1,0 +1,229 @@
+"""Put, pull, query, and the streams: decode, call, encode."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from proto.v1 import kvcq_pb2 as pb
+from proto.v1 import kvcq_pb2_grpc
+from server import convert
+from server.columns import columns_of
+from server.interceptors import request_id_of, stream_call, unary_call
+from server.long_poll import pull_or_wait, wait_seconds
+from server.put_stream import Answer, PutStream
+from server.reader import read_queue
+from server.subscription import Subscription
+from store.errors import InvalidArgumentError
+from store.record import parse_message_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from server.interceptors import Context
+    from server.metrics import CallMetrics
+    from server.stage import Parts, Stage
+    from store.message import Host, KeyQueryPage
+
+#: Bounds of that many queues are read in the loop; more of them in a worker.
+INLINE_QUEUES = 16
+
+
+class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
+    """The paths messages take. Appends run in the loop: they cost microseconds."""
+
+    def __init__(self, stage: Stage, metrics: CallMetrics) -> None:
+        self._stage = stage
+        self.metrics = metrics
+
+    # --- put -------------------------------------------------------------------------------
+
+    @unary_call
+    async def Put(self, request: pb.PutRequest, context: Context) -> pb.PutResponse:
+        parts = self._stage.parts
+        message = convert.message_in(
+            request.message, convert.host_of_peer(context.peer()), parts.chooser.choose
+        )
+        placed, store_time_ms = await parts.coalescer.put(message)
+        self.metrics.count("messages_put")
+        return pb.PutResponse(
+            placed=convert.placed_out(placed, parts.store_host), store_time_ms=store_time_ms
+        )
+
+    @unary_call
+    async def PutBatch(self, request: pb.PutBatchRequest, context: Context) -> pb.PutBatchResponse:
+        parts = self._stage.parts
+        answer = await self._append(parts, request, convert.host_of_peer(context.peer()))
+        if not parts.durability.is_durable(answer.end_offset):
+            await parts.durability.wait(answer.end_offset)
+        return answer.response
+
+    @stream_call
+    async def PutStream(
+        self, requests: AsyncIterator[pb.PutStreamRequest], context: Context
+    ) -> AsyncGenerator[pb.PutStreamResponse, None]:
+        parts = self._stage.parts
+        born_host = convert.host_of_peer(context.peer())
+
+        async def append(batch: pb.PutBatchRequest) -> Answer:
+            return await self._append(parts, batch, born_host)
+
+        stream = PutStream(
+            append,
+            parts.durability,
+            self._stage,
+            self.metrics,
+            request_id_of(context),
+            parts.config.stream_window,
+        )
+        async with aclosing(stream.run(requests)) as responses:
+            async for response in responses:
+                yield response
+
+    async def _append(self, parts: Parts, request: pb.PutBatchRequest, born_host: Host) -> Answer:
+        messages = convert.batch_in(request.messages, born_host, parts.chooser.choose)
+        self.metrics.count("messages_put", len(messages))
+        if not request.HasField("producer"):
+            appended = parts.store.append(messages)
+            return Answer(
+                convert.batch_out(
+                    columns_of(appended.requests), appended.store_time_ms, parts.store_host
+                ),
+                appended.end_offset,
+            )
+        producer = request.producer
+        stored = await parts.sessions.append(producer.producer_id, producer.sequence, messages)
+        response = convert.batch_out(stored.columns, stored.store_time_ms, parts.store_host)
+        response.repeated_batch = stored.repeated
+        return Answer(response, stored.end_offset)
+
+    # --- pull ------------------------------------------------------------------------------
+
+    @unary_call
+    async def Pull(self, request: pb.PullRequest, context: Context) -> pb.PullResponse:
+        parts = self._stage.parts
+        config = parts.config
+        topic, queue_id = request.topic, request.queue_id
+        offset = convert.not_negative("offset", request.offset)
+        convert.not_negative("queue_id", queue_id)
+        form = convert.form_of(request.form)
+        max_messages = convert.bounded(
+            "max_messages",
+            request.max_messages,
+            convert.DEFAULT_PULL_MESSAGES,
+            convert.MAX_PULL_MESSAGES,
+        )
+        max_bytes = convert.bounded(
+            "max_bytes", request.max_bytes, convert.DEFAULT_PULL_BYTES, config.max_pull_bytes
+        )
+        wait_ms = convert.in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
+
+        async def read() -> pb.PullResponse:
+            return await read_queue(
+                parts, topic, queue_id, offset, max_messages, max_bytes, request.tag_filter, form
+            )
+
+        if wait_ms:
+            response = await pull_or_wait(
+                read,
+                (topic, queue_id),
+                parts.growth,
+                self._stage,
+                wait_seconds(wait_ms, context.time_remaining()),
+            )
+        else:
+            response = await read()
+        self.metrics.count("messages_pulled", len(response.messages) or len(response.queue_offsets))
+        return response
+
+    @stream_call
+    async def Subscribe(
+        self, requests: AsyncIterator[pb.SubscribeRequest], context: Context
+    ) -> AsyncGenerator[pb.SubscribeResponse, None]:
+        subscription = Subscription(
+            self._stage.parts, self._stage, self.metrics, request_id_of(context)
+        )
+        async with aclosing(subscription.run(requests)) as responses:
+            async for response in responses:
+                yield response
+
+    # --- look-ups --------------------------------------------------------------------------
+
+    @unary_call
+    async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
+        parts = self._stage.parts
+        if not request.key:
+            raise InvalidArgumentError("key", "is empty")
+        convert.not_negative("begin_time_ms", request.begin_time_ms)
+        convert.not_negative("end_time_ms", request.end_time_ms)
+        form = convert.form_of(request.form)
+        limit = convert.bounded(
+            "max_messages",
+            request.max_messages,
+            convert.DEFAULT_QUERY_MESSAGES,
+            convert.MAX_QUERY_MESSAGES,
+        )
+
+        def query() -> pb.QueryResponse:
+            return _page_out(
+                parts.store.query(
+                    request.topic,
+                    request.key,
+                    begin_ms=request.begin_time_ms,
+                    end_ms=request.end_time_ms,
+                    limit=limit,
+                    cursor=request.cursor or None,
+                ),
+                form,
+            )
+
+        return await parts.workers.run(query)
+
+    @unary_call
+    async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+        parts = self._stage.parts
+        _, offset = parse_message_id(request.message_id)
+        record = await parts.workers.run(parts.store.get, offset)
+        return pb.GetResponse(message=convert.stored_out(record))
+
+    @unary_call
+    async def GetOffsets(
+        self, request: pb.GetOffsetsRequest, context: Context
+    ) -> pb.GetOffsetsResponse:
+        parts = self._stage.parts
+        queues = convert.queues_of(request.queues)
+        if len(queues) <= INLINE_QUEUES:
+            bounds = parts.store.bounds(queues)
+        else:
+            bounds = await parts.workers.run(parts.store.bounds, queues)
+        return pb.GetOffsetsResponse(
+            queues=[
+                convert.bounds_out(topic, queue_id, one)
+                for (topic, queue_id), one in zip(queues, bounds, strict=True)
+            ]
+        )
+
+    @unary_call
+    async def SearchTime(
+        self, request: pb.SearchTimeRequest, context: Context
+    ) -> pb.SearchTimeResponse:
+        parts = self._stage.parts
+        boundary = convert.boundary_of(request.boundary)
+        convert.not_negative("queue_id", request.queue_id)
+        offset = await parts.workers.run(
+            parts.store.search_time, request.topic, request.queue_id, request.time_ms, boundary
+        )
+        return pb.SearchTimeResponse(offset=offset)
+
+    @unary_call
+    async def Echo(self, request: pb.EchoRequest, context: Context) -> pb.EchoResponse:
+        return pb.EchoResponse(batch=request.batch, payload=request.payload)
+
+
+def _page_out(page: KeyQueryPage, form: pb.RecordForm) -> pb.QueryResponse:
+    response = pb.QueryResponse(cursor=page.cursor or b"", complete=page.complete)
+    if form == pb.RECORD_FORM_WHOLE:
+        response.records = b"".join(page.records)
+    else:
+        response.messages.extend(map(convert.stored_out, page.records))
+    return response

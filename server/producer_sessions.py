@@ -1,0 +1,268 @@
+"""A batch that is sent again is answered again, and not stored again.
+
+A producer numbers its messages; a batch carries the number of its first one. Here the next
+number of each producer is remembered, with the answers to its latest batches.
+
+That memory is bounded and dies with the process; the log is the truth. The first message of
+every batch carries the mark `<producer id>:<sequence>` as its UNIQ_KEY (among its KEYS, when the
+producer gave a UNIQ_KEY of its own), so the key index finds the batch. The messages behind it
+are found by walking the log: records of one append lie one after another. A crash may have kept
+the first part of a batch; then only the rest is stored, under a mark of its own.
+
+What is asked of the log, and when: a batch of a producer that is not remembered, and a batch
+with an older sequence whose answer is not remembered. Neither happens in steady running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.columns import Columns, columns_of
+from server.errors import OutOfSequenceError
+from store.errors import InvalidArgumentError, MessageNotFoundError
+from store.properties import LMQ_OFFSETS, UNIQ_KEY
+from store.record import unpack_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.workers import Workers
+    from store.message import Message, StoredMessage
+    from store.message_store import MessageStore
+
+# The id stands in an index key, and ":" ends it.
+_PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LAST_SEQUENCE = 1 << 62
+
+
+class Stored(NamedTuple):
+    """A batch in the log. Acknowledged once `end_offset` is durable."""
+
+    columns: Columns
+    end_offset: int
+    store_time_ms: int
+    repeated: bool
+
+
+class _Batch(NamedTuple):
+    sequence: int
+    stored: Stored
+
+
+@dataclass(slots=True)
+class _Session:
+    next_sequence: int
+    batches: deque[_Batch]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Who stores for one producer just now; kept only while somebody does or waits."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+class ProducerSessions:
+    """The producers' table. Owned by the event loop's thread."""
+
+    def __init__(
+        self, store: MessageStore, workers: Workers, producer_limit: int, remembered_batches: int
+    ) -> None:
+        self._store = store
+        self._workers = workers
+        self._producer_limit = producer_limit
+        self._remembered_batches = remembered_batches
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()  # least recently used first
+        self._turns: dict[str, _Turn] = {}
+
+    async def append(self, producer_id: str, sequence: int, messages: Sequence[Message]) -> Stored:
+        """Store the batch, or find it stored. Not yet durable in SYNC mode.
+
+        Raises OutOfSequenceError when it neither follows the producer's last batch nor is in
+        the log; InvalidArgumentError and what the store raises: then nothing was written and
+        the same sequence is expected again.
+        """
+        _check(producer_id, sequence)
+        turn = self._turns.setdefault(producer_id, _Turn())
+        turn.users += 1
+        try:
+            # One batch of a producer at a time: a look into the log must not be overtaken.
+            async with turn.lock:
+                return await self._append_in_turn(producer_id, sequence, messages)
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                del self._turns[producer_id]
+
+    async def _append_in_turn(
+        self, producer_id: str, sequence: int, messages: Sequence[Message]
+    ) -> Stored:
+        session = self._sessions.get(producer_id)
+        if session is None:
+            found = await self._workers.run(
+                find_stored, self._store, producer_id, sequence, messages
+            )
+        elif sequence == session.next_sequence:
+            found = None
+        else:
+            for batch in session.batches:
+                if batch.sequence == sequence and batch.stored.columns.message_count == len(
+                    messages
+                ):
+                    return batch.stored._replace(repeated=True)
+            if sequence > session.next_sequence:
+                raise OutOfSequenceError(producer_id, sequence, session.next_sequence)
+            found = await self._workers.run(
+                find_stored, self._store, producer_id, sequence, messages
+            )
+            if found is None:
+                raise OutOfSequenceError(producer_id, sequence, session.next_sequence)
+        stored = self._complete(producer_id, sequence, messages, found)
+        self._remember(producer_id, sequence, stored)
+        return stored
+
+    def _complete(
+        self,
+        producer_id: str,
+        sequence: int,
+        messages: Sequence[Message],
+        found: Stored | None,
+    ) -> Stored:
+        """Append what is not in the log yet: all of the batch, or the rest of it."""
+        have = found.columns.message_count if found is not None else 0
+        if found is not None and have == len(messages):
+            return found
+        rest = list(messages[have:])
+        rest[0] = _marked(rest[0], mark_of(producer_id, sequence + have))
+        appended = self._store.append(rest)
+        columns = columns_of(appended.requests)
+        if found is not None:
+            columns = found.columns.then(columns)
+        return Stored(columns, appended.end_offset, appended.store_time_ms, repeated=False)
+
+    def _remember(self, producer_id: str, sequence: int, stored: Stored) -> None:
+        session = self._sessions.get(producer_id)
+        if session is None:
+            session = self._sessions[producer_id] = _Session(
+                0, deque(maxlen=self._remembered_batches)
+            )
+            if len(self._sessions) > self._producer_limit:
+                self._sessions.popitem(last=False)
+        else:
+            self._sessions.move_to_end(producer_id)
+        session.batches.append(_Batch(sequence, stored))
+        session.next_sequence = max(session.next_sequence, sequence + stored.columns.message_count)
+
+    @property
+    def producer_count(self) -> int:
+        """Producers remembered."""
+        return len(self._sessions)
+
+
+def mark_of(producer_id: str, sequence: int) -> str:
+    """The key under which the index has the message of that sequence, if it began an append."""
+    return f"{producer_id}:{sequence}"
+
+
+def _marked(message: Message, mark: str) -> Message:
+    properties = dict(message.properties or {})
+    if UNIQ_KEY in properties:
+        return replace(message, keys=(*message.keys, mark))
+    properties[UNIQ_KEY] = mark
+    return replace(message, properties=properties)
+
+
+def _check(producer_id: str, sequence: int) -> None:
+    if not _PRODUCER_ID.fullmatch(producer_id):
+        raise InvalidArgumentError(
+            "producer.producer_id", "is not 1 to 64 letters, digits, '.', '_' or '-'"
+        )
+    if not 0 <= sequence <= _LAST_SEQUENCE:
+        raise InvalidArgumentError("producer.sequence", f"{sequence} is not from 0 to 2**62")
+
+
+# --- finding a batch in the log ------------------------------------------------------------
+
+
+def find_stored(
+    store: MessageStore, producer_id: str, sequence: int, messages: Sequence[Message]
+) -> Stored | None:
+    """The batch, or the first part of it, as the log has it; None when it has nothing of it.
+
+    Thread: any. Reads the disk.
+    """
+    found: list[StoredMessage] = []
+    while len(found) < len(messages):
+        wanted = messages[len(found) :]
+        run = _run_at(store, mark_of(producer_id, sequence + len(found)), wanted)
+        if not run:
+            break
+        found += run
+    if not found:
+        return None
+    return Stored(
+        _columns_of(found),
+        found[-1].physical_offset + found[-1].record_size,
+        found[-1].store_time_ms,
+        repeated=len(found) == len(messages),
+    )
+
+
+def _run_at(store: MessageStore, mark: str, messages: Sequence[Message]) -> list[StoredMessage]:
+    """Stored messages of one append, from the one that carries the mark on; [] without one."""
+    page = store.query(messages[0].topic, mark, limit=1)
+    if not page.records:
+        return []
+    run = [unpack_record(page.records[0])]
+    while len(run) < len(messages):
+        following = _record_after(store, run[-1])
+        if following is None or not _is_of_run(following, messages[len(run)], run[0]):
+            break
+        run.append(following)
+    return run
+
+
+def _record_after(store: MessageStore, message: StoredMessage) -> StoredMessage | None:
+    """The next record of the log: behind this one, or at the start of the next segment."""
+    end = message.physical_offset + message.record_size
+    segment_bytes = store.config.segment_bytes
+    for offset in (end, (end // segment_bytes + 1) * segment_bytes):
+        try:
+            return unpack_record(store.get(offset))
+        except MessageNotFoundError:
+            continue
+    return None
+
+
+def _is_of_run(stored: StoredMessage, message: Message, first: StoredMessage) -> bool:
+    """Whether the record is the message, from the same append as `first`.
+
+    Records of one append have one store time, and came over one connection: a like message
+    that somebody else sent after a crash is told apart by these.
+    """
+    return (
+        stored.store_time_ms == first.store_time_ms
+        and stored.born_host == first.born_host
+        and stored.topic == message.topic
+        and stored.body == message.body
+    )
+
+
+def _columns_of(messages: Sequence[StoredMessage]) -> Columns:
+    """Where the messages came to stand; light queues each once, in the order they were given."""
+    return Columns(
+        [message.queue_id for message in messages],
+        [message.queue_offset for message in messages],
+        [message.physical_offset for message in messages],
+        [
+            int(offset)
+            for message in messages
+            for offset in message.properties.get(LMQ_OFFSETS, "").split(",")
+            if offset
+        ],
+    )

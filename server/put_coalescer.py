@@ -1,0 +1,124 @@
+"""Single puts that arrive together are appended together.
+
+The event loop takes many requests off the wire in one turn. Their messages are gathered until
+its next turn and appended in one call, so that the lock, the dispatch and, in SYNC mode, the
+flush are paid once for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from store.errors import (
+    FlushTimeoutError,
+    InvalidArgumentError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+
+if TYPE_CHECKING:
+    from server.durability import Durability
+    from store.consume_queue import DispatchRequest
+    from store.message import Message
+    from store.message_store import MessageStore
+
+#: Messages of one append, and bytes of their bodies: a batch lies in one segment or in none.
+MAX_MESSAGES = 256
+MAX_BYTES = 1 << 20
+
+#: A put's place in the log, and its store time in ms since 1970.
+PutResult = tuple["DispatchRequest", int]
+_Waiting = tuple["Message", asyncio.Future[PutResult]]
+
+# Errors that belong to one message: the others of the batch must not suffer from it.
+_ONE_MESSAGE = (InvalidArgumentError, UnknownTopicError, UnknownQueueError)
+
+
+class PutCoalescer:
+    """Gathers single puts. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        durability: Durability,
+        loop: asyncio.AbstractEventLoop,
+        flush_timeout_s: float,
+    ) -> None:
+        self._store = store
+        self._durability = durability
+        self._loop = loop
+        self._flush_timeout_s = flush_timeout_s
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+
+    def put(self, message: Message) -> asyncio.Future[PutResult]:
+        """Resolved when the message is acknowledged; raises what the store raised for it.
+
+        A caller that is cancelled before the next turn of the loop leaves no message behind.
+        """
+        future: asyncio.Future[PutResult] = self._loop.create_future()
+        if not self._waiting:
+            self._loop.call_soon(self._append_waiting)
+        elif (
+            len(self._waiting) >= MAX_MESSAGES
+            or self._waiting_bytes + len(message.body) > MAX_BYTES
+        ):
+            self._append_waiting()  # what comes now is taken by the call that is due already
+        self._waiting.append((message, future))
+        self._waiting_bytes += len(message.body)
+        return future
+
+    def _append_waiting(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        batch = [one for one in waiting if not one[1].cancelled()]
+        if batch:
+            self._append(batch)
+
+    def _append(self, batch: list[_Waiting]) -> None:
+        try:
+            appended = self._store.append([message for message, _ in batch])
+        except _ONE_MESSAGE as error:
+            if len(batch) == 1:
+                _fail(batch, error)
+            else:
+                # Nothing was written: find the bad ones by taking each alone.
+                for one in batch:
+                    self._append([one])
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear it
+            _fail(batch, error)
+            return
+        results = [(request, appended.store_time_ms) for request in appended.requests]
+        if self._durability.is_durable(appended.end_offset):
+            _resolve(batch, results, None)
+            return
+        end_offset, timeout_s = appended.end_offset, self._flush_timeout_s
+        timer = self._loop.call_later(
+            timeout_s, lambda: _resolve(batch, results, FlushTimeoutError(end_offset, timeout_s))
+        )
+
+        def flushed(error: BaseException | None) -> None:
+            timer.cancel()
+            _resolve(batch, results, error)
+
+        self._durability.when_durable(end_offset, flushed)
+
+
+def _resolve(batch: list[_Waiting], results: list[PutResult], error: BaseException | None) -> None:
+    if error is not None:
+        _fail(batch, error)
+        return
+    for (_, future), result in zip(batch, results, strict=True):
+        if not future.done():
+            future.set_result(result)
+
+
+def _fail(batch: list[_Waiting], error: BaseException) -> None:
+    if isinstance(error, InvalidArgumentError):
+        # The store names the message by its place in the append, the caller sent just one.
+        field = error.field.replace("messages[0]", "message", 1)
+        error = InvalidArgumentError(field, error.reason)
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)

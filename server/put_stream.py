@@ -1,0 +1,138 @@
+"""PutStream: batches in, answers out in the same order, many under way at a time.
+
+Batches are appended as they come; answers wait for their turn and, in SYNC mode, for the disk.
+When `window` answers wait, no further batch is taken off the stream, and gRPC's flow control
+holds the producer back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from proto.v1 import kvcq_pb2 as pb
+from server.errors import ServerDrainingError
+from server.interceptors import tell
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+
+    from server.durability import Durability
+    from server.metrics import CallMetrics
+    from server.stage import Stage
+
+METHOD = "PutStream"
+
+
+class Answer(NamedTuple):
+    """A batch that was appended; `end_offset` must be durable before `response` is sent."""
+
+    response: pb.PutBatchResponse
+    end_offset: int
+
+
+class _Pending(NamedTuple):
+    request_id: int
+    outcome: Answer | Exception
+
+
+class _End(NamedTuple):
+    error: Exception | None
+
+
+class PutStream:
+    """One stream of batches. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        append: Callable[[pb.PutBatchRequest], Awaitable[Answer]],
+        durability: Durability,
+        stage: Stage,
+        metrics: CallMetrics,
+        call_id: str,
+        window: int,
+    ) -> None:
+        self._append = append
+        self._durability = durability
+        self._stage = stage
+        self._metrics = metrics
+        self._call_id = call_id
+        self._pending: asyncio.Queue[_Pending | _End] = asyncio.Queue(window)
+        self._is_reading = False
+
+    async def run(
+        self, requests: AsyncIterator[pb.PutStreamRequest]
+    ) -> AsyncGenerator[pb.PutStreamResponse, None]:
+        """The answers. A batch that is refused has an error for an answer; the stream goes on.
+
+        Raises ServerDrainingError, after the answers of all batches taken, when the server ends.
+        """
+        taker = asyncio.create_task(self._take(requests), name="put-stream")
+
+        def stop_reading() -> None:
+            # Only between batches: what was appended is answered.
+            if self._is_reading and self._stage.is_draining:
+                taker.cancel()
+
+        stop_listening = self._stage.on_change(stop_reading)
+        try:
+            while True:
+                item = await self._pending.get()
+                if isinstance(item, _Pending):
+                    yield await self._answer(item)
+                elif item.error is not None:
+                    raise item.error
+                else:
+                    return
+        finally:
+            stop_listening()
+            taker.cancel()
+
+    async def _take(self, requests: AsyncIterator[pb.PutStreamRequest]) -> None:
+        end: Exception | None = None
+        try:
+            while not self._stage.is_draining:
+                self._is_reading = True
+                request = await anext(requests, None)
+                self._is_reading = False
+                if request is None:
+                    break
+                await self._pending.put(await self._try_append(request))
+        except asyncio.CancelledError:
+            if not self._stage.is_draining:
+                raise
+        except Exception as error:  # noqa: BLE001 - the stream itself broke: `run` raises it
+            end = error
+        self._is_reading = False
+        await self._pending.put(_End(ServerDrainingError() if self._stage.is_draining else end))
+
+    async def _try_append(self, request: pb.PutStreamRequest) -> _Pending:
+        try:
+            return _Pending(request.request_id, await self._append(request.batch))
+        except Exception as error:  # noqa: BLE001 - the answer to this batch says so
+            return _Pending(request.request_id, error)
+
+    async def _answer(self, item: _Pending) -> pb.PutStreamResponse:
+        outcome = item.outcome
+        if isinstance(outcome, Answer):
+            try:
+                await self._durability.wait(outcome.end_offset)
+            except Exception as failure:  # noqa: BLE001 - the answer to this batch says so
+                outcome = failure
+        if isinstance(outcome, Answer):
+            return pb.PutStreamResponse(request_id=item.request_id, batch=outcome.response)
+        error = batch_error(self._metrics, METHOD, outcome, self._call_id)
+        return pb.PutStreamResponse(request_id=item.request_id, error=error)
+
+
+def batch_error(
+    metrics: CallMetrics, method: str, error: Exception, request_id: str
+) -> pb.BatchError:
+    """The error as a part of a response."""
+    refusal = tell(metrics, method, error, request_id)
+    return pb.BatchError(
+        code=refusal.code_number,
+        message=refusal.message,
+        reason=refusal.reason,
+        metadata=refusal.metadata,
+    )

@@ -1,0 +1,78 @@
+"""Who wants to know that a queue grew: parked pulls and subscriptions.
+
+The store's listener runs on a store thread, for every batch; it does next to nothing unless
+somebody watches. Watchers are level-triggered: woken, they read the queue again, so a wake-up
+too many costs a read, and none is lost as long as they watch before they read.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+#: Topic and queue id; a light queue is (its name, 0).
+QueueKey = tuple[str, int]
+
+
+class QueueGrowth:
+    """Watchers by queue. Owned by the event loop's thread, but for `grew`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._watchers: dict[QueueKey, set[Callable[[QueueKey], None]]] = {}
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._grown: set[QueueKey] = set()
+        self._wake_is_due = False
+        self._closed = False
+
+    def watch(self, key: QueueKey, watcher: Callable[[QueueKey], None]) -> None:
+        """Call `watcher` in the loop after the queue has grown, until `unwatch`."""
+        self._watchers.setdefault(key, set()).add(watcher)
+
+    def unwatch(self, key: QueueKey, watcher: Callable[[QueueKey], None]) -> None:
+        """End it; nothing stays behind. Repeatable."""
+        watchers = self._watchers.get(key)
+        if watchers is not None:
+            watchers.discard(watcher)
+            if not watchers:
+                del self._watchers[key]
+
+    @property
+    def watched_queues(self) -> int:
+        """Number of queues that somebody watches."""
+        return len(self._watchers)
+
+    def grew(self, keys: set[QueueKey]) -> None:
+        """The store's listener. Any thread; wakes the loop once for many batches."""
+        watched = self._watchers
+        if not watched:
+            return
+        # Membership tests on a dict that the loop changes are atomic under the interpreter lock.
+        # A watcher that comes after the test reads the queue itself.
+        hits = [key for key in keys if key in watched]
+        if not hits:
+            return
+        with self._lock:
+            self._grown.update(hits)
+            if self._wake_is_due or self._closed:
+                return
+            self._wake_is_due = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def close(self) -> None:
+        """No wake-up reaches the loop after this."""
+        with self._lock:
+            self._closed = True
+
+    def _wake(self) -> None:
+        with self._lock:
+            grown, self._grown = self._grown, set()
+            self._wake_is_due = False
+        for key in grown:
+            for watcher in tuple(self._watchers.get(key, ())):
+                watcher(key)

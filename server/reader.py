@@ -1,0 +1,43 @@
+"""Reading a queue for pulls and subscriptions: in the loop when hot, in a worker when cold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.convert import pulled_out
+
+if TYPE_CHECKING:
+    from proto.v1 import kvcq_pb2 as pb
+    from server.stage import Parts
+    from store.message import Pulled
+
+#: More than this is read and encoded in a worker: the loop must not stand still for so long.
+INLINE_BYTES = 8 << 20
+
+
+async def read_queue(
+    parts: Parts,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    max_messages: int,
+    max_bytes: int,
+    tag_filter: str,
+    form: pb.RecordForm,
+) -> pb.PullResponse:
+    """One pull, encoded. Raises what MessageStore.pull raises."""
+
+    def read() -> pb.PullResponse:
+        pulled: Pulled = parts.store.pull(
+            topic,
+            queue_id,
+            offset,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            tag_filter=tag_filter,
+        )
+        return pulled_out(pulled, form)
+
+    if max_bytes > INLINE_BYTES or parts.store.is_cold(topic, queue_id, offset):
+        return await parts.workers.run(read)
+    return read()

@@ -1,0 +1,103 @@
+"""How far the server is: opening its store, serving, or draining. And what it serves with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from server.errors import ServerDrainingError, ServerStartingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.config import ServerConfig
+    from server.durability import Durability
+    from server.producer_sessions import ProducerSessions
+    from server.put_coalescer import PutCoalescer
+    from server.queue_chooser import QueueChooser
+    from server.queue_growth import QueueGrowth
+    from server.workers import Workers
+    from store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the handlers work with, once the store is open."""
+
+    config: ServerConfig
+    store: MessageStore
+    store_host: bytes  # packed, as message ids begin
+    workers: Workers
+    growth: QueueGrowth
+    durability: Durability
+    coalescer: PutCoalescer
+    chooser: QueueChooser
+    sessions: ProducerSessions
+
+
+class Stage:
+    """Starting, then ready, then draining; never back.
+
+    Owned by the event loop's thread, but for `report`.
+    """
+
+    def __init__(self) -> None:
+        self._parts: Parts | None = None
+        self._draining = False
+        self._on_change: set[Callable[[], object]] = set()
+        # Written by the thread that opens the store, read anywhere; replaced as one.
+        self._progress = ("waiting", 0.0)
+
+    @property
+    def parts(self) -> Parts:
+        """Raises ServerStartingError before the store is open, ServerDrainingError after."""
+        if self._draining:
+            raise ServerDrainingError
+        if self._parts is None:
+            raise ServerStartingError(*self._progress)
+        return self._parts
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls are taken."""
+        return self._parts is not None and not self._draining
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the server ends."""
+        return self._draining
+
+    @property
+    def progress(self) -> tuple[str, float]:
+        """The step of opening, and the part of it that is done, 0 to 1."""
+        return self._progress
+
+    def report(self, step: str, fraction: float) -> None:
+        """Note how far opening is. Any thread. Raises ServerDrainingError to end the opening."""
+        self._progress = (step, fraction)
+        if self._draining:
+            raise ServerDrainingError
+
+    def ready(self, parts: Parts) -> None:
+        """The store is open: calls are taken from now on."""
+        self._parts = parts
+        self._tell()
+
+    def drain(self) -> None:
+        """No new calls; what waits or streams comes to its end. Repeatable."""
+        self._draining = True
+        self._tell()
+
+    def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call `callback` when the server becomes ready or begins to drain, or now if it drains.
+
+        Returns how to take it back.
+        """
+        self._on_change.add(callback)
+        if self._draining:
+            callback()
+        return lambda: self._on_change.discard(callback)
+
+    def _tell(self) -> None:
+        for callback in tuple(self._on_change):
+            callback()

@@ -1,0 +1,159 @@
+"""Exception to gRPC status: one table, and the rich form that every error takes.
+
+An error carries one google.rpc.ErrorInfo: a reason in UPPER_SNAKE, the domain "kvcq", and the
+error's own values as metadata. What a caller may do about it follows from the code:
+
+| code                | meaning here                                                            |
+|---------------------|-------------------------------------------------------------------------|
+| INVALID_ARGUMENT    | the request breaks a limit; the metadata names the field                |
+| NOT_FOUND           | no such topic, queue or message                                         |
+| ALREADY_EXISTS      | a topic of that name with other settings                                |
+| OUT_OF_RANGE        | the offset is outside min..max; both are in the metadata                |
+| RESOURCE_EXHAUSTED  | the disk is full: puts are refused, reads go on                         |
+| FAILED_PRECONDITION | the same call cannot succeed before something else is done              |
+| UNAVAILABLE         | the same call may succeed a little later                                |
+| DATA_LOSS           | what is on disk does not verify                                         |
+| INTERNAL            | a defect of the server; its log has the request id and the traceback    |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+from kvcq import errors as kvcq_errors
+from server import errors as server_errors
+from store import errors as store_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOMAIN = "kvcq"
+
+_Code = grpc.StatusCode
+
+
+class StatusRow(NamedTuple):
+    """How one exception is told to a caller."""
+
+    code: grpc.StatusCode
+    reason: str
+    attributes: tuple[str, ...] = ()  # of the exception; they become metadata
+
+
+STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
+    # What the caller did.
+    store_errors.InvalidArgumentError: StatusRow(
+        _Code.INVALID_ARGUMENT, "INVALID_ARGUMENT", ("field",)
+    ),
+    store_errors.UnknownTopicError: StatusRow(_Code.NOT_FOUND, "UNKNOWN_TOPIC", ("topic",)),
+    store_errors.TopicExistsError: StatusRow(_Code.ALREADY_EXISTS, "TOPIC_EXISTS", ("topic",)),
+    store_errors.UnknownQueueError: StatusRow(
+        _Code.NOT_FOUND, "UNKNOWN_QUEUE", ("topic", "queue_id", "queue_count")
+    ),
+    store_errors.OffsetOutOfRangeError: StatusRow(
+        _Code.OUT_OF_RANGE,
+        "OFFSET_OUT_OF_RANGE",
+        ("topic", "queue_id", "offset", "min_offset", "max_offset"),
+    ),
+    store_errors.MessageNotFoundError: StatusRow(
+        _Code.NOT_FOUND, "MESSAGE_NOT_FOUND", ("message_id",)
+    ),
+    server_errors.OutOfSequenceError: StatusRow(
+        _Code.FAILED_PRECONDITION,
+        "OUT_OF_SEQUENCE",
+        ("producer_id", "sequence", "expected_sequence"),
+    ),
+    # What cannot be done now.
+    server_errors.ServerStartingError: StatusRow(
+        _Code.UNAVAILABLE, "STARTING", ("step", "progress_percent")
+    ),
+    server_errors.ServerDrainingError: StatusRow(_Code.UNAVAILABLE, "DRAINING"),
+    server_errors.ServerBindError: StatusRow(_Code.UNAVAILABLE, "CANNOT_LISTEN", ("host", "port")),
+    store_errors.StoreClosedError: StatusRow(_Code.UNAVAILABLE, "STORE_CLOSED"),
+    store_errors.StoreBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
+    kvcq_errors.EngineBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
+    kvcq_errors.EngineClosedError: StatusRow(_Code.UNAVAILABLE, "STORE_CLOSED"),
+    store_errors.FlushTimeoutError: StatusRow(
+        _Code.UNAVAILABLE, "FLUSH_DISK_TIMEOUT", ("end_offset",)
+    ),
+    store_errors.DiskFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "DISK_FULL"),
+    # What is over until an operator acts.
+    store_errors.StoreFailedError: StatusRow(_Code.FAILED_PRECONDITION, "STORE_FAILED"),
+    store_errors.FlushError: StatusRow(_Code.FAILED_PRECONDITION, "FLUSH_FAILED"),
+    store_errors.StoreDirError: StatusRow(
+        _Code.FAILED_PRECONDITION, "STORE_DIRECTORY_REFUSED", ("path",)
+    ),
+    store_errors.StoreLockedError: StatusRow(_Code.FAILED_PRECONDITION, "STORE_LOCKED", ("path",)),
+    store_errors.StoreFormatError: StatusRow(
+        _Code.FAILED_PRECONDITION, "STORE_FORMAT_REFUSED", ("path",)
+    ),
+    # What is wrong on disk.
+    store_errors.CorruptRecordError: StatusRow(_Code.DATA_LOSS, "CORRUPT_RECORD", ("offset",)),
+    store_errors.DamagedQueueError: StatusRow(
+        _Code.DATA_LOSS, "DAMAGED_QUEUE", ("topic", "queue_id", "offset")
+    ),
+    kvcq_errors.CorruptValueError: StatusRow(_Code.DATA_LOSS, "CORRUPT_VALUE"),
+    kvcq_errors.EngineFailedError: StatusRow(_Code.INTERNAL, "ENGINE_FAILED"),
+}
+
+INTERNAL_ROW = StatusRow(_Code.INTERNAL, "INTERNAL")
+
+
+class Refusal(NamedTuple):
+    """An error in the words of the API."""
+
+    code: grpc.StatusCode
+    message: str
+    reason: str
+    metadata: dict[str, str]
+
+    @property
+    def code_number(self) -> int:
+        number: int = self.code.value[0]
+        return number
+
+
+def row_of(error: BaseException) -> StatusRow | None:
+    """The row of the exception's class, or of its nearest parent that has one."""
+    for kind in _known_kinds(type(error)):
+        return STATUS_BY_ERROR[kind]
+    return None
+
+
+def _known_kinds(kind: type[BaseException]) -> Iterator[type[store_errors.StoreError]]:
+    for parent in kind.__mro__:
+        if issubclass(parent, store_errors.StoreError) and parent in STATUS_BY_ERROR:
+            yield parent
+
+
+def refusal_of(error: BaseException, request_id: str) -> Refusal:
+    """What a caller is told. An unexpected exception tells its request id and nothing else."""
+    row = row_of(error)
+    if row is None:
+        return Refusal(
+            INTERNAL_ROW.code,
+            f"internal error; the server's log has it under request id {request_id}",
+            INTERNAL_ROW.reason,
+            {"requestId": request_id},
+        )
+    metadata = {_lower_camel(name): str(getattr(error, name)) for name in row.attributes}
+    metadata["requestId"] = request_id
+    return Refusal(row.code, str(error), row.reason, metadata)
+
+
+def rich_status(refusal: Refusal) -> status_pb2.Status:
+    """The google.rpc.Status with its one ErrorInfo."""
+    detail = any_pb2.Any()
+    detail.Pack(
+        error_details_pb2.ErrorInfo(reason=refusal.reason, domain=DOMAIN, metadata=refusal.metadata)
+    )
+    return status_pb2.Status(code=refusal.code_number, message=refusal.message, details=[detail])
+
+
+def _lower_camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)

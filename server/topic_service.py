@@ -1,0 +1,100 @@
+"""Topics: create, delete, describe, list. Everything here may touch the disk: workers do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proto.v1 import kvcq_pb2 as pb
+from proto.v1 import kvcq_pb2_grpc
+from server import convert
+from server.interceptors import unary_call
+from store.errors import InvalidArgumentError
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from server.interceptors import Context
+    from server.metrics import CallMetrics
+    from server.stage import Stage
+
+MAX_TOPICS = 100_000  # of one request
+
+
+class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
+    """Topics and light queues by name."""
+
+    def __init__(self, stage: Stage, metrics: CallMetrics) -> None:
+        self._stage = stage
+        self.metrics = metrics
+
+    @unary_call
+    async def CreateTopics(
+        self, request: pb.CreateTopicsRequest, context: Context
+    ) -> pb.CreateTopicsResponse:
+        parts = self._stage.parts
+        if len(request.topics) > MAX_TOPICS:
+            raise InvalidArgumentError(
+                "topics", f"{len(request.topics)} topics, more than {MAX_TOPICS}"
+            )
+        wanted = [
+            (topic.name, convert.not_negative(f"topics[{index}].queue_count", topic.queue_count))
+            for index, topic in enumerate(request.topics)
+        ]
+        made = await parts.workers.run(parts.store.create_topics, wanted)
+        for name, _ in wanted:
+            parts.chooser.forget(name)
+        return pb.CreateTopicsResponse(topics=map(convert.topic_out, made))
+
+    @unary_call
+    async def DeleteTopic(
+        self, request: pb.DeleteTopicRequest, context: Context
+    ) -> pb.DeleteTopicResponse:
+        parts = self._stage.parts
+        try:
+            await parts.workers.run(parts.store.delete_topic, request.name)
+        finally:
+            parts.chooser.forget(request.name)
+        return pb.DeleteTopicResponse()
+
+    @unary_call
+    async def DescribeTopic(
+        self, request: pb.DescribeTopicRequest, context: Context
+    ) -> pb.DescribeTopicResponse:
+        store = self._stage.parts.store
+
+        def describe() -> pb.DescribeTopicResponse:
+            topic = store.describe_topic(request.name)
+            queues = [(topic.name, queue_id) for queue_id in range(topic.queue_count)]
+            return pb.DescribeTopicResponse(
+                topic=convert.topic_out(topic),
+                queues=[
+                    convert.bounds_out(name, queue_id, bounds)
+                    for (name, queue_id), bounds in zip(queues, store.bounds(queues), strict=True)
+                ],
+            )
+
+        return await self._stage.parts.workers.run(describe)
+
+    @unary_call
+    async def ListTopics(
+        self, request: pb.ListTopicsRequest, context: Context
+    ) -> pb.ListTopicsResponse:
+        parts = self._stage.parts
+        size = convert.bounded(
+            "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
+        )
+        after = request.page_token or None
+        # One more than asked for tells whether there is another page.
+        if request.light_queues:
+            prefix = request.prefix
+            if not prefix.startswith(LMQ_PREFIX):
+                prefix = LMQ_PREFIX + prefix
+            names = await parts.workers.run(parts.store.list_light_queues, prefix, after, size + 1)
+            topics = [pb.Topic(name=name, queue_count=1) for name in names]
+        else:
+            found = await parts.workers.run(
+                parts.store.list_topics, request.prefix, after, size + 1
+            )
+            topics = list(map(convert.topic_out, found))
+        more = len(topics) > size
+        topics = topics[:size]
+        return pb.ListTopicsResponse(topics=topics, next_page_token=topics[-1].name if more else "")
