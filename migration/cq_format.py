@@ -1,0 +1,106 @@
+"""The unit of a file consume queue, and the names of its files.
+
+| at | size | type | field           | meaning                                                |
+|---:|-----:|------|-----------------|--------------------------------------------------------|
+|  0 |    8 | i64  | physical_offset | start of the record in the commit log, bytes           |
+|  8 |    4 | i32  | record_size     | the whole record, bytes, above 0                       |
+| 12 |    8 | i64  | tag_code        | hash of the tag, 0 for none; due time (ms) if delayed  |
+
+Big-endian, no padding, 20 bytes. No checksum: a unit is derived from its record. A file holds a
+fixed number of units and has its full size from the moment it is made; what was never written
+is zero. Its name is the byte offset of its first unit in the whole queue, as 20 digits.
+
+A *blank* unit is (0, 0x7FFFFFFF, 0). It fills a file up to the first unit of a queue whose
+earlier messages are gone. Neither a blank nor a zero unit is valid.
+
+Source: RocketMQ 5, classes ConsumeQueue and DefaultMappedFile.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UNIT_SIZE = 20
+#: RocketMQ mappedFileSizeConsumeQueue / 20.
+UNITS_PER_FILE = 300_000
+BLANK_SIZE = 0x7FFFFFFF
+
+UNIT_DTYPE = np.dtype(
+    [
+        ("physical_offset", ">i8"),
+        ("record_size", ">i4"),
+        ("tag_code", ">i8"),
+    ]
+)
+assert UNIT_DTYPE.itemsize == UNIT_SIZE
+
+_UNIT = struct.Struct(">qiq")
+assert _UNIT.size == UNIT_SIZE
+
+BLANK_UNIT = _UNIT.pack(0, BLANK_SIZE, 0)
+ZERO_UNIT = bytes(UNIT_SIZE)
+
+#: Units as a structured array of UNIT_DTYPE.
+UnitArray = npt.NDArray[np.void]
+BoolArray = npt.NDArray[np.bool_]
+
+_NAME_DIGITS = 20
+
+
+def pack_units(fields: Sequence[int]) -> bytes:
+    """Units as bytes; `fields` is flat: offset, size, tag code, offset, size, tag code, ..."""
+    return struct.pack(">" + "qiq" * (len(fields) // 3), *fields)
+
+
+def unpack_units(data: bytes) -> UnitArray:
+    """A read-only view over whole units; bytes after the last whole unit are left out."""
+    return np.frombuffer(data, dtype=UNIT_DTYPE, count=len(data) // UNIT_SIZE)
+
+
+def valid_units(units: UnitArray) -> BoolArray:
+    """Which of `units` can point at a record: neither zero nor blank nor negative."""
+    sizes = units["record_size"]
+    return np.asarray(
+        (units["physical_offset"] >= 0) & (sizes > 0) & (sizes != BLANK_SIZE), dtype=np.bool_
+    )
+
+
+def unpack_unit(data: bytes) -> tuple[int, int, int] | None:
+    """Physical offset, size and tag code of one unit; None when it is not valid."""
+    if len(data) < UNIT_SIZE:
+        return None
+    physical_offset, record_size, tag_code = _UNIT.unpack_from(data)
+    if physical_offset < 0 or record_size <= 0 or record_size == BLANK_SIZE:
+        return None
+    return physical_offset, record_size, tag_code
+
+
+def file_name(start_bytes: int) -> str:
+    """Name of the file that begins `start_bytes` into its queue."""
+    return f"{start_bytes:020d}"
+
+
+def parse_file_name(name: str) -> int | None:
+    """Byte offset a file begins at; None when the name is not one of a queue file."""
+    if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdigit()):
+        return None
+    return int(name)
+
+
+def parse_queue_id(name: str) -> int | None:
+    """Queue id a directory stands for; None for a foreign directory."""
+    if not (name.isascii() and name.isdigit()) or (len(name) > 1 and name[0] == "0"):
+        return None
+    return int(name)
+
+
+def round_file_bytes(wanted: int) -> int:
+    """`wanted` rounded up to whole units, as RocketMQ does (1024 becomes 1040)."""
+    return -(-wanted // UNIT_SIZE) * UNIT_SIZE

@@ -1,0 +1,46 @@
+"""What the migration side raises; `server/status.py` has a row for each leaf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store.errors import DamagedQueueError, InvalidArgumentError, StoreFormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class QueueGapError(DamagedQueueError):
+    """A unit was to be written beyond the end of its queue. Nothing was written."""
+
+
+class UnitConflictError(DamagedQueueError):
+    """The queue holds another unit where this one belongs. Nothing was written."""
+
+
+class QueueFileError(DamagedQueueError):
+    """A file of the queue cannot be one: its size or its place among the others is wrong."""
+
+    def __init__(
+        self, topic: str, queue_id: int, offset: int, path: str, position: int, reason: str
+    ) -> None:
+        super().__init__(topic, queue_id, offset, f"{path}, position {position}: {reason}")
+        self.path = path
+        self.position = position
+
+
+class QueueNameError(InvalidArgumentError):
+    """A topic or light queue whose name cannot be the name of a directory."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        field = "light queue" if name.startswith("%LMQ%") else "topic"
+        super().__init__(field, f"{name!r} cannot stand in files: {reason}")
+        self.name = name
+
+
+class IndexFileError(StoreFormatError):
+    """An index file cannot be one: remove it, or have the index rebuilt from the log."""
+
+    def __init__(self, path: Path, position: int, reason: str) -> None:
+        super().__init__(path, f"position {position}: {reason}")
+        self.position = position

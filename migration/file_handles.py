@@ -1,0 +1,269 @@
+"""A bounded set of open files, and the record of which of them hold bytes not yet durable.
+
+A broker may have 50,000 queues of one file each; the process may not have 50,000 open files.
+Files are opened when they are touched and closed when others need the place.
+
+Durable: nothing, until `sync` returns. A file that was closed with dirty pages is opened again
+to be synced. The kernel keeps those pages, and a failed write-back of them, with the inode and
+not with the handle, so the sync covers them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections import OrderedDict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.errors import DiskFullError
+from store.files import fsync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+
+
+class _Handle:
+    __slots__ = ("fd", "gone", "pins")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.pins = 0
+        self.gone = False  # out of the table: the last user closes it
+
+
+class FileHandles:
+    """Reads and writes files by path with at most about `limit` of them open.
+
+    Thread: any. A handle in use is never closed, so more than `limit` threads may exceed it.
+    Locks: `_lock` alone, held while a file is opened, never while one is read or written.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit  # constant after construction
+        self._lock = threading.Lock()
+        # Guarded by _lock; least recently used first.
+        self._table: OrderedDict[str, _Handle] = OrderedDict()
+        self._dirty: set[str] = set()
+        self._dirty_directories: set[str] = set()
+
+    @property
+    def open_count(self) -> int:
+        return len(self._table)
+
+    @property
+    def dirty_count(self) -> int:
+        return len(self._dirty)
+
+    def read(self, path: str, size: int, position: int) -> bytes:
+        """Up to `size` bytes at `position`; fewer at the end of the file.
+
+        Raises FileNotFoundError.
+        """
+        handle = self._pin(path)
+        try:
+            return os.pread(handle.fd, size, position)
+        finally:
+            self._unpin(handle)
+
+    def write(self, path: str, data: bytes | memoryview, position: int) -> None:
+        """Write all of `data` into the page cache. Raises DiskFullError.
+
+        The file must exist: one that vanished is an error, never a reason to make it again.
+        """
+        handle = self._pin(path, dirty=True)
+        try:
+            written = os.pwrite(handle.fd, data, position)
+            while written < len(data):
+                written += os.pwrite(handle.fd, memoryview(data)[written:], position + written)
+        except OSError as error:
+            raise _told(error, path) from error
+        finally:
+            self._unpin(handle)
+
+    def create(self, path: str, size: int) -> None:
+        """A new file of `size` zero bytes, sparse. Its directory becomes dirty too.
+
+        Sparse is safe here: only `write` puts bytes into it, and a full disk is then an error
+        of that call, not a signal.
+        """
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(fd, size)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _told(error, path) from error
+        with self._lock:
+            self._dirty.add(path)
+        self.mark_directory(path.rpartition("/")[0])
+
+    def resize(self, path: str, size: int) -> None:
+        """Give an existing file the size it should have had; new bytes are zero."""
+        handle = self._pin(path, dirty=True)
+        try:
+            os.ftruncate(handle.fd, size)
+        except OSError as error:
+            raise _told(error, path) from error
+        finally:
+            self._unpin(handle)
+
+    def clear(self, path: str, start: int, end: int) -> bool:
+        """Write zeros over what is not zero in [start, end). Whether anything was.
+
+        Holes of a sparse file are left alone.
+        """
+        changed = False
+        for first, last in self.data_ranges(path, start, end):
+            for position in range(first, last, _CLEAR_CHUNK):
+                size = min(_CLEAR_CHUNK, last - position)
+                if self.read(path, size, position).strip(b"\0"):
+                    self.write(path, bytes(size), position)
+                    changed = True
+        return changed
+
+    def data_ranges(self, path: str, start: int, end: int) -> list[tuple[int, int]]:
+        """Parts of [start, end) that can hold something else than zeros, rising."""
+        handle = self._pin(path)
+        try:
+            end = min(end, os.fstat(handle.fd).st_size)
+            ranges = []
+            while start < end:
+                try:
+                    start = os.lseek(handle.fd, start, os.SEEK_DATA)
+                except OSError as error:
+                    if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                        break
+                    raise
+                if start >= end:
+                    break
+                hole = min(end, os.lseek(handle.fd, start, os.SEEK_HOLE))
+                ranges.append((start, hole))
+                start = hole
+            return ranges
+        finally:
+            self._unpin(handle)
+
+    def remove(self, path: str) -> None:
+        """Delete the file; a missing one is fine. Durable after the next `sync`."""
+        Path(path).unlink(missing_ok=True)
+        self.forget([path])
+        self.mark_directory(path.rpartition("/")[0])
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Let go of files that were deleted or moved away; they need no sync any more."""
+        with self._lock:
+            for path in paths:
+                self._dirty.discard(path)
+                handle = self._table.pop(path, None)
+                if handle is not None:
+                    self._retire(handle)
+
+    def forget_below(self, directory: str) -> None:
+        """`forget` for every file below a directory, and for directories below it."""
+        prefix = directory + "/"
+        with self._lock:
+            known = {*self._table, *self._dirty}
+            self._dirty_directories = {
+                path
+                for path in self._dirty_directories
+                if path != directory and not path.startswith(prefix)
+            }
+        self.forget(path for path in known if path.startswith(prefix))
+
+    def mark_directory(self, directory: str) -> None:
+        """Entries of the directory changed: `sync` makes that durable."""
+        with self._lock:
+            self._dirty_directories.add(directory)
+
+    def take_dirty(self) -> tuple[set[str], set[str]]:
+        """Files and directories with bytes not yet durable; they count as clean from now on."""
+        with self._lock:
+            files, self._dirty = self._dirty, set()
+            directories, self._dirty_directories = self._dirty_directories, set()
+            return files, directories
+
+    def sync(self, files: Iterable[str], directories: Iterable[str]) -> None:
+        """Durable when it returns. What was deleted meanwhile is passed over.
+
+        Raises OSError as the kernel gave it; the caller must treat that as final.
+        """
+        for path in files:
+            try:
+                handle = self._pin(path)
+            except FileNotFoundError:
+                continue
+            try:
+                os.fdatasync(handle.fd)
+            finally:
+                self._unpin(handle)
+        for directory in directories:
+            with contextlib.suppress(FileNotFoundError):
+                fsync_directory(Path(directory))
+
+    def close(self) -> None:
+        """Close every file. Repeatable; a later read opens again."""
+        with self._lock:
+            handles = list(self._table.values())
+            self._table.clear()
+            for handle in handles:
+                self._retire(handle)
+
+    def _pin(self, path: str, *, dirty: bool = False) -> _Handle:
+        with self._lock:
+            handle = self._table.get(path)
+            if handle is None:
+                handle = _Handle(self._open(path))
+                self._table[path] = handle
+                handle.pins += 1
+                if len(self._table) > self._limit:
+                    self._evict(len(self._table) - self._limit)
+            else:
+                handle.pins += 1
+                self._table.move_to_end(path)
+            if dirty:  # before the write: one that fails half way has dirtied the file too
+                self._dirty.add(path)
+            return handle
+
+    def _unpin(self, handle: _Handle) -> None:
+        with self._lock:
+            handle.pins -= 1
+            if handle.gone and handle.pins == 0:
+                os.close(handle.fd)
+
+    def _open(self, path: str) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            return os.open(path, flags)
+        except OSError as error:
+            if error.errno not in _TOO_MANY:
+                raise
+        # Others in this process took the handles we counted on: give half of ours back.
+        self._evict(max(1, len(self._table) // 2))
+        return os.open(path, flags)
+
+    def _evict(self, count: int) -> None:
+        idle = (path for path, handle in self._table.items() if not handle.pins)
+        for path in list(islice(idle, count)):
+            self._retire(self._table.pop(path))
+
+    def _retire(self, handle: _Handle) -> None:
+        handle.gone = True
+        if handle.pins == 0:
+            os.close(handle.fd)
+
+
+_CLEAR_CHUNK = 1 << 16
+
+
+def _told(error: OSError, path: str) -> Exception:
+    if error.errno in _FULL:
+        return DiskFullError(f"{path}: {error.strerror}")
+    return error
