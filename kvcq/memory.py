@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from store.clock import Clock
 
 _LENGTHS = struct.Struct(">II")  # of the key, of the value; both follow
-_STAMP = struct.Struct("<I")  # seconds since 1970, the end of a value
+_STAMP_BYTES = 4  # little-endian seconds since 1970, the end of a value
 
 
 class _Family:
@@ -104,6 +104,7 @@ class MemoryEngine:
 
     def write(self, batch: KvBatch) -> None:
         with self._lock:
+            self._check_open()
             # All names first: a batch is taken whole or not at all.
             names = {
                 *batch.puts,
@@ -136,7 +137,7 @@ class MemoryEngine:
             if family == self._filtered and self._ttl_s is not None:
                 line_s = self._clock.now_ms() // 1000 - self._ttl_s
                 for key in rows.range(start, end):
-                    if _STAMP.unpack(rows.values[key][-_STAMP.size :])[0] < line_s:
+                    if int.from_bytes(rows.values[key][-_STAMP_BYTES:], "little") < line_s:
                         rows.delete(key)
         if progress is not None:
             progress(1.0)

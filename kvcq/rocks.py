@@ -2,6 +2,7 @@
 
 What the binding does and the engine hides (each one has a test):
 
+* The setter of an iterator's lower bound sets the upper one: a falling scan stops by itself.
 * It reports write stalls and failures alike as a plain Exception: told apart by their text.
 * An iterator that meets a damaged block ends as if there were no more rows: `scan` asks for the
   status whenever rows end before the limit.
@@ -19,7 +20,8 @@ import re
 import shutil
 import tempfile
 from collections import deque
-from itertools import count, islice, starmap
+from contextlib import contextmanager
+from itertools import count, islice, starmap, takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -46,7 +48,7 @@ from kvcq.options import build_database_options, build_family_options
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rocksdict import Options
 
@@ -108,8 +110,9 @@ class RocksEngine:
     Locks: two gates, always in this order. `_slow` lets flush, compaction, ingest and backup in;
     `_gate` lets every call in. `arm` and `close` take `_slow` first, so they wait for a running
     piece of compaction without holding up reads and writes meanwhile.
-    Failure: after an error of RocksDB's background work, writes fail until the database is opened
-    again. If `arm` cannot open it again, every later call raises EngineFailedError.
+    Failure: after an error of RocksDB's background work, or of a sync, writes fail until the
+    database is opened again; reads go on. If `arm` cannot open it again, later calls raise
+    EngineFailedError.
     """
 
     def __init__(self, path: Path, profile: Profile, *, read_only: bool) -> None:
@@ -125,6 +128,8 @@ class RocksEngine:
         self._write_options = _write_options(profile)
         self._slow: Gate[str] = Gate()
         self._gate: Gate[_Open] = Gate()
+        # Set once, by the call whose sync failed.
+        self._unsynced: str | None = None
         # Owned by the caller who took `_slow`.
         self._ttl_s: int | None = None
 
@@ -172,19 +177,12 @@ class RocksEngine:
         except Exception as error:
             raise _failure(f"get in {family}", error) from error
         finally:
-            del opened
             self._gate.leave()
 
     def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        opened = self._gate.enter()
-        try:
+        with self._inside(f"multi_get in {family}") as opened:
             values: list[bytes | None] = opened.tables[family].get(list(keys)) or []
             return values
-        except Exception as error:
-            raise _failure(f"multi_get in {family}", error) from error
-        finally:
-            del opened
-            self._gate.leave()
 
     def scan(
         self,
@@ -205,12 +203,11 @@ class RocksEngine:
         try:
             if start >= end or limit == 0:
                 return []
-            options = _bounds(start, end, fill_cache=fill_cache)
+            options = _read_options(end, fill_cache=fill_cache)
             return _scan(opened.tables[family], options, start, end, limit, reverse=reverse)
         except Exception as error:
             raise _failure(f"scan of {family}", error) from error
         finally:
-            del opened
             self._gate.leave()
 
     # --- writes -------------------------------------------------------------------------------
@@ -224,13 +221,17 @@ class RocksEngine:
         rows = None
         try:
             rows = _encode(batch, opened.handles)
+            if self._unsynced is not None:
+                raise EngineFailedError(f"{self._path}: {self._unsynced}")
             opened.db.write(rows, self._write_options)
             if self._profile.wal:
                 self._sync(opened.db)
+        except KvcqError:
+            raise
         except Exception as error:
             raise _failure("write", error) from error
         finally:
-            del opened, rows
+            del rows  # it holds a handle
             self._gate.leave()
 
     def ingest(self, family: str, paths: Sequence[Path], *, move: bool) -> None:
@@ -242,27 +243,15 @@ class RocksEngine:
             return
         options = IngestExternalFileOptions()
         options.set_move_files(move)
-        opened = self._enter_slow()
-        try:
+        with self._slowly(f"ingest into {family}") as opened:
             opened.tables[family].ingest_external_file([str(path) for path in paths], options)
-        except Exception as error:
-            raise _failure(f"ingest into {family}", error) from error
-        finally:
-            del opened
-            self._leave_slow()
 
     # --- durability and space -----------------------------------------------------------------
 
     def flush(self) -> None:
         """See KvEngine. Other threads read and write meanwhile."""
-        opened = self._enter_slow()
-        try:
+        with self._slowly("flush") as opened:
             self._flush(opened)
-        except Exception as error:
-            raise _failure("flush", error) from error
-        finally:
-            del opened
-            self._leave_slow()
 
     def compact(
         self,
@@ -276,14 +265,8 @@ class RocksEngine:
         `progress` is called between pieces, on this thread; an error it raises ends the work.
         Raises EngineFailedError when a piece failed: the database then takes no more writes.
         """
-        opened = self._enter_slow()
-        try:
+        with self._slowly(f"compaction of {family}") as opened:
             pieces = _pieces(opened.tables[family], start, end)
-        except Exception as error:
-            raise _failure(f"compaction of {family}", error) from error
-        finally:
-            del opened
-            self._leave_slow()
         for done, piece in enumerate(pieces, 1):
             self._compact_piece(family, *piece)
             if progress is not None:
@@ -293,35 +276,22 @@ class RocksEngine:
         """See KvEngine. Durable on return. Raises InvalidArgumentError if `target` exists."""
         if target.exists():
             raise InvalidArgumentError("target", f"{target} exists")
-        opened = self._enter_slow()
-        try:
+        with self._slowly(f"backup to {target}") as opened:
             self._flush(opened)  # releases the GIL, so that the checkpoint has little to do
             Checkpoint(opened.db).create_checkpoint(str(target))
             _sync_directory(target.parent)
-        except Exception as error:
-            raise _failure(f"backup to {target}", error) from error
-        finally:
-            del opened
-            self._leave_slow()
 
     def set_options(self, family: str, options: Mapping[str, str]) -> None:
         """Change options of one family while it is open, until it is opened again.
 
         RocksDB's names and values, such as `periodic_compaction_seconds`. Raises EngineFailedError.
         """
-        opened = self._enter_slow()
-        try:
+        with self._slowly(f"options of {family}") as opened:
             opened.tables[family].set_options(dict(options))
-        except Exception as error:
-            raise _failure(f"options of {family}", error) from error
-        finally:
-            del opened
-            self._leave_slow()
 
     def statistics(self) -> dict[str, float]:
         """Numbers for operators. Per family `<family>.<name>`, the others of the database."""
-        opened = self._gate.enter()
-        try:
+        with self._inside("statistics") as opened:
             numbers = {
                 f"{family}.{name}": float(table.property_int_value(key) or 0)
                 for family, table in opened.tables.items()
@@ -329,15 +299,10 @@ class RocksEngine:
             }
             for name, key in _DATABASE_PROPERTIES.items():
                 numbers[name] = float(opened.db.property_int_value(key) or 0)
-            numbers["block_cache_bytes"] = float(self._cache.get_usage())
-            numbers["block_cache_pinned_bytes"] = float(self._cache.get_pinned_usage())
-            numbers["filter_armed"] = float(self._ttl_s is not None)
-            return numbers
-        except Exception as error:
-            raise _failure("statistics", error) from error
-        finally:
-            del opened
-            self._gate.leave()
+        numbers["block_cache_bytes"] = float(self._cache.get_usage())
+        numbers["block_cache_pinned_bytes"] = float(self._cache.get_pinned_usage())
+        numbers["filter_armed"] = float(self._ttl_s is not None)
+        return numbers
 
     # --- opening, closing, exchanging -------------------------------------------------------
 
@@ -360,7 +325,9 @@ class RocksEngine:
                 self._scratch.mkdir(exist_ok=True)
                 scratch = self._scratch / f"filter-{next(self._numbers)}"
                 options[name] = build_filter_options(options[name], ttl_s, self._cache, scratch)
-            self._flush_inside()  # while others still write: little is left to do behind the gate
+            # While others still write, so that little is left to do when they wait.
+            with self._inside("flush") as opened:
+                self._flush(opened)
             self._reopen(options)
             self._ttl_s = ttl_s
         except KvcqError:
@@ -385,6 +352,7 @@ class RocksEngine:
                 self._flush(opened)
             flushed = True
         except Exception as error:
+            error.__traceback__ = None  # its frames would keep the directory locked
             raise _failure("last flush", error) from error
         finally:
             _let_go(opened, flushed=flushed)
@@ -447,25 +415,28 @@ class RocksEngine:
 
     # --- inside a gate ------------------------------------------------------------------------
 
-    def _enter_slow(self) -> _Open:
-        self._slow.enter()
-        try:
-            return self._gate.enter()
-        except BaseException:
-            self._slow.leave()
-            raise
-
-    def _leave_slow(self) -> None:
-        self._gate.leave()
-        self._slow.leave()
-
-    def _flush_inside(self) -> None:
+    @contextmanager
+    def _inside(self, doing: str) -> Iterator[_Open]:
+        """The database, for one call. `get`, `scan` and `write` do so in line: it is faster."""
         opened = self._gate.enter()
         try:
-            self._flush(opened)
+            yield opened
+        except KvcqError:
+            raise
+        except Exception as error:
+            raise _failure(doing, error) from error
         finally:
-            del opened
             self._gate.leave()
+
+    @contextmanager
+    def _slowly(self, doing: str) -> Iterator[_Open]:
+        """The database, for a call that may last: `arm` and `close` wait for it."""
+        self._slow.enter()
+        try:
+            with self._inside(doing) as opened:
+                yield opened
+        finally:
+            self._slow.leave()
 
     def _flush(self, opened: _Open) -> None:
         if self._read_only:
@@ -485,28 +456,22 @@ class RocksEngine:
             shutil.rmtree(target, ignore_errors=True)
 
     def _sync(self, db: Rdict) -> None:
+        if self._unsynced is not None:
+            raise EngineFailedError(f"{self._path}: {self._unsynced}")
         try:
             # Not WriteOptions.sync: that would hold the GIL for the whole fsync.
             db.flush_wal(sync=True)
         except Exception as error:
             # The kernel may have dropped the pages: a second sync could claim what is not so.
-            self._gate.end(EngineFailedError, f"{self._path}: log not synced: {error}")
+            self._unsynced = f"the write-ahead log could not be synced: {error}"
             raise
 
     def _compact_piece(self, family: str, start: bytes | None, end: bytes | None) -> None:
-        opened = self._enter_slow()
-        try:
+        with self._slowly(f"compaction of {family}") as opened:
             before = opened.db.property_int_value(_BACKGROUND_ERRORS)
             opened.tables[family].compact_range(start, end, _compact_options())
             if opened.db.property_int_value(_BACKGROUND_ERRORS) != before:
                 raise EngineFailedError(f"compaction of {family} failed; {self._path}/LOG says why")
-        except KvcqError:
-            raise
-        except Exception as error:
-            raise _failure(f"compaction of {family}", error) from error
-        finally:
-            del opened
-            self._leave_slow()
 
 
 def write_sst(path: Path, rows: Iterable[Pair], family: FamilyProfile) -> SstFile | None:
@@ -542,7 +507,8 @@ def _encode(batch: KvBatch, handles: Mapping[str, ColumnFamily]) -> WriteBatch:
     rows = WriteBatch(raw_mode=True)
     try:
         for family, start, end in batch.delete_ranges:
-            rows.delete_range(start, end, handles[family])
+            if start < end:  # RocksDB refuses the whole batch for a range turned round
+                rows.delete_range(start, end, handles[family])
         for family, key in batch.deletes:
             rows.delete(key, handles[family])
         for family, pairs in batch.puts.items():
@@ -554,9 +520,9 @@ def _encode(batch: KvBatch, handles: Mapping[str, ColumnFamily]) -> WriteBatch:
         del rows, handles
 
 
-def _bounds(start: bytes, end: bytes, *, fill_cache: bool) -> ReadOptions:
+def _read_options(end: bytes, *, fill_cache: bool) -> ReadOptions:
     options = ReadOptions()
-    options.set_iterate_lower_bound(start)
+    # Only this bound: the binding's setter of the lower one sets the upper one (0.3.29).
     options.set_iterate_upper_bound(end)
     if not fill_cache:
         # The binding's stub leaves the argument out.
@@ -574,11 +540,16 @@ def _scan(
     *,
     reverse: bool,
 ) -> list[Pair]:
-    items = walk = None
+    items = inside = walk = None
     try:
-        items = table.items(backwards=reverse, from_key=end if reverse else start, read_opt=options)
-        rows = cast("list[Pair]", list(islice(items, limit)))
-        if len(rows) == limit:
+        # In raw mode the binding gives bytes, whatever its stub says.
+        items = cast(
+            "Iterator[Pair]",
+            table.items(backwards=reverse, from_key=end if reverse else start, read_opt=options),
+        )
+        inside = takewhile(lambda row: row[0] >= start, items) if reverse else items
+        rows = list(islice(inside, limit))
+        if len(rows) == limit or (rows and reverse and rows[-1][0] == start):
             return rows
         # At the end, or at a damaged block: this iterator can tell. It goes on from the last row,
         # so rows written since are taken along.
@@ -587,13 +558,13 @@ def _scan(
         seek(rows[-1][0] if rows else end if reverse else start)
         if rows and walk.valid() and walk.key() == rows[-1][0]:
             step()
-        while walk.valid() and len(rows) != limit:
+        while walk.valid() and len(rows) != limit and walk.key() >= start:
             rows.append((walk.key(), walk.value()))
             step()
         walk.status()
         return rows
     finally:
-        del items, walk, table
+        del items, walk, inside
 
 
 def _pieces(
