@@ -7,11 +7,12 @@
 | 16 |    8 | i64  | index_time_ms         | end time of the last full index file that is durable  |
 | 24 |    8 | i64  | master_flushed_offset | 0: there is no replication                            |
 | 32 |    8 | i64  | confirmed_offset      | start of the last valid record after recovery         |
-| 40 |    4 | u32  | crc                   | CRC-32 of the 40 bytes before; 0 where RocketMQ wrote |
-| 44 | 4052 |      | (zero)                |                                                       |
+| 40 |    8 | i64  | flushed_offset        | physical end of what is durable; 0: RocketMQ wrote it |
+| 48 |    4 | u32  | crc                   | CRC-32 of the 48 bytes before; 0: RocketMQ wrote it   |
+| 52 | 4044 |      | (zero)                |                                                       |
 
 Big-endian, 4096 bytes. Source: RocketMQ 5, StoreCheckpoint; it reads and writes the first 40 bytes
-only, so the CRC is nothing to it. A file it changed in place after we wrote one fails the CRC, and
+only, so the last two are nothing to it. A file it changed in place after we wrote one fails the CRC, and
 is then treated as damaged: the scan takes longer, nothing else.
 
 Only durable values may go in (RocketMQ advances queue_time_ms when a unit is written, which may be

@@ -25,18 +25,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GOLDEN = Checkpoint(1700000000456, 1700000000400, 1699999990000, 0, 4096)
+OURS = GOLDEN._replace(flushed_offset=8192)
 GOLDEN_HEX = "0000018bcfe569c8 0000018bcfe56990 0000018bcfe540f0 0000000000000000 0000000000001000"
 ROCKETMQ_FILE = bytes.fromhex(GOLDEN_HEX).ljust(CHECKPOINT_BYTES, b"\0")
 
 numbers = st.integers(0, 2**63 - 1)
-checkpoints = st.builds(Checkpoint, numbers, numbers, numbers, numbers, numbers)
+checkpoints = st.builds(Checkpoint, *[numbers] * len(Checkpoint._fields))
 
 
 def test_golden_bytes() -> None:
-    data = pack_checkpoint(GOLDEN)
+    data = pack_checkpoint(OURS)
     assert data[:40] == bytes.fromhex(GOLDEN_HEX)
+    assert data[40:48].hex() == "0000000000002000"
     assert len(data) == CHECKPOINT_BYTES
-    assert data[44:] == bytes(CHECKPOINT_BYTES - 44)
+    assert data[52:] == bytes(CHECKPOINT_BYTES - 52)
 
 
 def test_file_of_rocketmq_is_read(tmp_path: Path) -> None:
@@ -67,8 +69,8 @@ def test_replaced_file_holds_the_new_values(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     assert read_checkpoint(path) is None
     write_checkpoint(path, Checkpoint(log_time_ms=1))
-    write_checkpoint(path, GOLDEN)
-    assert read_checkpoint(path) == GOLDEN
+    write_checkpoint(path, OURS)
+    assert read_checkpoint(path) == OURS
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
 
 
@@ -79,8 +81,8 @@ def test_wrong_length_is_refused(tmp_path: Path, length: int) -> None:
 
 
 def test_every_flipped_bit_of_ours_is_detected(tmp_path: Path) -> None:
-    good = pack_checkpoint(GOLDEN)
-    for bit in [*range(44 * 8), 44 * 8 + 3, 4095 * 8]:
+    good = pack_checkpoint(OURS)
+    for bit in [*range(52 * 8), 52 * 8 + 3, 4095 * 8]:
         data = bytearray(good)
         data[bit // 8] ^= 1 << bit % 8
         with pytest.raises(StoreFormatError, match="damaged"):
