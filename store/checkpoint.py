@@ -12,8 +12,8 @@
 | 52 | 4044 |      | (zero)                |                                                       |
 
 Big-endian, 4096 bytes. Source: RocketMQ 5, StoreCheckpoint; it reads and writes the first 40 bytes
-only, so the last two are nothing to it. A file it changed in place after we wrote one fails the CRC, and
-is then treated as damaged: the scan takes longer, nothing else.
+only, so the last two are nothing to it. A file it changed in place after we wrote it fails the CRC
+and is then treated as damaged: the scan takes longer, nothing else.
 
 Only durable values may go in (RocketMQ advances queue_time_ms when a unit is written, which may be
 long before its fsync). The file is replaced by renaming, not changed in place: so no assumption is
