@@ -47,6 +47,15 @@ _PROPERTIES_LENGTH = struct.Struct(">h")
 _V1_TOPIC_UNITS = 127
 
 
+#: Transaction types whose messages stand in a queue.
+_IN_QUEUE = (0, TRANSACTION_COMMIT)
+
+
+def plain_tail(field: bytes, *, crc_item: bool) -> bytes:
+    """What follows the body of a record without properties, up to the CRC item."""
+    return field + _PROPERTIES_LENGTH.pack(CRC_ITEM_BYTES if crc_item else 0)
+
+
 def topic_field(topic: str) -> tuple[int, bytes]:
     """Magic code, and the topic as a record has it: its length, then its bytes."""
     data = topic.encode()
@@ -125,41 +134,47 @@ class BatchEncoder:
         parts, requests, used = encoded.parts, encoded.requests, encoded.used
         store_host = self._store_host
         item_bytes = self._item_bytes
-        hosts = self._hosts
         pack_header = HEADER_V4.pack
         pack_length = _PROPERTIES_LENGTH.pack
         new_request = tuple.__new__
         end = offset + room - BLANK_BYTES
         at = offset
+        last_host: tuple[str, int] | None = None  # producers come in runs
+        born_host = b""
+        all_v4 = False
         for index in range(first, len(messages)):
             message = messages[index]
             properties, keys, tag_code, light_names = prepared[index]
             topic = message.topic
             queue_id = message.queue_id
             queue = queues[(topic, queue_id)]
+            body = message.body
             light: tuple[tuple[str, int], ...] = ()
             if light_names:
                 light = tuple([(name, queues[(name, LIGHT)].next_offset) for name in light_names])
                 properties = self._with_light_queues(properties, light, index)
-            tail = queue.topic_field + pack_length(len(properties) + item_bytes) + properties
-            body = message.body
+            if properties:
+                tail = queue.topic_field + pack_length(len(properties) + item_bytes) + properties
+            else:
+                tail = queue.plain_tail
+            if message.born_host is not last_host:
+                last_host = message.born_host
+                born_host = self._pack_born_host(last_host)
+                all_v4 = len(born_host) == 8 and len(store_host) == 8
             size = 88 + len(body) + len(tail) + item_bytes
-            born_host = hosts.get(message.born_host)
-            if born_host is None:
-                born_host = self._pack_born_host(message.born_host)
-            if len(born_host) != 8 or len(store_host) != 8:
+            if not all_v4:
                 size += len(born_host) + len(store_host) - 16
             if at + size > end:
-                return
+                break
             sys_flag = message.sys_flag
-            in_queue = True
             queue_offset = queue.next_offset
-            if sys_flag & TRANSACTION_MASK not in (0, TRANSACTION_COMMIT):
+            in_queue = True
+            if sys_flag & TRANSACTION_MASK not in _IN_QUEUE:
                 in_queue = False
                 queue_offset = 0
                 if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
                     keys = ()
-            if len(born_host) == 8 and len(store_host) == 8:
+            if all_v4:
                 header = pack_header(
                     size,
                     queue.magic,
@@ -209,8 +224,8 @@ class BatchEncoder:
                 )
             )
             at += size
-            encoded.count += 1
             encoded.end_offset = at
+        encoded.count = len(requests)
 
     def _with_light_queues(
         self, properties: bytes, light: tuple[tuple[str, int], ...], index: int
@@ -228,10 +243,12 @@ class BatchEncoder:
         return whole
 
     def _pack_born_host(self, host: tuple[str, int]) -> bytes:
-        packed = pack_host(host)
-        if len(self._hosts) >= 4096:
-            self._hosts.clear()
-        self._hosts[host] = packed
+        packed = self._hosts.get(host)
+        if packed is None:
+            packed = pack_host(host)
+            if len(self._hosts) >= 4096:
+                self._hosts.clear()
+            self._hosts[host] = packed
         return packed
 
     def _header_v6(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class FlushMode(enum.Enum):

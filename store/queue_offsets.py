@@ -24,12 +24,13 @@ LIGHT = -1
 class HotQueue:
     """One queue the appender writes to: its next offset and the constant bytes of its records."""
 
-    __slots__ = ("magic", "next_offset", "topic_field")
+    __slots__ = ("magic", "next_offset", "plain_tail", "topic_field")
 
-    def __init__(self, next_offset: int, magic: int, topic_field: bytes) -> None:
+    def __init__(self, next_offset: int, magic: int, topic_field: bytes, plain_tail: bytes) -> None:
         self.next_offset = next_offset
         self.magic = magic
         self.topic_field = topic_field  # topic length and topic, as a record has them
+        self.plain_tail = plain_tail  # what follows the body of a record without properties
 
 
 class QueueOffsets:

@@ -63,6 +63,23 @@ class TagFilter:
         return unpack_record(record, verify=False).tag in self.tags
 
 
+def _fitting(
+    units: Sequence[tuple[int, CqUnit]], limit: int, room: int, *, first: bool
+) -> tuple[int, int]:
+    """How many of the units fit in so many messages and bytes, and the bytes left then.
+
+    The `first` message of a pull fits whatever its size.
+    """
+    count = 0
+    for _, unit in units[:limit]:
+        if unit[1] > room and not first:
+            break
+        first = False
+        room -= unit[1]
+        count += 1
+    return count, room
+
+
 class Reader:
     """Reads one store. Thread: any. Locks: none of its own."""
 
@@ -100,16 +117,26 @@ class Reader:
         at = offset
         stop = high if tag_filter is None else min(high, offset + _MAX_EXAMINED)
         while at < stop and len(records) < max_messages:
-            wanted = min(stop - at, _UNITS_A_READ)
+            count = min(stop - at, _UNITS_A_READ)
             if tag_filter is None:
-                wanted = min(wanted, max_messages - len(records))
-            units = self._units(topic, queue_id, at, wanted)
-            taken, room, full = self._take(
-                topic, queue_id, units, records, offsets, room, max_messages, tag_filter
-            )
-            at += taken
-            if full:
+                count = min(count, max_messages - len(records))
+            units = self._units(topic, queue_id, at, count)
+            if tag_filter is None:
+                wanted = units
+            else:
+                codes = tag_filter.codes
+                wanted = [each for each in units if each[1][2] in codes]
+            first = not records
+            fitting, room = _fitting(wanted, max_messages - len(records), room, first=first)
+            found = self._records(topic, queue_id, wanted[:fitting], first=first)
+            for (queue_offset, _), record in zip(wanted, found, strict=False):
+                if tag_filter is None or tag_filter.matches(record):
+                    records.append(record)
+                    offsets.append(queue_offset)
+            if len(found) < len(wanted):
+                at = wanted[len(found)][0]
                 break
+            at += count
         if records:
             status = PullStatus.FOUND
         else:
@@ -128,52 +155,38 @@ class Reader:
             raise DamagedQueueError(topic, queue_id, hole, "its unit is missing")
         return units
 
-    def _take(
-        self,
-        topic: str,
-        queue_id: int,
-        units: Sequence[tuple[int, CqUnit]],
-        records: list[bytes],
-        offsets: list[int],
-        room: int,
-        max_messages: int,
-        tag_filter: TagFilter | None,
-    ) -> tuple[int, int, bool]:
-        """Read records of the units: how many units were used, the room left, whether to stop."""
-        read = self._log.read
-        queue_fields = _QUEUE_FIELDS.unpack_from
-        light = topic.startswith(LMQ_PREFIX)
-        taken = 0
-        for queue_offset, (physical_offset, size, tag_code, _) in units:
-            if tag_filter is not None and tag_code not in tag_filter.codes:
-                taken += 1
-                continue
-            if records and (size > room or len(records) >= max_messages):
-                return taken, room, True
-            try:
-                record = read(physical_offset, size)
-            except MessageNotFoundError:
-                if records:
-                    return taken, room, True  # the segment was dropped meanwhile
-                low, high = self.bounds(topic, queue_id)
-                if low <= queue_offset < high:
-                    raise DamagedQueueError(
-                        topic, queue_id, queue_offset, "its unit points outside the log"
-                    ) from None
+    def _records(
+        self, topic: str, queue_id: int, units: Sequence[tuple[int, CqUnit]], *, first: bool
+    ) -> list[bytes]:
+        """Records of the units, verified to stand in this queue; fewer when some cannot be read.
+
+        Unless they are the `first` ones of a pull: then the reason is raised.
+        """
+        if not units:
+            return []
+        try:
+            records = self._log.read_run([(unit[0], unit[1]) for _, unit in units])
+        except (MessageNotFoundError, CorruptRecordError) as error:
+            if not first:
+                return []
+            low, high = self.bounds(topic, queue_id)
+            queue_offset = units[0][0]
+            if not low <= queue_offset < high:  # its segment was dropped meanwhile
                 raise OffsetOutOfRangeError(topic, queue_id, queue_offset, low, high) from None
-            if not light:
+            if isinstance(error, MessageNotFoundError):
+                raise DamagedQueueError(
+                    topic, queue_id, queue_offset, "its unit points outside the log"
+                ) from error
+            raise
+        if not topic.startswith(LMQ_PREFIX):
+            queue_fields = _QUEUE_FIELDS.unpack_from
+            for (queue_offset, _), record in zip(units, records, strict=False):
                 found_id, _, found_offset = queue_fields(record, 12)
                 if found_offset != queue_offset or found_id != queue_id:
                     raise DamagedQueueError(
                         topic, queue_id, queue_offset, "its unit points at another message"
                     )
-            taken += 1
-            if tag_filter is not None and not tag_filter.matches(record):
-                continue
-            records.append(record)
-            offsets.append(queue_offset)
-            room -= size
-        return taken, room, False
+        return records
 
     def query(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from store.batch_encoder import topic_field
+from store.batch_encoder import plain_tail, topic_field
 from store.errors import (
     InvalidArgumentError,
     StoreBusyError,
@@ -146,7 +146,9 @@ class Topics:
         loaded = []
         for topic, _ in keys:
             magic, field = topic_field(topic)
-            loaded.append(HotQueue(0 if topic in created else next(next_offsets), magic, field))
+            tail = plain_tail(field, crc_item=self._config.crc_item)
+            offset = 0 if topic in created else next(next_offsets)
+            loaded.append(HotQueue(offset, magic, field, tail))
         return loaded
 
     def _automatic(self, topic: str, log_end: int) -> TopicConfig:
