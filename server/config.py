@@ -112,7 +112,8 @@ def _read_file(path: Path) -> dict[str, object]:
 
 def _convert(name: str, key: str, value: object, owner: type, *, hidden: tuple[str, ...]) -> object:
     """`value`, perhaps text, as the type that field `key` of `owner` has."""
-    kinds = typing.get_type_hints(owner)
+    # The store imports Path for type checkers alone.
+    kinds = typing.get_type_hints(owner, localns={"Path": Path})
     known = [one.name for one in dataclasses.fields(owner) if one.name not in hidden]
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1)

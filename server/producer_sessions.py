@@ -111,9 +111,8 @@ class ProducerSessions:
             found = None
         else:
             for batch in session.batches:
-                if batch.sequence == sequence and batch.stored.columns.message_count == len(
-                    messages
-                ):
+                count = batch.stored.columns.message_count
+                if (batch.sequence, count) == (sequence, len(messages)):
                     return batch.stored._replace(repeated=True)
             if sequence > session.next_sequence:
                 raise OutOfSequenceError(producer_id, sequence, session.next_sequence)

@@ -1,0 +1,77 @@
+"""server/config.py: where settings come from, and how wrong ones are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from server.config import ServerConfig, load_config
+from store.config import FlushMode
+from store.errors import InvalidArgumentError
+
+
+def _file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "kvcq.toml"
+    path.write_text(text)
+    return path
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
+    path = _file(tmp_path, '[server]\nport = 9000\nhost = "0.0.0.0"\n[store]\ncrc_item = false\n')
+    config = load_config(path, {"server.port": "9001", "store.flush_mode": "sync"})
+    assert (config.port, config.host, config.worker_threads) == (9001, "0.0.0.0", 8)
+    store = config.store_config(9001)
+    assert store.flush_mode is FlushMode.SYNC
+    assert store.crc_item is False
+    assert store.root == Path("data")
+    assert store.store_host == ("127.0.0.1", 9001)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "names"),
+    [
+        ("store.segment_byte", "1", "store.segment_byte"),
+        ("server.prot", "1", "server.prot"),
+        ("store.root", "/", "store.root"),
+        ("other.thing", "1", "other.thing"),
+        ("server.port", "many", "server.port"),
+        ("server.port", "70000", "port"),
+        ("store.flush_mode", "never", "store.flush_mode"),
+        ("store.crc_item", "perhaps", "store.crc_item"),
+        ("store.store_host", "nowhere:1", "store.store_host"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(name: str, value: str, names: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        load_config(None, {name: value})
+    assert refused.value.field == names
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(InvalidArgumentError, match="did you mean 'segment_bytes'"):
+        load_config(None, {"store.segment_byte": "1"})
+
+
+@pytest.mark.parametrize(
+    "text", ["[sever]\nport = 1\n", "port = 1\n", "[server\n", "[server]\nport = 1.5\n"]
+)
+def test_a_file_that_says_something_unknown_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        load_config(_file(tmp_path, text), {})
+
+
+def test_lists_and_hosts_can_be_text() -> None:
+    config = load_config(
+        None, {"store.delete_when_hours": "3,4", "store.store_host": "[2001:db8::1]:99"}
+    )
+    assert config.store["delete_when_hours"] == (3, 4)
+    assert config.store["store_host"] == ("2001:db8::1", 99)
+
+
+@pytest.mark.parametrize(
+    ("host", "advertised"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.1.2.3", "10.1.2.3"), ("localhost", "127.0.0.1")],
+)
+def test_records_name_an_address_that_is_one(host: str, advertised: str) -> None:
+    assert ServerConfig(host=host).store_config(8081).store_host == (advertised, 8081)

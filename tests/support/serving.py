@@ -1,0 +1,109 @@
+"""A real server in the test's own event loop: real gRPC on a free port, real store on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from migration.opening import open_store
+from proto.v1 import kvcq_pb2_grpc
+from server.app import Server
+from server.config import ServerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from server.app import StoreOpener
+    from server.stage import Parts
+
+#: Segments are really allocated: small ones keep tests fast and disks empty.
+SMALL_STORE: dict[str, Any] = {"segment_bytes": 1 << 20, "default_queue_count": 4}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server, and a client's way to it."""
+
+    server: Server
+    target: str
+    channel: grpc.aio.Channel
+    messages: kvcq_pb2_grpc.MessageServiceStub
+    topics: kvcq_pb2_grpc.TopicServiceStub
+    groups: kvcq_pb2_grpc.GroupServiceStub
+    admin: kvcq_pb2_grpc.AdminServiceStub
+
+    @property
+    def parts(self) -> Parts:
+        return self.server._stage.parts
+
+
+class EventListener:
+    """Lets a test wait for what the server tells."""
+
+    def __init__(self) -> None:
+        self.target = ""
+        self.told: list[str] = []
+        self.is_listening = asyncio.Event()
+        self.is_ready = asyncio.Event()
+
+    def listening(self, host: str, port: int) -> None:
+        self.target = f"{host}:{port}"
+        self.told.append("listening")
+        self.is_listening.set()
+
+    def opening(self, step: str, fraction: float) -> None:
+        self.told.append(f"opening {step}")
+
+    def ready(self, host: str, port: int) -> None:
+        self.told.append("ready")
+        self.is_ready.set()
+
+    def draining(self) -> None:
+        self.told.append("draining")
+
+    def stopped(self) -> None:
+        self.told.append("stopped")
+
+
+@asynccontextmanager
+async def serving(
+    directory: Path,
+    *,
+    store: dict[str, Any] | None = None,
+    opener: StoreOpener = open_store,
+    wait_ready: bool = True,
+    **settings: Any,  # noqa: ANN401 - ServerConfig checks them
+) -> AsyncIterator[Served]:
+    """A server until the end of the block; it is drained and its store closed then."""
+    settings.setdefault("drain_grace_s", 5.0)
+    config = ServerConfig(
+        port=0, data_dir=directory, store={**SMALL_STORE, **(store or {})}, **settings
+    )
+    listener = EventListener()
+    server = Server(config, opener, listener)
+    running = asyncio.create_task(server.run())
+    try:
+        waiting = listener.is_ready if wait_ready else listener.is_listening
+        waiter = asyncio.create_task(waiting.wait())
+        await asyncio.wait({waiter, running}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+        options = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+        async with grpc.aio.insecure_channel(listener.target, options=options) as channel:
+            yield Served(
+                server,
+                listener.target,
+                channel,
+                kvcq_pb2_grpc.MessageServiceStub(channel),
+                kvcq_pb2_grpc.TopicServiceStub(channel),
+                kvcq_pb2_grpc.GroupServiceStub(channel),
+                kvcq_pb2_grpc.AdminServiceStub(channel),
+            )
+    finally:
+        server.stop()
+        await running
