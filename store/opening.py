@@ -83,6 +83,8 @@ def assemble(
             clean=directory.was_closed_cleanly,
         )
         end = segments.end_offset
+        if preallocator is not None and segments.last is not None:
+            preallocator.prepare(segments.last.start_offset + config.segment_bytes)
         if queues.dispatched_offset > end:
             logger.warning(
                 "queues reach to %d, the log to %d: they are cut", queues.dispatched_offset, end
