@@ -220,7 +220,8 @@ class RecordBlock:
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """All columns of `schema`, in its order."""
-        columns = [self.column(name) for name in schema.names]
+        # Arrow names the elements of lists in more than one way; the type is the same.
+        columns = [self.column(field.name).cast(field.type) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     @cached_property

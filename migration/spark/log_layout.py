@@ -142,6 +142,29 @@ def split(
     return ranges
 
 
+def advance(layout: LogLayout, begin: int, max_bytes: int) -> int:
+    """The first record end at or behind begin + max_bytes, or the end of the log.
+
+    A record, or a segment, begins at `begin`.
+    """
+    target = begin + max_bytes
+    for segment in layout.segments:
+        segment_end = segment.start + layout.segment_bytes
+        if segment_end <= begin:
+            continue
+        data = open_segment(segment.path)
+        at = max(begin, segment.start) - segment.start
+        limit = min(target, layout.end, segment_end) - segment.start
+        while at < limit:
+            walked = walk(data, segment.start, at, limit, _WALK_STEP)
+            at = walked.next_position
+            if walked.stop in (Stop.BLANK, Stop.NOTHING):
+                at = layout.segment_bytes  # damage is for the reader to report
+        if segment.start + at >= target:
+            return min(segment.start + at, layout.end)
+    return layout.end
+
+
 def first_store_time(segment: Segment) -> int | None:
     """Store time of the segment's first record, ms; None when it begins with none."""
     data = memoryview(open_segment(segment.path))

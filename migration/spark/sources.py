@@ -10,5 +10,8 @@ if TYPE_CHECKING:
 
 def register_sources(session: SparkSession) -> None:
     """Make `commitlog` and the others known to `spark.read.format` of this session."""
-    # Turned on here too: a session of somebody else may not have it, and would fail to filter.
+    from migration.spark.commitlog_source import CommitLogSource
+
+    # Off by default in Spark, and then a reader that takes filters makes the query fail.
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    session.dataSource.register(CommitLogSource)
