@@ -46,9 +46,9 @@ class FileHandles:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit  # constant after construction
         self._lock = threading.Lock()
-        # Guarded by _lock; least recently used first.
+        # Guarded by _lock. The table has the least recently used file first.
+        self._limit = limit
         self._table: OrderedDict[str, _Handle] = OrderedDict()
         self._dirty: set[str] = set()
         self._dirty_directories: set[str] = set()
@@ -94,7 +94,8 @@ class FileHandles:
         of that call, not a signal.
         """
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            with self._lock:
+                fd = self._open(path, os.O_CREAT | os.O_EXCL)
             try:
                 os.ftruncate(fd, size)
             finally:
@@ -238,16 +239,17 @@ class FileHandles:
             if handle.gone and handle.pins == 0:
                 os.close(handle.fd)
 
-    def _open(self, path: str) -> int:
-        flags = os.O_RDWR | os.O_CLOEXEC
+    def _open(self, path: str, more_flags: int = 0) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC | more_flags
         try:
-            return os.open(path, flags)
+            return os.open(path, flags, 0o644)
         except OSError as error:
             if error.errno not in _TOO_MANY:
                 raise
-        # Others in this process took the handles we counted on: give half of ours back.
-        self._evict(max(1, len(self._table) // 2))
-        return os.open(path, flags)
+        # Others in this process took the handles we counted on: half of ours is theirs from now.
+        self._limit = max(1, len(self._table) // 2)
+        self._evict(len(self._table) - self._limit)
+        return os.open(path, flags, 0o644)
 
     def _evict(self, count: int) -> None:
         idle = (path for path, handle in self._table.items() if not handle.pins)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from migration.errors import IndexFileError
 from migration.index_file import IndexFile
 from migration.index_format import (
+    HEADER,
+    HEADER_SIZE,
     IndexLayout,
     index_key,
     index_name,
@@ -83,13 +86,31 @@ class IndexFileSet:
         crash cannot have caused.
         """
         paths = self._paths()
-        while paths and paths[-1].stat().st_size < self._layout.file_bytes:
-            # Made, but not sized or filled: none of it was durable.
-            self._handles.remove(str(paths.pop()))
+        for at, path in enumerate(paths):
+            if path.stat().st_size >= self._layout.file_bytes:
+                continue
+            # Made, but not sized: this file and the ones behind it came after the last flush.
+            for later in paths[at:]:
+                self._check_is_young(later, physical_offset)
+            for later in reversed(paths[at:]):
+                self._handles.remove(str(later))
+            paths = paths[:at]
+            break
         self._set_files([IndexFile(path, self._layout, self._handles) for path in paths])
         for file in self._files:
             file.load()
         self.cut(physical_offset, rebuild_newest=True)
+
+    def _check_is_young(self, path: Path, physical_offset: int) -> None:
+        """Raises IndexFileError if the file had entries that were durable before the crash."""
+        data = self._handles.read(str(path), HEADER_SIZE, 0)
+        if len(data) < HEADER_SIZE:
+            return
+        header = HEADER.unpack(data)
+        if header[5] > 1 and header[2] < physical_offset:
+            size = path.stat().st_size
+            reason = f"the file, or one before it, was cut short: it has {size} bytes"
+            raise IndexFileError(path, size, reason)
 
     def _paths(self) -> list[Path]:
         try:
