@@ -90,7 +90,7 @@ class _Open(NamedTuple):
     db: Rdict
     tables: dict[str, Rdict]
     handles: dict[str, ColumnFamily]
-    logs: tempfile.TemporaryDirectory[str] | None  # of a read-only database
+    logs: str | None  # directory for the info log of a read-only database
 
 
 class SstFile(NamedTuple):
@@ -316,6 +316,8 @@ class RocksEngine:
         name = self._profile.filtered
         if name is None:
             raise InvalidArgumentError("ttl_s", "no family of this database takes a filter")
+        if self._read_only:
+            raise EngineFailedError(f"{self._path} is open for reading only")
         self._slow.take()
         try:
             if ttl_s is None and self._ttl_s is None:
@@ -394,8 +396,8 @@ class RocksEngine:
         if self._read_only:
             access = AccessType.read_only(error_if_log_file_exist=False)
             # RocksDB writes its info log beside the files, also when it only reads them.
-            logs = tempfile.TemporaryDirectory(prefix="kvcq-log-", ignore_cleanup_errors=True)
-            options.set_db_log_dir(logs.name)
+            logs = tempfile.mkdtemp(prefix="kvcq-log-")
+            options.set_db_log_dir(logs)
         try:
             db = Rdict(str(path), options, families or self._family_options(), access)
             return _Open(
@@ -405,6 +407,7 @@ class RocksEngine:
                 logs,
             )
         except Exception as error:
+            _remove(logs)
             raise EngineFailedError(f"cannot open {path}: {error}") from error
 
     def _family_options(self) -> dict[str, Options]:
@@ -455,6 +458,14 @@ class RocksEngine:
         finally:
             shutil.rmtree(target, ignore_errors=True)
 
+    def _check_writable(self, db: Rdict) -> None:
+        """A database that failed before skips compactions without a word, but not a write."""
+        try:
+            db.write(WriteBatch(raw_mode=True), self._write_options)
+        except Exception as error:
+            if not _is_stall(error):
+                raise
+
     def _sync(self, db: Rdict) -> None:
         if self._unsynced is not None:
             raise EngineFailedError(f"{self._path}: {self._unsynced}")
@@ -472,6 +483,7 @@ class RocksEngine:
             opened.tables[family].compact_range(start, end, _compact_options())
             if opened.db.property_int_value(_BACKGROUND_ERRORS) != before:
                 raise EngineFailedError(f"compaction of {family} failed; {self._path}/LOG says why")
+            self._check_writable(opened.db)
 
 
 def write_sst(path: Path, rows: Iterable[Pair], family: FamilyProfile) -> SstFile | None:
@@ -619,12 +631,20 @@ def _let_go(opened: _Open, *, flushed: bool) -> None:
         for table in tables:
             table.close()
         opened.db.close()
-    if opened.logs is not None:
-        opened.logs.cleanup()
+    _remove(opened.logs)
+
+
+def _remove(directory: str | None) -> None:
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_stall(error: Exception) -> bool:
+    return str(error).startswith(_STALL)
 
 
 def _failure(doing: str, error: Exception) -> KvcqError:
-    if str(error).startswith(_STALL):
+    if _is_stall(error):
         return EngineBusyError(f"{doing}: RocksDB stalls writes")
     return EngineFailedError(f"{doing}: {error!r}")
 
