@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import StoreFormatError
 from store.record import BLANK_BYTES, Found, check_record, store_time_of
+from store.sealed_run import skip_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PROGRESS_BYTES = 16 << 20
+_RUN = 4096  # records between two looks at the progress
 
 
 class Recovered(NamedTuple):
@@ -48,16 +50,20 @@ def scan(
             while True:
                 if segment.size - (at - base) < BLANK_BYTES:
                     return Recovered(at, last_time, count, "no blank record closes the segment")
-                checked = check_record(view, at - base, segment.size, at)
-                if checked.found is Found.RECORD:
+                at, passed, last = skip_sealed(view, base, at, base + segment.size, _RUN)
+                count += passed
+                if passed:
+                    last_time = store_time_of(view, last - base)
+                if passed < _RUN:
+                    checked = check_record(view, at - base, segment.size, at)
+                    if checked.found is Found.BLANK:
+                        at = base + segment.size
+                        break
+                    if checked.found is Found.NOTHING:
+                        return Recovered(at, last_time, count, checked.reason)
                     last_time = store_time_of(view, at - base)
                     at += checked.size
                     count += 1
-                elif checked.found is Found.BLANK:
-                    at = base + segment.size
-                    break
-                else:
-                    return Recovered(at, last_time, count, checked.reason)
                 if progress is not None and at - reported >= _PROGRESS_BYTES:
                     reported = at
                     progress(at)

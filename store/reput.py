@@ -14,7 +14,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError, StoreBusyError, StoreClosedError, StoreFailedError
-from store.record import Found, check_record, dispatch_request
+from store.record import (
+    Found,
+    check_record,
+    dispatch_request,
+)
+from store.sealed_run import parse_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 #: Parsing hands over this many requests at a time.
 _PARSE_BATCH = 1024
+_TOPIC_NAMES = 65_536
 #: Log bytes that may wait in the list; what is beyond is parsed from the log.
 _PENDING_BYTES = 64 << 20
 #: A stalled consume queue is tried again after this long.
@@ -67,6 +73,8 @@ class ReputService:
         self._pending: deque[LogAppend] = deque()
         self._pending_bytes = 0
         # Replaced whole, so that it can be read without a lock.
+        # Owned by whoever parses: names of topics met, so that equal names are one object.
+        self._topic_names: dict[bytes, str] = {}
         self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
         self._stopped = threading.Event()
         self.poison_count = 0  # records that were skipped, since opening
@@ -200,29 +208,55 @@ class ReputService:
         if at < self._log.start_offset:
             at = self._log.start_offset  # dropped before it was dispatched
         requests: list[DispatchRequest] = []
+        if len(self._topic_names) > _TOPIC_NAMES:
+            self._topic_names.clear()
         view = self._log.view(at, limit)
         try:
             base, end = at, at + len(view)
             while at < end and len(requests) < _PARSE_BATCH:
+                run, at = parse_sealed(
+                    view, base, at, end, _PARSE_BATCH - len(requests), self._topic_names
+                )
+                requests += self._admitted(run)
+                if at >= end or len(requests) >= _PARSE_BATCH:
+                    break
                 checked = check_record(view, at - base, end - base, at)
                 if checked.found is Found.BLANK:
                     at = self._log.segment_end(at)
                     break
                 if checked.found is Found.NOTHING:
                     raise CorruptRecordError(at, checked.reason)
-                try:
-                    request = dispatch_request(view, at - base)
-                except CorruptRecordError:
-                    self._skip_poison(at, "its text is not UTF-8")
-                else:
-                    if request.queue_id < 0 or request.queue_offset < 0:
-                        self._skip_poison(at, "a negative queue id or offset")
-                    elif (admitted := self._admit(request)) is not None:
-                        requests.append(admitted)
+                request = self._uncommon(view, at - base)
+                if request is not None and (admitted := self._admit(request)) is not None:
+                    requests.append(admitted)
                 at += checked.size
         finally:
             view.release()
         return requests, at
+
+    def _admitted(self, run: list[DispatchRequest]) -> list[DispatchRequest]:
+        """Those of the run whose topic lives; in a run a topic is asked for once."""
+        admitted: list[DispatchRequest] = []
+        lives = ""  # names are the same object while they repeat
+        for request in run:
+            if request[0] is lives:
+                admitted.append(request)
+            elif self._admit(request) is not None:
+                lives = request[0]
+                admitted.append(request)
+        return admitted
+
+    def _uncommon(self, view: memoryview, position: int) -> DispatchRequest | None:
+        """The request of any whole record; None for one that no queue can hold."""
+        try:
+            request = dispatch_request(view, position)
+        except CorruptRecordError as error:
+            self._skip_poison(error.offset, error.reason)
+            return None
+        if request.queue_id < 0 or request.queue_offset < 0:
+            self._skip_poison(request.physical_offset, "a negative queue id or offset")
+            return None
+        return request
 
     def _skip_poison(self, at: int, reason: str) -> None:
         self.poison_count += 1
