@@ -7,6 +7,7 @@ record of the last entry as many keys as there are entries of it.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -168,12 +169,13 @@ class IndexFileSet:
         done = 0
         while done < len(keys):
             file = self._file_with_room()
-            end = min(len(keys), done + file.free)
+            before, end = done, min(len(keys), done + file.free)
             file.insert(hashes[done:end], offset_array[done:end], time_array[done:end])
             done = end
             # So that a failure in the next file leaves a place to go on from.
             last = offsets[end - 1]
-            again = sum(1 for offset in offsets[done - 1 :: -1] if offset == last)
+            same = bisect_left(offsets, last, 0, end)
+            again = end - max(same, before)
             self._end_keys = again + (self._end_keys if last == self._end_offset else 0)
             self._end_offset = last
 

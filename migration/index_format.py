@@ -80,10 +80,15 @@ def index_key(topic: str, key: str) -> str:
     return f"{topic}#{key}"
 
 
-# 31**n modulo 2**32; Java hashes wrap there.
-_POWERS = np.ones(256, dtype=np.uint64)
-for _n in range(1, len(_POWERS)):
-    _POWERS[_n] = int(_POWERS[_n - 1]) * 31 & 0xFFFFFFFF
+def _powers_of_31(count: int) -> npt.NDArray[np.uint32]:
+    """31**n modulo 2**32 for n below `count`; Java hashes wrap there."""
+    powers = np.ones(count, dtype=np.uint32)
+    for n in range(1, count):
+        powers[n] = int(powers[n - 1]) * 31 & 0xFFFFFFFF
+    return powers
+
+
+_POWERS = _powers_of_31(512)
 
 
 def key_hashes(keys: Sequence[str]) -> IntArray:
@@ -91,31 +96,28 @@ def key_hashes(keys: Sequence[str]) -> IntArray:
 
     All of them at once: a loop over characters would cost more than the rest of a dispatch.
     """
-    encoded = [key.encode("utf-16-be", "surrogatepass") for key in keys]
-    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)) // 2
-    hashes = np.zeros(len(encoded), dtype=np.int64)
+    hashes = np.zeros(len(keys), dtype=np.int64)
+    text = "".join(keys)
+    if text.isascii():
+        units = np.frombuffer(text.encode(), dtype=np.uint8)
+        lengths = np.fromiter(map(len, keys), dtype=np.int64, count=len(keys))
+    else:  # Java counts UTF-16 units, two for what lies beyond the basic plane
+        encoded = [key.encode("utf-16-be", "surrogatepass") for key in keys]
+        units = np.frombuffer(b"".join(encoded), dtype=">u2")
+        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(keys)) // 2
     filled = np.flatnonzero(lengths)
     if not filled.size:
         return hashes
-    units = np.frombuffer(b"".join(encoded), dtype=">u2").astype(np.uint64)
     ends = np.cumsum(lengths)
-    power = np.repeat(ends, lengths) - 1 - np.arange(len(units))
-    terms = units * _powers(int(lengths.max()))[power]
-    sums = np.add.reduceat(terms, (ends - lengths)[filled])
-    signed = (sums & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32).astype(np.int64)
-    absolute = np.abs(signed)
+    longest = int(lengths.max())
+    powers = _POWERS if longest <= len(_POWERS) else _powers_of_31(longest)
+    terms = powers[np.repeat(ends - 1, lengths) - np.arange(len(units))]
+    terms *= units
+    sums = np.add.reduceat(terms, (ends - lengths)[filled], dtype=np.uint32)
+    absolute = np.abs(sums.view(np.int32).astype(np.int64))
     # Java: abs of the smallest int is itself, negative, and is replaced by 0.
     hashes[filled] = np.where(absolute > MAX_SECONDS, 0, absolute)
     return hashes
-
-
-def _powers(count: int) -> npt.NDArray[np.uint64]:
-    if count <= len(_POWERS):
-        return _POWERS
-    powers = np.ones(count, dtype=np.uint64)
-    for n in range(1, count):
-        powers[n] = int(powers[n - 1]) * 31 & 0xFFFFFFFF
-    return powers
 
 
 def parse_index_name(name: str) -> int | None:
