@@ -26,10 +26,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from rocksdict import AccessType, Cache, Options, Rdict
 
 from kvcq.errors import EngineClosedError, KvcqError
+from kvcq.options import build_family_options, build_table_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvcq.options import FamilyProfile
     from store.clock import Clock
 
 MAX_TTL_S = 2**31 - 1
@@ -39,20 +41,24 @@ MAX_TTL_S = 2**31 - 1
 JUMP_TOLERANCE_S = 1.0
 
 
-def build_filter_options(family: Options, ttl_s: int, cache: Cache, scratch: Path) -> Options:
+def build_filter_options(family: FamilyProfile, ttl_s: int, cache: Cache, scratch: Path) -> Options:
     """The family's options with the time-to-live filter in them.
 
     The binding has no setter for a filter, but RocksDB writes one down in the options file of a
     time-to-live database, and makes it again when that file is loaded. `scratch` must not exist;
     it is gone on return, and rubbish that may be removed after a crash.
     """
-    family.create_if_missing(create_if_missing=True)
+    options = build_family_options(family, cache)
+    options.create_if_missing(create_if_missing=True)
     try:
-        Rdict(str(scratch), family, access_type=AccessType.with_ttl(ttl_s)).close()
+        Rdict(str(scratch), options, access_type=AccessType.with_ttl(ttl_s)).close()
         _, families = Options.load_latest(str(scratch), cache=cache)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return families["default"]
+    options = families["default"]
+    # The file names the Bloom filter without its bits, and loading it leaves the filter out.
+    options.set_block_based_table_factory(build_table_options(family, cache))
+    return options
 
 
 class Arming(NamedTuple):

@@ -187,11 +187,12 @@ def build_family_options(family: FamilyProfile, cache: Cache) -> Options:
     options.set_bottommost_compression_type(
         DBCompressionType.zstd() if family.zstd_bottommost else DBCompressionType.lz4()
     )
-    options.set_block_based_table_factory(_table_options(family, cache))
+    options.set_block_based_table_factory(build_table_options(family, cache))
     return options
 
 
-def _table_options(family: FamilyProfile, cache: Cache) -> BlockBasedOptions:
+def build_table_options(family: FamilyProfile, cache: Cache) -> BlockBasedOptions:
+    """How files of the family are laid out, filtered and cached."""
     table = BlockBasedOptions()
     table.set_block_cache(cache)
     table.set_block_size(family.block_bytes)

@@ -313,8 +313,8 @@ class RocksEngine:
         the filter cannot be made, or the memtables not be flushed, everything stays as it was and
         EngineFailedError is raised. Waits for a running piece of compaction.
         """
-        name = self._profile.filtered
-        if name is None:
+        family = next((f for f in self._profile.families if f.name == self._profile.filtered), None)
+        if family is None:
             raise InvalidArgumentError("ttl_s", "no family of this database takes a filter")
         if self._read_only:
             raise EngineFailedError(f"{self._path} is open for reading only")
@@ -326,7 +326,7 @@ class RocksEngine:
             if ttl_s is not None:
                 self._scratch.mkdir(exist_ok=True)
                 scratch = self._scratch / f"filter-{next(self._numbers)}"
-                options[name] = build_filter_options(options[name], ttl_s, self._cache, scratch)
+                options[family.name] = build_filter_options(family, ttl_s, self._cache, scratch)
             # While others still write, so that little is left to do when they wait.
             with self._inside("flush") as opened:
                 self._flush(opened)
