@@ -1,0 +1,137 @@
+"""Units of file consume queues, in bulk: `<path>/<topic>/<queue id>/<20 digits>`.
+
+Reads what is on the disk, without a store's idea of where a queue ends. Zeros and blanks are no
+units and are left out; holes of a sparse file are not read.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from migration.cq_format import (
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    UnitArray,
+    parse_file_name,
+    parse_queue_id,
+    unpack_units,
+    valid_units,
+)
+from migration.spark.errors import QueueLayoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CHUNK_UNITS = 65_536
+_FILE_FIELDS = frozenset(UNIT_DTYPE.names or ())
+
+
+class QueueFile(NamedTuple):
+    """One file of one queue."""
+
+    topic: str
+    queue_id: int
+    path: str
+    start: int  # queue offset of its first unit
+    size: int  # bytes on disk, holes left out
+
+
+def list_files(directory: Path) -> list[QueueFile]:
+    """All files of all queues, in the order of their names.
+
+    Passes over what is no queue: files at the top (RocketMQ's RocksDB lies there too), directories
+    whose names are no numbers. Raises QueueLayoutError for a file of a queue that cannot be one.
+    """
+    if not directory.is_dir():
+        raise QueueLayoutError(f"{directory}: no such directory")
+    found = []
+    for topic in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        if not topic.is_dir():
+            continue
+        for queue in sorted(os.scandir(topic.path), key=lambda entry: entry.name):
+            queue_id = parse_queue_id(queue.name)
+            if queue_id is None or not queue.is_dir():
+                continue
+            for file in sorted(os.scandir(queue.path), key=lambda entry: entry.name):
+                start = parse_file_name(file.name)
+                if start is None or start % UNIT_SIZE:
+                    raise QueueLayoutError(f"{file.path}: the name is not a queue file's")
+                size = min(file.stat().st_blocks * 512, file.stat().st_size)
+                offset = start // UNIT_SIZE
+                found.append(QueueFile(topic.name, queue_id, file.path, offset, size))
+    return found
+
+
+def group_files(files: list[QueueFile], max_bytes: int) -> list[list[QueueFile]]:
+    """Runs of files of about `max_bytes` each, or of one file."""
+    groups: list[list[QueueFile]] = []
+    size = 0
+    for file in files:
+        if not groups or size + file.size > max_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(file)
+        size += max(file.size, 4096)  # opening a small file costs something as well
+    return groups
+
+
+def read_units(
+    file: QueueFile,
+) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], UnitArray]]:
+    """Queue offsets and units, some at a time; valid ones only."""
+    with Path(file.path).open("rb") as opened:
+        for begin, end in _data_ranges(opened.fileno()):
+            at = begin - begin % UNIT_SIZE
+            while at < end:
+                # A unit that begins in data may end in a hole: read whole units.
+                count = min(_CHUNK_UNITS, -(-(end - at) // UNIT_SIZE))
+                units = unpack_units(os.pread(opened.fileno(), count * UNIT_SIZE, at))
+                if not len(units):
+                    break
+                kept = np.flatnonzero(valid_units(units))
+                if len(kept):
+                    yield kept + (file.start + at // UNIT_SIZE), units[kept]
+                at += len(units) * UNIT_SIZE
+
+
+def file_batch(
+    file: QueueFile,
+    offsets: np.ndarray[tuple[int], np.dtype[np.int64]],
+    units: UnitArray,
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    """The columns of `schema` (see columns.CONSUMEQUEUE); a file holds no times."""
+    count = len(units)
+    columns = []
+    for field in schema:
+        if field.name == "topic":
+            columns.append(pa.repeat(file.topic, count))
+        elif field.name == "queue_id":
+            columns.append(pa.array(np.full(count, file.queue_id, dtype=np.int32)))
+        elif field.name == "queue_offset":
+            columns.append(pa.array(offsets))
+        elif field.name in _FILE_FIELDS:
+            values = units[field.name]
+            columns.append(pa.array(values.astype(values.dtype.newbyteorder("="))))
+        else:
+            columns.append(pa.nulls(count, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _data_ranges(fd: int) -> Iterator[tuple[int, int]]:
+    """Parts of the file that are no holes, each clear of the one before by whole units."""
+    size = os.fstat(fd).st_size
+    at = 0
+    while at < size:
+        try:
+            begin = os.lseek(fd, at, os.SEEK_DATA)
+        except OSError:  # nothing but a hole up to the end
+            return
+        end = os.lseek(fd, begin, os.SEEK_HOLE)
+        yield max(begin, at), end
+        at = -(-end // UNIT_SIZE) * UNIT_SIZE
