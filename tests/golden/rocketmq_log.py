@@ -12,7 +12,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from store.consume_queue import CqUnit
-from store.record import Found, check_record, dispatch_request, message_id, pack_host, unpack_record
+from store.properties import CRC_ITEM
+from store.record import (
+    Found,
+    check_record,
+    dispatch_request,
+    java_hash,
+    message_id,
+    pack_host,
+    unpack_record,
+)
 from tests.support.golden_store import extract_golden
 
 if TYPE_CHECKING:
@@ -106,6 +115,45 @@ def as_expected(message: StoredMessage) -> dict[str, Any]:
         "message_id": message_id(pack_host(message.store_host), message.physical_offset),
         "properties": message.properties,
     }
+
+
+def check_records(log: DecodedLog, theirs: list[dict[str, Any]]) -> None:
+    """Each record decodes to what RocketMQ read. AssertionError with the first that does not."""
+    assert len(log.records) == len(theirs)
+    for message, its in zip(log.records, theirs, strict=True):
+        # RocketMQ hands the CRC item out as a property, we do not.
+        properties = {name: value for name, value in its["properties"].items() if name != CRC_ITEM}
+        assert as_expected(message) == its | {"properties": properties}
+
+
+def check_units(log: DecodedLog, theirs: list[dict[str, Any]]) -> None:
+    """RocketMQ's queues hold the units that the log asks for, and no others."""
+    units = log.units()
+    not_empty = [queue for queue in theirs if queue["max"] > queue["min"]]
+    assert {(queue["topic"], queue["queue_id"]) for queue in not_empty} == set(units)
+    for queue in not_empty:
+        derived = units[queue["topic"], queue["queue_id"]]
+        assert [[offset, *unit] for offset, unit in derived] == queue["units"], queue["topic"]
+        assert [unit.physical_offset for _, unit in derived] == queue["pulled"], queue["topic"]
+        assert derived[0][0] == queue["min"]
+        assert derived[-1][0] == queue["max"] - 1
+
+
+def check_keys(log: DecodedLog, theirs: list[dict[str, Any]]) -> int:
+    """RocketMQ's index finds every message by its keys; returns how many foreign ones it adds."""
+    keys = log.keys()
+    by_hash: dict[int, set[int]] = defaultdict(set)
+    for (topic, key), offsets in keys.items():
+        by_hash[java_hash(f"{topic}#{key}")].update(offsets)
+    foreign = 0
+    for query in theirs:
+        topic, key = query["topic"], query["key"]
+        found = set(query["physical_offsets"])
+        ours = set(keys.get((topic, key), []))
+        # RocketMQ compares hashes alone: what it returns besides belongs to another key.
+        assert ours <= found <= ours | by_hash[java_hash(f"{topic}#{key}")], (topic, key)
+        foreign += len(found - ours)
+    return foreign
 
 
 def _host(host: Host) -> list[Any]:

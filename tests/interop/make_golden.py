@@ -41,21 +41,21 @@ def pack(root: Path, target: Path) -> None:
         archive.add(root, root.name, filter=anonymous)
 
 
-def main() -> None:
-    judge = Judge()
-    golden_store.DIRECTORY.mkdir(parents=True, exist_ok=True)
+def make_golden(judge: Judge, directory: Path, seed: int) -> None:
+    """Write all golden stores and what RocketMQ reads in them to `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         for name in golden_store.STORES:
             root = Path(scratch) / name
-            judge.write(name, root, seed=SEED, count=COUNT)
-            pack(root, golden_store.DIRECTORY / f"{name}.tar.xz")
+            judge.write(name, root, seed=seed, count=COUNT)
+            pack(root, directory / f"{name}.tar.xz")
             answer = merge_views(
                 {view: judge.read(root, view, golden_shape(name)) for view in VIEWS[name]}
             )
             text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-            target = golden_store.DIRECTORY / f"{name}.expected.json.xz"
+            target = directory / f"{name}.expected.json.xz"
             target.write_bytes(lzma.compress(text.encode(), preset=9))
 
 
 if __name__ == "__main__":
-    main()
+    make_golden(Judge(), golden_store.DIRECTORY, SEED)

@@ -1,6 +1,7 @@
 """Stores that RocketMQ itself wrote, unpacked for a test, with what RocketMQ reads in them.
 
-How they were made: tests/golden/rocketmq/README.md.
+How they were made: tests/golden/rocketmq/README.md. `make interop` runs the tests on stores made a
+moment before: it names their directory in the variable KVCQ_GOLDEN.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import functools
 import json
 import lzma
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
 
-DIRECTORY = Path(__file__).parent.parent / "golden" / "rocketmq"
+DIRECTORY = Path(
+    os.environ.get("KVCQ_GOLDEN") or Path(__file__).parent.parent / "golden" / "rocketmq"
+)
 
 #: Names of the stores: file queues with RocksDB from the start; RocksDB alone, with CRC items;
 #: RocksDB first, then the oldest segments expired, then file queues added.

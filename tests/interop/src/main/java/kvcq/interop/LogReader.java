@@ -3,8 +3,6 @@ package kvcq.interop;
 import com.google.gson.stream.JsonWriter;
 import java.io.IOException;
 import java.net.InetSocketAddress;
-import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.Map;
@@ -16,6 +14,7 @@ import org.apache.rocketmq.common.UtilAll;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 
 /** Walks the log record by record, and notes which queues and keys it speaks of. */
@@ -50,6 +49,7 @@ final class LogReader {
                 offset = store.getCommitLog().rollNextFile(offset);
                 continue;
             }
+            verify(offset, message.getStoreSize());
             note(message);
             write(json, message);
             offset += message.getStoreSize();
@@ -60,6 +60,20 @@ final class LogReader {
             json.beginArray().value(blank.getKey()).value(blank.getValue()).endArray();
         }
         json.endArray();
+    }
+
+    /** By the check that recovery makes: body CRC, or the CRC item where settings ask for it. */
+    private void verify(long offset, int size) {
+        SelectMappedBufferResult bytes = store.getCommitLog().getMessage(offset, size);
+        try {
+            DispatchRequest checked = store.getCommitLog()
+                .checkMessageAndReturnSize(bytes.getByteBuffer(), true, false);
+            if (!checked.isSuccess() || checked.getMsgSize() != size) {
+                throw new IllegalStateException("the original refuses the record at " + offset);
+            }
+        } finally {
+            bytes.release();
+        }
     }
 
     private int sizeAt(long offset) {

@@ -25,6 +25,7 @@ final class Settings {
         config.setMaxHashSlotNum(Integer.getInteger("indexSlots", INDEX_SLOTS));
         config.setMaxIndexNum(Integer.getInteger("indexEntries", INDEX_ENTRIES));
         config.setEnabledAppendPropCRC(Boolean.getBoolean("crcItem"));
+        config.setForceVerifyPropCRC(Boolean.getBoolean("crcItem"));
         config.setEnableLmq(true);
         config.setEnableMultiDispatch(true);
         // A query by key is to return all there is, not the first 64.

@@ -14,6 +14,7 @@ final class Snapshot {
 
     /** Writes `target`. Opens `root` as a store of `storeType`, which may change it. */
     static void write(String storeType, Path root, Path target) throws Exception {
+        ForeignFamilies.drop(root.resolve("consumequeue"));
         try (OpenStore open = new OpenStore(Settings.of(root, storeType));
             Writer text = Files.newBufferedWriter(target);
             JsonWriter json = new JsonWriter(text)) {
