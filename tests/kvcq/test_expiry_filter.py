@@ -179,14 +179,17 @@ def test_a_closed_engine_is_left_alone() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[str, float]]:
+    passing = st.tuples(st.just("pass"), st.sampled_from((1.0, MARGIN_S / 8, MARGIN_S / 4)))
     step = st.one_of(
-        st.tuples(st.just("pass"), st.floats(0, MARGIN_S / 4)),
+        passing,
+        st.lists(passing, min_size=8, max_size=8),
         st.tuples(st.just("jump"), st.floats(-(10.0**6), MARGIN_S / 4)),
         st.tuples(st.just("far jump"), st.floats(-(10.0**7), 10.0**7)),
         st.tuples(st.just("append"), st.just(0.0)),
         st.tuples(st.just("drop"), st.floats(0, 1)),
     )
-    return draw(st.lists(step, max_size=40))
+    drawn = draw(st.lists(step, max_size=30))
+    return [one for some in drawn for one in (some if isinstance(some, list) else [some])]
 
 
 @given(history=histories())
@@ -201,8 +204,8 @@ def test_no_live_unit_is_dropped_whatever_the_clock_does(
     engine = MemoryEngine(filtered="default", clock=clock)
     rule = ExpiryFilter(engine, clock, MARGIN_S)
     live: dict[bytes, bytes] = {}
-    store_time_ms = appended = 0
-    for what, amount in history:
+    store_time_ms = appended = dropped_s = 0
+    for what, amount in [("append", 0.0), ("append", 0.0), ("drop", 0.5), *history]:
         if what == "pass":
             clock.advance(amount)
         elif what == "jump":
@@ -223,6 +226,9 @@ def test_no_live_unit_is_dropped_whatever_the_clock_does(
                 last_ms = stamp_s * 1000
             if last_ms:
                 rule.dropped_up_to(last_ms)
+                dropped_s = last_ms // 1000
+        line_s = rule.line_s
+        assert line_s is None or line_s <= dropped_s
         engine.compact("default")
         found = dict(engine.scan("default", *ALL))
         assert {key: found.get(key) for key in live} == live
