@@ -264,11 +264,22 @@ def _crc_mismatch(data: bytes | memoryview, at: int, parts: Parts) -> str:
     item_at = at + parts.size - CRC_ITEM_BYTES
     if item_at >= at + parts.properties_at:
         item = bytes(view[item_at : at + parts.size])
-        if item.startswith(CRC_ITEM_PREFIX) and item != crc_item(
-            crc32(view[at:item_at]) & CRC_MASK
-        ):
-            return "record CRC mismatch"
+        if item.startswith(CRC_ITEM_PREFIX):
+            if item != crc_item(crc32(view[at:item_at]) & CRC_MASK):
+                return "record CRC mismatch"
+        elif _was_crc_item(item):
+            return "record CRC item damaged"
     return ""
+
+
+def _was_crc_item(item: bytes) -> bool:
+    """Whether the end of a record, which is no CRC item, must have been one.
+
+    Else damage to the item itself would pass for a record that never had one. A torn write leaves
+    zeros, which end no property string; a flipped bit leaves most of the item's name.
+    """
+    same = sum(map(int.__eq__, item, CRC_ITEM_PREFIX))
+    return 0 in item or same >= len(CRC_ITEM_PREFIX) - 2
 
 
 def unpack_record(data: bytes | memoryview, *, verify: bool = True) -> StoredMessage:
