@@ -1,0 +1,190 @@
+"""Looks through one index file: size, header, slots, entries, and what the entries point at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from migration.index_format import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+    IndexLayout,
+    index_key,
+    key_hashes,
+)
+from migration.legacy_findings import Fault, Finding, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from pathlib import Path
+    from typing import BinaryIO
+
+    import numpy.typing as npt
+
+    from store.consume_queue import DispatchRequest
+
+_CHUNK_SLOTS = 1 << 20
+_CHUNK_ENTRIES = 1 << 18
+
+
+def check_index_file(
+    path: Path,
+    layout: IndexLayout,
+    *,
+    after: int,
+    log_start: int,
+    log_end: int,
+    record_at: Callable[[int], DispatchRequest | None] | None,
+) -> Generator[Finding, None, int]:
+    """Findings of one file; returns the physical offset of its last entry, or `after`.
+
+    `after` is that of the file before. Entries below `log_start` are not held against records.
+    """
+    size = path.stat().st_size
+    if size != layout.file_bytes:
+        fault = Fault.TRUNCATED if size < layout.file_bytes else Fault.OVERSIZED
+        detail = f"{size} bytes, not {layout.file_bytes}"
+        yield _finding(path, min(size, layout.file_bytes), fault, detail)
+    try:
+        with path.open("rb") as file:
+            return (yield from _check(path, file, layout, after, log_start, log_end, record_at))
+    except OSError as error:
+        yield _finding(path, 0, Fault.UNREADABLE, str(error))
+        return after
+
+
+def _finding(path: Path, position: int, fault: Fault, detail: str, count: int = 1) -> Finding:
+    return Finding(path, position, fault, detail, Remedy.REBUILD_INDEX, count=count)
+
+
+def _check(
+    path: Path,
+    file: BinaryIO,
+    layout: IndexLayout,
+    after: int,
+    log_start: int,
+    log_end: int,
+    record_at: Callable[[int], DispatchRequest | None] | None,
+) -> Generator[Finding, None, int]:
+    data = file.read(HEADER_SIZE)
+    if len(data) < HEADER_SIZE:
+        return after
+    begin_ms, end_ms, begin_offset, end_offset, slots_used, next_entry = HEADER.unpack(data)
+    if not 0 <= next_entry <= layout.entries:
+        detail = f"the next entry is {next_entry}, of {layout.entries}"
+        yield _finding(path, 36, Fault.BAD_HEADER, detail)
+        return after
+    if not 0 <= slots_used <= layout.slots:
+        detail = f"{slots_used} slots are used, of {layout.slots}"
+        yield _finding(path, 32, Fault.BAD_HEADER, detail)
+    if next_entry <= 1:
+        return after
+    if begin_ms > end_ms or begin_offset > end_offset:
+        detail = f"begins at {begin_ms} ms, {begin_offset}, ends at {end_ms} ms, {end_offset}"
+        yield _finding(path, 0, Fault.BAD_HEADER, detail)
+    if begin_offset < after:
+        detail = f"begins at {begin_offset}, the file before it ends at {after}"
+        yield _finding(path, 16, Fault.OVERLAPPING, detail)
+    last = max(after, int(end_offset))
+    yield from _check_slots(path, file, layout, next_entry)
+    yield from _check_entries(path, file, layout, next_entry, log_start, log_end, record_at)
+    return last
+
+
+def _check_slots(
+    path: Path, file: BinaryIO, layout: IndexLayout, next_entry: int
+) -> Generator[Finding, None, None]:
+    file.seek(HEADER_SIZE)
+    for first in range(0, layout.slots, _CHUNK_SLOTS):
+        wanted = min(_CHUNK_SLOTS, layout.slots - first) * SLOT_SIZE
+        data = file.read(wanted)
+        slots = np.frombuffer(data, dtype=SLOT_DTYPE, count=len(data) // SLOT_SIZE)
+        bad = np.flatnonzero((slots < 0) | (slots >= next_entry))
+        if bad.size:
+            slot = first + int(bad[0])
+            detail = f"slot {slot} names entry {slots[bad[0]]}, of {next_entry - 1}"
+            yield _finding(path, layout.slot_position(slot), Fault.BAD_CHAIN, detail, len(bad))
+        if len(data) < wanted:
+            return
+
+
+def _check_entries(
+    path: Path,
+    file: BinaryIO,
+    layout: IndexLayout,
+    next_entry: int,
+    log_start: int,
+    log_end: int,
+    record_at: Callable[[int], DispatchRequest | None] | None,
+) -> Generator[Finding, None, None]:
+    file.seek(layout.entry_position(1))
+    highest = -1
+    for first in range(1, next_entry, _CHUNK_ENTRIES):
+        wanted = min(_CHUNK_ENTRIES, next_entry - first)
+        data = file.read(wanted * ENTRY_SIZE)
+        entries = np.frombuffer(data, dtype=ENTRY_DTYPE, count=len(data) // ENTRY_SIZE)
+        numbers = np.arange(first, first + len(entries))
+        offsets = entries["physical_offset"].astype(np.int64)
+        past = offsets >= log_end
+        # One that points past the log says nothing about those behind it.
+        credible = np.where(past, -1, offsets)
+        peaks = np.maximum.accumulate(np.concatenate(([highest], credible)))
+        for fault, bad, detail in (
+            (
+                Fault.BAD_CHAIN,
+                (entries["previous"] < 0) | (entries["previous"] >= numbers),
+                "an entry leads to itself or forward",
+            ),
+            (
+                Fault.IMPOSSIBLE,
+                (entries["key_hash"] < 0) | (entries["seconds"] < 0) | (offsets < 0),
+                "a negative hash, time or offset",
+            ),
+            (
+                Fault.FALLING,
+                ~past & (offsets < peaks[:-1]),
+                "an entry points before the one before it",
+            ),
+            (Fault.PAST_LOG, past, f"the log ends at {log_end}"),
+        ):
+            at = np.flatnonzero(bad)
+            if at.size:
+                position = layout.entry_position(first + int(at[0]))
+                yield _finding(path, position, fault, detail, len(at))
+        if record_at is not None:
+            live = np.flatnonzero((offsets >= log_start) & (offsets < log_end))
+            yield from _check_records(path, layout, first, entries, live.tolist(), record_at)
+        if len(entries) < wanted:
+            return  # cut short, reported with the size
+        highest = int(peaks[-1])
+
+
+def _check_records(
+    path: Path,
+    layout: IndexLayout,
+    first: int,
+    entries: npt.NDArray[np.void],
+    live: list[int],
+    record_at: Callable[[int], DispatchRequest | None],
+) -> Generator[Finding, None, None]:
+    known: tuple[int, DispatchRequest | None, set[int]] = (-1, None, set())
+    for index in live:
+        key_hash, offset, _, _ = entries[index].item()
+        if offset != known[0]:  # keys of one record stand together
+            record = record_at(offset)
+            keys = () if record is None else record.keys
+            topic = "" if record is None else record.topic
+            hashes = key_hashes([index_key(topic, key) for key in keys]).tolist() if keys else []
+            known = (offset, record, set(hashes))
+        position = layout.entry_position(first + index)
+        if known[1] is None:
+            detail = f"nothing at physical offset {offset}"
+            yield _finding(path, position, Fault.NO_RECORD, detail)
+        elif key_hash not in known[2]:
+            detail = f"the record at {offset} has no key of this hash"
+            yield _finding(path, position, Fault.WRONG_RECORD, detail)
