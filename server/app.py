@@ -174,8 +174,11 @@ class Server:
 
     async def _finish_calls(self) -> None:
         """Take no more calls; wait for those under way, then cancel what is left of them."""
-        finishing = asyncio.create_task(self._rpc.stop(self._config.drain_grace_s))
         hurrying = asyncio.create_task(self._hurry.wait())
+        # gRPC cancels calls that are on their way in when it stops, and clients do not repeat
+        # those. So for a moment they are let in, and refused with UNAVAILABLE.
+        await asyncio.wait({hurrying}, timeout=self._config.drain_notice_s)
+        finishing = asyncio.create_task(self._rpc.stop(self._config.drain_grace_s))
         await asyncio.wait({finishing, hurrying}, return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()
         if not finishing.done():

@@ -35,6 +35,7 @@ class ServerConfig:
     max_receive_bytes: int = DEFAULT_MAX_RECEIVE_BYTES  # of one request
     max_wait_ms: int = 60_000  # a long poll may ask for this much
     max_pull_bytes: int = 64 << 20  # a pull may ask for this much
+    drain_notice_s: float = 0.2  # new calls are refused for so long before the port is closed
     drain_grace_s: float = 10.0  # calls under way may take this long after SIGTERM
     worker_threads: int = 8  # for what may block: cold reads, queries, topics, groups
     stream_window: int = 64  # batches of one put stream that wait to be answered
@@ -57,6 +58,7 @@ class ServerConfig:
         check("max_receive_bytes", 1 << 16 <= self.max_receive_bytes < 1 << 31, "64 KiB to 2 GiB")
         check("max_wait_ms", self.max_wait_ms >= 0, "0 or more")
         check("max_pull_bytes", 1 <= self.max_pull_bytes <= 1 << 30, "from 1 to 1 GiB")
+        check("drain_notice_s", self.drain_notice_s >= 0, "0 or more")
         check("drain_grace_s", self.drain_grace_s >= 0, "0 or more")
         check("worker_threads", 1 <= self.worker_threads <= 256, "from 1 to 256")
         check("stream_window", self.stream_window >= 1, "at least 1")

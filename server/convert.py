@@ -6,7 +6,8 @@ A refusal names the field as the request has it, such as `messages[3].topic`.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from proto.v1 import kvcq_pb2 as pb
@@ -15,12 +16,14 @@ from store.message import Boundary, Host, Message, PullStatus
 from store.record import message_id, pack_host, unpack_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from server.columns import Columns
     from store.consume_queue import Bounds, DispatchRequest
     from store.message import Pulled
     from store.metadata import TopicConfig
+
+T = TypeVar("T")
 
 MAX_BATCH_MESSAGES = 10_000
 MAX_PULL_MESSAGES = 10_000
@@ -73,6 +76,104 @@ def batch_in(
             "messages", f"{len(messages)} messages, more than {MAX_BATCH_MESSAGES}"
         )
     return [message_in(message, born_host, choose) for message in messages]
+
+
+def request_in(
+    request: pb.PutBatchRequest, born_host: Host, choose: Callable[[str], int]
+) -> list[Message]:
+    """The messages of a batch in either form. Raises InvalidArgumentError."""
+    if not request.HasField("columns"):
+        return batch_in(request.messages, born_host, choose)
+    if request.messages:
+        raise InvalidArgumentError("columns", "messages are given as well: give one of the two")
+    return columns_in(request.columns, born_host, choose)
+
+
+def columns_in(
+    columns: pb.MessageColumns, born_host: Host, choose: Callable[[str], int]
+) -> list[Message]:
+    """All messages of a batch by columns. Raises InvalidArgumentError naming the column."""
+    bodies = list(columns.bodies)
+    count = len(bodies)
+    if not count:
+        raise InvalidArgumentError("columns.bodies", "is empty")
+    if count > MAX_BATCH_MESSAGES:
+        raise InvalidArgumentError(
+            "columns.bodies", f"{count} messages, more than {MAX_BATCH_MESSAGES}"
+        )
+    topics = _topics_in(columns, count)
+    if columns.queue_ids:
+        queue_ids = _column("queue_ids", columns.queue_ids, count)
+        if -1 in queue_ids:
+            queue_ids = [
+                choose(topic) if queue_id == -1 else queue_id
+                for topic, queue_id in zip(topics, queue_ids, strict=True)
+            ]
+    else:
+        queue_ids = [choose(topic) for topic in topics]
+    tags: Iterable[str] = repeat("")
+    if columns.tags:
+        tags = _column("tags", columns.tags, count)
+    keys: Iterable[tuple[str, ...]] = repeat(())
+    if columns.keys:
+        keys = [_split(each, " ") for each in _column("keys", columns.keys, count)]
+    light_queues: Iterable[tuple[str, ...]] = repeat(())
+    if columns.light_queues:
+        light_queues = [
+            _split(each, ",") for each in _column("light_queues", columns.light_queues, count)
+        ]
+    flags: Iterable[int] = repeat(0)
+    if columns.flags:
+        flags = _column("flags", columns.flags, count)
+    born_times_ms: Iterable[int] = repeat(0)
+    if columns.born_times_ms:
+        born_times_ms = _column("born_times_ms", columns.born_times_ms, count)
+    new = tuple.__new__
+    return [
+        new(Message, fields)
+        for fields in zip(
+            topics,
+            bodies,
+            queue_ids,
+            tags,
+            keys,
+            light_queues,
+            repeat(None),
+            flags,
+            repeat(0),
+            born_times_ms,
+            repeat(born_host),
+            repeat(0),
+            repeat(0),
+        )
+    ]
+
+
+def _topics_in(columns: pb.MessageColumns, count: int) -> list[str]:
+    names = list(columns.topics)
+    if not columns.topic_indexes:
+        if len(names) != 1:
+            raise InvalidArgumentError(
+                "columns.topics", f"{len(names)} topics, but no topic_indexes to tell which"
+            )
+        return names * count
+    indexes = _column("topic_indexes", columns.topic_indexes, count)
+    if max(indexes) >= len(names):
+        raise InvalidArgumentError(
+            "columns.topic_indexes", f"{max(indexes)}, but there are {len(names)} topics"
+        )
+    return [names[index] for index in indexes]
+
+
+def _column(name: str, values: Iterable[T], count: int) -> list[T]:
+    column = list(values)
+    if len(column) != count:
+        raise InvalidArgumentError(f"columns.{name}", f"{len(column)} values for {count} messages")
+    return column
+
+
+def _split(text: str, separator: str) -> tuple[str, ...]:
+    return tuple(text.split(separator)) if text else ()
 
 
 @lru_cache(maxsize=4096)

@@ -81,7 +81,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                 yield response
 
     async def _append(self, parts: Parts, request: pb.PutBatchRequest, born_host: Host) -> Answer:
-        messages = convert.batch_in(request.messages, born_host, parts.chooser.choose)
+        messages = convert.request_in(request, born_host, parts.chooser.choose)
         self.metrics.count("messages_put", len(messages))
         if not request.HasField("producer"):
             appended = parts.store.append(messages)

@@ -9,8 +9,8 @@ producer gave a UNIQ_KEY of its own), so the key index finds the batch. The mess
 are found by walking the log: records of one append lie one after another. A crash may have kept
 the first part of a batch; then only the rest is stored, under a mark of its own.
 
-What is asked of the log, and when: a batch of a producer that is not remembered, and a batch
-with an older sequence whose answer is not remembered. Neither happens in steady running.
+What is looked up in the log: batches of a producer that is not remembered, until one is new; and
+a batch with an older sequence whose answer is not remembered. Neither happens in steady running.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.columns import Columns, columns_of
 from server.errors import OutOfSequenceError
-from store.errors import InvalidArgumentError, MessageNotFoundError
+from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
 from store.properties import LMQ_OFFSETS, UNIQ_KEY
 from store.record import unpack_record
 
@@ -55,8 +55,19 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    next_sequence: int
+    """One producer, as far as it is remembered."""
+
     batches: deque[_Batch]
+    next_sequence: int = 0
+    # False while the log may hold more of the producer: after a restart, all it sends is looked
+    # up, until a batch is new. What comes behind that is new as well.
+    is_caught_up: bool = False
+
+    def answer(self, sequence: int, message_count: int) -> Stored | None:
+        for batch in self.batches:
+            if (batch.sequence, batch.stored.columns.message_count) == (sequence, message_count):
+                return batch.stored
+        return None
 
 
 @dataclass(slots=True)
@@ -103,23 +114,18 @@ class ProducerSessions:
         self, producer_id: str, sequence: int, messages: Sequence[Message]
     ) -> Stored:
         session = self._sessions.get(producer_id)
-        if session is None:
+        found = None
+        if session is None or sequence != session.next_sequence or not session.is_caught_up:
+            if session is not None:
+                remembered = session.answer(sequence, len(messages))
+                if remembered is not None:
+                    return remembered._replace(repeated=True)
+                if sequence > session.next_sequence:
+                    raise OutOfSequenceError(producer_id, sequence, session.next_sequence)
             found = await self._workers.run(
                 find_stored, self._store, producer_id, sequence, messages
             )
-        elif sequence == session.next_sequence:
-            found = None
-        else:
-            for batch in session.batches:
-                count = batch.stored.columns.message_count
-                if (batch.sequence, count) == (sequence, len(messages)):
-                    return batch.stored._replace(repeated=True)
-            if sequence > session.next_sequence:
-                raise OutOfSequenceError(producer_id, sequence, session.next_sequence)
-            found = await self._workers.run(
-                find_stored, self._store, producer_id, sequence, messages
-            )
-            if found is None:
+            if found is None and session is not None and sequence < session.next_sequence:
                 raise OutOfSequenceError(producer_id, sequence, session.next_sequence)
         stored = self._complete(producer_id, sequence, messages, found)
         self._remember(producer_id, sequence, stored)
@@ -147,15 +153,14 @@ class ProducerSessions:
     def _remember(self, producer_id: str, sequence: int, stored: Stored) -> None:
         session = self._sessions.get(producer_id)
         if session is None:
-            session = self._sessions[producer_id] = _Session(
-                0, deque(maxlen=self._remembered_batches)
-            )
+            session = self._sessions[producer_id] = _Session(deque(maxlen=self._remembered_batches))
             if len(self._sessions) > self._producer_limit:
                 self._sessions.popitem(last=False)
         else:
             self._sessions.move_to_end(producer_id)
         session.batches.append(_Batch(sequence, stored))
         session.next_sequence = max(session.next_sequence, sequence + stored.columns.message_count)
+        session.is_caught_up |= not stored.repeated
 
     @property
     def producer_count(self) -> int:
@@ -171,9 +176,9 @@ def mark_of(producer_id: str, sequence: int) -> str:
 def _marked(message: Message, mark: str) -> Message:
     properties = dict(message.properties or {})
     if UNIQ_KEY in properties:
-        return replace(message, keys=(*message.keys, mark))
+        return message._replace(keys=(*message.keys, mark))
     properties[UNIQ_KEY] = mark
-    return replace(message, properties=properties)
+    return message._replace(properties=properties)
 
 
 def _check(producer_id: str, sequence: int) -> None:
@@ -214,7 +219,10 @@ def find_stored(
 
 def _run_at(store: MessageStore, mark: str, messages: Sequence[Message]) -> list[StoredMessage]:
     """Stored messages of one append, from the one that carries the mark on; [] without one."""
-    page = store.query(messages[0].topic, mark, limit=1)
+    try:
+        page = store.query(messages[0].topic, mark, limit=1)
+    except UnknownTopicError:  # the batch may well be the one that creates it
+        return []
     if not page.records:
         return []
     run = [unpack_record(page.records[0])]

@@ -80,10 +80,8 @@ async def serving(
     **settings: Any,  # noqa: ANN401 - ServerConfig checks them
 ) -> AsyncIterator[Served]:
     """A server until the end of the block; it is drained and its store closed then."""
-    settings.setdefault("drain_grace_s", 5.0)
-    config = ServerConfig(
-        port=0, data_dir=directory, store={**SMALL_STORE, **(store or {})}, **settings
-    )
+    settings = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, **settings}
+    config = ServerConfig(data_dir=directory, store={**SMALL_STORE, **(store or {})}, **settings)
     listener = EventListener()
     server = Server(config, opener, listener)
     running = asyncio.create_task(server.run())

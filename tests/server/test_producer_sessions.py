@@ -1,0 +1,222 @@
+"""server/producer_sessions.py on a real store: a batch sent again is stored once.
+
+A "restart" here is a new table on the same store: all that the table knew is gone, as it is with
+the process. What the log has after a crash is the business of the store's own tests; the torn
+batch below is made by storing its first part alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from migration.opening import open_store
+from server.errors import OutOfSequenceError
+from server.producer_sessions import ProducerSessions, mark_of
+from server.workers import Workers
+from store.config import StoreConfig
+from store.errors import InvalidArgumentError
+from store.message import Message
+from store.properties import UNIQ_KEY
+from store.record import unpack_record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+
+SEGMENT_BYTES = 1 << 16
+
+
+class Bench:
+    """A store, and as many tables on it as a test wants."""
+
+    def __init__(self, store: MessageStore, workers: Workers) -> None:
+        self.store = store
+        self._workers = workers
+
+    def sessions(self, producers: int = 100, batches: int = 4) -> ProducerSessions:
+        return ProducerSessions(self.store, self._workers, producers, batches)
+
+    def bodies(self, topic: str = "t", queue_id: int = 0) -> list[bytes]:
+        pulled = self.store.pull(topic, queue_id, 0, max_messages=10_000)
+        return [unpack_record(record).body for record in pulled.records]
+
+
+@pytest_asyncio.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    config = StoreConfig(root=tmp_path, segment_bytes=SEGMENT_BYTES, preallocate=False)
+    workers = Workers(2)
+    with open_store(config) as store:
+        yield Bench(store, workers)
+    workers.close()
+
+
+def _batch(*bodies: bytes, topic: str = "t") -> list[Message]:
+    return [Message(topic, body, born_host=("10.0.0.1", 5)) for body in bodies]
+
+
+async def test_batches_in_sequence_are_stored(bench: Bench) -> None:
+    sessions = bench.sessions()
+    first = await sessions.append("p", 0, _batch(b"0", b"1"))
+    second = await sessions.append("p", 2, _batch(b"2"))
+    assert (first.columns.queue_offsets, second.columns.queue_offsets) == ([0, 1], [2])
+    assert not first.repeated
+    assert not second.repeated
+    assert bench.bodies() == [b"0", b"1", b"2"]
+
+
+async def test_a_repeated_batch_gets_the_first_answer(bench: Bench) -> None:
+    sessions = bench.sessions()
+    first = await sessions.append("p", 0, _batch(b"0", b"1"))
+    again = await sessions.append("p", 0, _batch(b"0", b"1"))
+    assert again == first._replace(repeated=True)
+    assert bench.bodies() == [b"0", b"1"]
+
+
+async def test_a_gap_is_refused(bench: Bench) -> None:
+    sessions = bench.sessions()
+    await sessions.append("p", 0, _batch(b"0"))
+    with pytest.raises(OutOfSequenceError) as refused:
+        await sessions.append("p", 5, _batch(b"5"))
+    assert refused.value.expected_sequence == 1
+    assert bench.bodies() == [b"0"]
+
+
+async def test_a_refused_batch_may_be_sent_again_mended(bench: Bench) -> None:
+    sessions = bench.sessions()
+    with pytest.raises(InvalidArgumentError):
+        await sessions.append("p", 0, _batch(b"0", topic="not a topic"))
+    await sessions.append("p", 0, _batch(b"0"))
+    with pytest.raises(InvalidArgumentError):
+        await sessions.append("p", 1, _batch(b"1", topic="not a topic"))
+    await sessions.append("p", 1, _batch(b"1"))
+    assert bench.bodies() == [b"0", b"1"]
+
+
+async def test_a_batch_repeated_after_a_restart_is_found_in_the_log(bench: Bench) -> None:
+    batch = [
+        Message("t", b"0", light_queues=("%LMQ%a", "%LMQ%b"), keys=("k",)),
+        Message("t", b"1", queue_id=2),
+        Message("other", b"2", light_queues=("%LMQ%b",)),
+    ]
+    first = await bench.sessions().append("p", 7, batch)
+    again = await bench.sessions().append("p", 7, batch)
+    assert again == first._replace(repeated=True)
+    assert bench.bodies() == [b"0"]
+    assert bench.bodies("other") == [b"2"]
+
+
+async def test_a_batch_over_a_segment_boundary_is_found_whole(bench: Bench) -> None:
+    body = b"x" * (SEGMENT_BYTES // 4)
+    batch = _batch(*(body + b"%d" % number for number in range(9)))
+    first = await bench.sessions().append("p", 0, batch)
+    again = await bench.sessions().append("p", 0, batch)
+    assert again == first._replace(repeated=True)
+    assert len(bench.bodies()) == 9
+
+
+async def test_the_producer_goes_on_after_a_restart(bench: Bench) -> None:
+    await bench.sessions().append("p", 0, _batch(b"0"))
+    sessions = bench.sessions()
+    await sessions.append("p", 1, _batch(b"1"))
+    assert (await sessions.append("p", 0, _batch(b"0"))).repeated
+    with pytest.raises(OutOfSequenceError):
+        await sessions.append("p", 9, _batch(b"9"))
+    assert bench.bodies() == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+async def test_a_torn_batch_is_completed_not_repeated(bench: Bench, kept: int) -> None:
+    batch = _batch(b"same", b"same", b"c", b"d")
+    # What a crash in the middle of the append leaves: the first records, with the mark.
+    await bench.sessions().append("p", 0, batch[:kept])
+    bench.store.put(_batch(b"somebody else's"))
+    completed = await bench.sessions().append("p", 0, batch)
+    assert not completed.repeated
+    assert bench.bodies().count(b"same") == 2
+    assert len(bench.bodies()) == 5
+    again = await bench.sessions().append("p", 0, batch)
+    assert again.repeated
+    assert again.columns == completed.columns
+    assert len(bench.bodies()) == 5
+
+
+async def test_a_like_message_of_somebody_else_is_not_taken_for_ones_own(bench: Bench) -> None:
+    await bench.sessions().append("p", 0, _batch(b"0"))
+    bench.store.put([Message("t", b"1", born_host=("10.0.0.2", 5))])
+    completed = await bench.sessions().append("p", 0, _batch(b"0", b"1"))
+    assert completed.columns.queue_offsets == [0, 2]
+    assert bench.bodies() == [b"0", b"1", b"1"]
+
+
+async def test_forgotten_producers_and_batches_are_looked_up(bench: Bench) -> None:
+    sessions = bench.sessions(producers=2, batches=1)
+    for producer in ("a", "b", "c"):
+        await sessions.append(producer, 0, _batch(producer.encode()))
+        await sessions.append(producer, 1, _batch(producer.encode() * 2))
+    assert sessions.producer_count == 2
+    for producer in ("a", "b", "c"):
+        for sequence in (1, 0):
+            body = producer.encode() * (sequence + 1)
+            assert (await sessions.append(producer, sequence, _batch(body))).repeated
+    assert len(bench.bodies()) == 6
+
+
+async def test_a_producer_with_a_unique_key_of_its_own_keeps_it(bench: Bench) -> None:
+    batch = [Message("t", b"0", keys=("k",), properties={UNIQ_KEY: "mine"})]
+    await bench.sessions().append("p", 0, batch)
+    assert (await bench.sessions().append("p", 0, batch)).repeated
+    [record] = bench.store.query("t", "mine").records
+    assert unpack_record(record).keys == ("k", mark_of("p", 0))
+    assert unpack_record(record).properties[UNIQ_KEY] == "mine"
+
+
+async def test_concurrent_repeats_are_stored_once(bench: Bench) -> None:
+    sessions = bench.sessions()
+    stored = await asyncio.gather(*(sessions.append("p", 0, _batch(b"0")) for _ in range(10)))
+    assert [one.repeated for one in stored].count(False) == 1
+    assert bench.bodies() == [b"0"]
+    assert not sessions._turns
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "sequence", "field"),
+    [
+        ("", 0, "producer.producer_id"),
+        ("a:b", 0, "producer.producer_id"),
+        ("x" * 65, 0, "producer.producer_id"),
+        ("p", -1, "producer.sequence"),
+        ("p", 1 << 63, "producer.sequence"),
+    ],
+)
+async def test_a_malformed_producer_is_refused(
+    bench: Bench, producer_id: str, sequence: int, field: str
+) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        await bench.sessions().append(producer_id, sequence, _batch(b"0"))
+    assert refused.value.field == field
+
+
+def _sequences(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[:index]) for index in range(len(sizes))]
+
+
+async def test_any_resent_tail_is_answered_as_the_first_time(bench: Bench) -> None:
+    sizes = [1, 3, 2, 5, 1]
+    batches = [_batch(*(b"%d-%d" % (n, i) for i in range(size))) for n, size in enumerate(sizes)]
+    sessions = bench.sessions(batches=2)
+    firsts = [
+        await sessions.append("p", sequence, batch)
+        for sequence, batch in zip(_sequences(sizes), batches, strict=True)
+    ]
+    for table in (sessions, bench.sessions()):
+        for begin in range(len(sizes)):
+            for index in range(begin, len(sizes)):
+                again = await table.append("p", _sequences(sizes)[index], batches[index])
+                assert again == firsts[index]._replace(repeated=True)
+    assert len(bench.bodies()) == sum(sizes)

@@ -1,0 +1,165 @@
+"""server/subscription.py over real gRPC: many queues in one stream, by credit, in turns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from proto.v1 import kvcq_pb2 as pb
+from server.subscription import TURN_BYTES
+from tests.support.rpc_errors import error_info
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.support.serving import Served
+
+PLENTY = 1 << 26
+
+
+def _at(topic: str, queue_id: int, offset: int = 0) -> pb.QueuePosition:
+    return pb.QueuePosition(topic=topic, queue_id=queue_id, offset=offset)
+
+
+async def _put(served: Served, queue_id: int, bodies: Sequence[bytes], topic: str = "t") -> None:
+    messages = [pb.Message(topic=topic, queue_id=queue_id, body=body) for body in bodies]
+    await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
+
+
+async def _open(served: Served, **fields: object) -> grpc.aio.StreamStreamCall:
+    call = served.messages.Subscribe()
+    await call.write(pb.SubscribeRequest(**fields))  # type: ignore[arg-type] # any of its fields
+    return call
+
+
+async def _until_watched(served: Served, count: int) -> None:
+    while served.parts.growth.watched_queues != count:
+        await asyncio.sleep(0)
+
+
+async def test_history_then_what_comes_later(served: Served) -> None:
+    await _put(served, 0, [b"a", b"b"])
+    call = await _open(served, add=[_at("t", 0, 1)], credit_bytes=PLENTY)
+    first = await call.read()
+    assert [message.body for message in first.batch.messages] == [b"b"]
+    await _put(served, 0, [b"c"])
+    second = await call.read()
+    assert [message.queue_offset for message in second.batch.messages] == [2]
+    call.cancel()
+    await _until_watched(served, 0)
+
+
+async def test_nothing_is_sent_without_credit(served: Served) -> None:
+    await _put(served, 0, [b"x" * 1000] * 10)
+    call = await _open(
+        served, add=[_at("t", 0)], credit_bytes=1, max_messages=3, form=pb.RECORD_FORM_WHOLE
+    )
+    first = await call.read()
+    assert list(first.batch.queue_offsets) == [0], "one message, whatever its size"
+    reading = asyncio.ensure_future(call.read())
+    await _put(served, 0, [b"more"])
+    assert not reading.done()
+    await call.write(pb.SubscribeRequest(credit_bytes=PLENTY))
+    second = await reading
+    assert list(second.batch.queue_offsets) == [1, 2, 3]
+    call.cancel()
+
+
+async def test_a_long_queue_does_not_starve_a_short_one(served: Served) -> None:
+    for _ in range(3):
+        await _put(served, 0, [b"x" * 60_000] * (TURN_BYTES // 60_000))
+    await _put(served, 1, [b"short"])
+    call = await _open(served, add=[_at("t", 0), _at("t", 1)], credit_bytes=PLENTY)
+    queues = [(await call.read()).queue_id for _ in range(3)]
+    assert 1 in queues[:2]
+    call.cancel()
+
+
+async def test_the_error_of_one_queue_leaves_the_others(served: Served) -> None:
+    await _put(served, 0, [b"a"])
+    call = await _open(
+        served, add=[_at("none", 0), _at("t", 0, 77), _at("t", 1), _at("t", 0)], credit_bytes=PLENTY
+    )
+    answers = {}
+    for _ in range(2):
+        answer = await call.read()
+        answers[answer.topic] = answer
+    assert answers["none"].error.reason == "UNKNOWN_TOPIC"
+    # The same queue, added twice: the later offset counts.
+    assert [message.body for message in answers["t"].batch.messages] == [b"a"]
+    await _put(served, 1, [b"b"])
+    assert (await call.read()).queue_id == 1
+    call.cancel()
+
+
+async def test_an_offset_out_of_range_says_where_to_go_on(served: Served) -> None:
+    await _put(served, 0, [b"a"])
+    call = await _open(served, add=[_at("t", 0, 5)], credit_bytes=PLENTY)
+    error = (await call.read()).error
+    assert (error.reason, error.metadata["maxOffset"]) == ("OFFSET_OUT_OF_RANGE", "1")
+    await call.write(pb.SubscribeRequest(add=[_at("t", 0, 0)]))
+    assert [message.body for message in (await call.read()).batch.messages] == [b"a"]
+    call.cancel()
+
+
+async def test_a_removed_queue_is_followed_no_more(served: Served) -> None:
+    await _put(served, 0, [b"a"])
+    call = await _open(served, add=[_at("t", 0), _at("t", 1)], credit_bytes=PLENTY)
+    await call.read()
+    await call.write(pb.SubscribeRequest(remove=[_at("t", 0)]))
+    await _until_watched(served, 1)
+    await _put(served, 0, [b"unseen"])
+    await _put(served, 1, [b"seen"])
+    assert [message.body for message in (await call.read()).batch.messages] == [b"seen"]
+    call.cancel()
+
+
+async def test_tags_are_filtered_and_progress_is_told(served: Served) -> None:
+    messages = [
+        pb.Message(topic="t", queue_id=0, body=tag.encode(), tag=tag) for tag in ("a", "b", "a")
+    ]
+    await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
+    call = await _open(served, add=[_at("t", 0)], credit_bytes=PLENTY, tag_filter="b")
+    first = await call.read()
+    assert [message.body for message in first.batch.messages] == [b"b"]
+    await served.messages.PutBatch(pb.PutBatchRequest(messages=messages[:1]))
+    second = await call.read()
+    assert second.batch.next_offset == 4
+    call.cancel()
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (pb.SubscribeRequest(add=[_at("t", 0, -1)]), "add[0].offset"),
+        (pb.SubscribeRequest(credit_bytes=-1), "credit_bytes"),
+        (pb.SubscribeRequest(tag_filter="other"), "tag_filter"),
+        (pb.SubscribeRequest(form=pb.RECORD_FORM_WHOLE), "form"),
+    ],
+)
+async def test_a_bad_request_ends_the_stream(
+    served: Served, request_: pb.SubscribeRequest, field: str
+) -> None:
+    call = await _open(served)
+    await call.write(request_)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call.read()
+    assert error_info(refused.value).metadata["field"] == field
+
+
+async def test_the_stream_ends_when_the_client_is_done(served: Served) -> None:
+    call = await _open(served, add=[_at("t", 0)])
+    await call.done_writing()
+    assert await call.read() is grpc.aio.EOF
+    await _until_watched(served, 0)
+
+
+async def test_draining_ends_the_stream(served: Served) -> None:
+    await _put(served, 0, [b"a"])
+    call = await _open(served, add=[_at("t", 0)], credit_bytes=PLENTY)
+    await call.read()
+    served.server.stop()
+    assert await call.read() is grpc.aio.EOF
