@@ -27,7 +27,9 @@ def _message(body: bytes, **fields: object) -> pb.Message:
 
 
 async def _put(served: Served, *messages: pb.Message) -> pb.PutBatchResponse:
-    return await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
+    answer = await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
+    assert isinstance(answer, pb.PutBatchResponse)
+    return answer
 
 
 async def test_a_message_comes_back_with_every_field(served: Served) -> None:
@@ -258,7 +260,7 @@ async def test_the_callers_request_id_is_kept(served: Served) -> None:
             pb.PullRequest(topic="none"), metadata=(("x-request-id", "call-77"),)
         )
     assert error_info(refused.value).metadata["requestId"] == "call-77"
-    assert dict(refused.value.trailing_metadata() or ())["x-request-id"] == "call-77"
+    assert ("x-request-id", "call-77") in tuple(refused.value.trailing_metadata() or ())
 
 
 async def test_a_request_that_is_too_large_is_refused(tmp_path: Path) -> None:

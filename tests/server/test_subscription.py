@@ -29,10 +29,30 @@ async def _put(served: Served, queue_id: int, bodies: Sequence[bytes], topic: st
     await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
 
 
-async def _open(served: Served, **fields: object) -> grpc.aio.StreamStreamCall:
-    call = served.messages.Subscribe()
-    await call.write(pb.SubscribeRequest(**fields))  # type: ignore[arg-type] # any of its fields
-    return call
+class Stream:
+    """One subscription, from the client's side."""
+
+    def __init__(self, served: Served) -> None:
+        self._call = served.messages.Subscribe()
+        self.cancel = self._call.cancel
+        self.done_writing = self._call.done_writing
+
+    async def write(self, request: pb.SubscribeRequest) -> None:
+        await self._call.write(request)
+
+    async def read(self) -> pb.SubscribeResponse:
+        response = await self._call.read()
+        assert isinstance(response, pb.SubscribeResponse), "the stream has ended"
+        return response
+
+    async def has_ended(self) -> bool:
+        return not isinstance(await self._call.read(), pb.SubscribeResponse)
+
+
+async def _open(served: Served, request: pb.SubscribeRequest | None = None) -> Stream:
+    stream = Stream(served)
+    await stream.write(request or pb.SubscribeRequest())
+    return stream
 
 
 async def _until_watched(served: Served, count: int) -> None:
@@ -42,7 +62,7 @@ async def _until_watched(served: Served, count: int) -> None:
 
 async def test_history_then_what_comes_later(served: Served) -> None:
     await _put(served, 0, [b"a", b"b"])
-    call = await _open(served, add=[_at("t", 0, 1)], credit_bytes=PLENTY)
+    call = await _open(served, pb.SubscribeRequest(add=[_at("t", 0, 1)], credit_bytes=PLENTY))
     first = await call.read()
     assert [message.body for message in first.batch.messages] == [b"b"]
     await _put(served, 0, [b"c"])
@@ -55,7 +75,10 @@ async def test_history_then_what_comes_later(served: Served) -> None:
 async def test_nothing_is_sent_without_credit(served: Served) -> None:
     await _put(served, 0, [b"x" * 1000] * 10)
     call = await _open(
-        served, add=[_at("t", 0)], credit_bytes=1, max_messages=3, form=pb.RECORD_FORM_WHOLE
+        served,
+        pb.SubscribeRequest(
+            add=[_at("t", 0)], credit_bytes=1, max_messages=3, form=pb.RECORD_FORM_WHOLE
+        ),
     )
     first = await call.read()
     assert list(first.batch.queue_offsets) == [0], "one message, whatever its size"
@@ -72,7 +95,9 @@ async def test_a_long_queue_does_not_starve_a_short_one(served: Served) -> None:
     for _ in range(3):
         await _put(served, 0, [b"x" * 60_000] * (TURN_BYTES // 60_000))
     await _put(served, 1, [b"short"])
-    call = await _open(served, add=[_at("t", 0), _at("t", 1)], credit_bytes=PLENTY)
+    call = await _open(
+        served, pb.SubscribeRequest(add=[_at("t", 0), _at("t", 1)], credit_bytes=PLENTY)
+    )
     queues = [(await call.read()).queue_id for _ in range(3)]
     assert 1 in queues[:2]
     call.cancel()
@@ -81,7 +106,10 @@ async def test_a_long_queue_does_not_starve_a_short_one(served: Served) -> None:
 async def test_the_error_of_one_queue_leaves_the_others(served: Served) -> None:
     await _put(served, 0, [b"a"])
     call = await _open(
-        served, add=[_at("none", 0), _at("t", 0, 77), _at("t", 1), _at("t", 0)], credit_bytes=PLENTY
+        served,
+        pb.SubscribeRequest(
+            add=[_at("none", 0), _at("t", 0, 77), _at("t", 1), _at("t", 0)], credit_bytes=PLENTY
+        ),
     )
     answers = {}
     for _ in range(2):
@@ -97,7 +125,7 @@ async def test_the_error_of_one_queue_leaves_the_others(served: Served) -> None:
 
 async def test_an_offset_out_of_range_says_where_to_go_on(served: Served) -> None:
     await _put(served, 0, [b"a"])
-    call = await _open(served, add=[_at("t", 0, 5)], credit_bytes=PLENTY)
+    call = await _open(served, pb.SubscribeRequest(add=[_at("t", 0, 5)], credit_bytes=PLENTY))
     error = (await call.read()).error
     assert (error.reason, error.metadata["maxOffset"]) == ("OFFSET_OUT_OF_RANGE", "1")
     await call.write(pb.SubscribeRequest(add=[_at("t", 0, 0)]))
@@ -107,7 +135,9 @@ async def test_an_offset_out_of_range_says_where_to_go_on(served: Served) -> Non
 
 async def test_a_removed_queue_is_followed_no_more(served: Served) -> None:
     await _put(served, 0, [b"a"])
-    call = await _open(served, add=[_at("t", 0), _at("t", 1)], credit_bytes=PLENTY)
+    call = await _open(
+        served, pb.SubscribeRequest(add=[_at("t", 0), _at("t", 1)], credit_bytes=PLENTY)
+    )
     await call.read()
     await call.write(pb.SubscribeRequest(remove=[_at("t", 0)]))
     await _until_watched(served, 1)
@@ -122,7 +152,9 @@ async def test_tags_are_filtered_and_progress_is_told(served: Served) -> None:
         pb.Message(topic="t", queue_id=0, body=tag.encode(), tag=tag) for tag in ("a", "b", "a")
     ]
     await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
-    call = await _open(served, add=[_at("t", 0)], credit_bytes=PLENTY, tag_filter="b")
+    call = await _open(
+        served, pb.SubscribeRequest(add=[_at("t", 0)], credit_bytes=PLENTY, tag_filter="b")
+    )
     first = await call.read()
     assert [message.body for message in first.batch.messages] == [b"b"]
     await served.messages.PutBatch(pb.PutBatchRequest(messages=messages[:1]))
@@ -151,15 +183,15 @@ async def test_a_bad_request_ends_the_stream(
 
 
 async def test_the_stream_ends_when_the_client_is_done(served: Served) -> None:
-    call = await _open(served, add=[_at("t", 0)])
+    call = await _open(served, pb.SubscribeRequest(add=[_at("t", 0)]))
     await call.done_writing()
-    assert await call.read() is grpc.aio.EOF
+    assert await call.has_ended()
     await _until_watched(served, 0)
 
 
 async def test_draining_ends_the_stream(served: Served) -> None:
     await _put(served, 0, [b"a"])
-    call = await _open(served, add=[_at("t", 0)], credit_bytes=PLENTY)
+    call = await _open(served, pb.SubscribeRequest(add=[_at("t", 0)], credit_bytes=PLENTY))
     await call.read()
     served.server.stop()
-    assert await call.read() is grpc.aio.EOF
+    assert await call.has_ended()
