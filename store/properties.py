@@ -25,6 +25,9 @@ CRC_ITEM = "__CRC32#"
 #: Longest property string a record can carry: its length is a signed 16-bit number.
 MAX_PROPERTIES_BYTES = 32767
 
+_MAX_OFFSET = (1 << 63) - 1
+_MAX_OFFSET_DIGITS = len(str(_MAX_OFFSET))
+
 
 def encode_properties(properties: Mapping[str, str]) -> str:
     """The property string; names and values must not hold the separators (not checked here)."""
@@ -63,7 +66,8 @@ def index_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
 def light_queues(properties: Mapping[str, str], prefix: str) -> tuple[tuple[str, int], ...]:
     """Light queues a record stands in, with its offset in each; () when the two lists differ.
 
-    Only names that begin with `prefix` count: RocketMQ leaves the others without an offset.
+    Only names that begin with `prefix` count: RocketMQ leaves the others without an offset. An
+    offset that no unit can hold does not count either: it must not stop the dispatch of the rest.
     """
     names = properties.get(LMQ_NAMES)
     if names is None:
@@ -74,6 +78,12 @@ def light_queues(properties: Mapping[str, str], prefix: str) -> tuple[tuple[str,
         return ()
     found: dict[str, int] = {}
     for name, offset in zip(name_list, offset_list, strict=True):
-        if name.startswith(prefix) and offset.isascii() and offset.isdigit():
+        if (
+            name.startswith(prefix)
+            and offset.isascii()
+            and offset.isdigit()
+            and len(offset) <= _MAX_OFFSET_DIGITS
+            and int(offset) <= _MAX_OFFSET
+        ):
             found.setdefault(name, int(offset))
     return tuple(found.items())

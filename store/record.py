@@ -276,10 +276,14 @@ def _was_crc_item(item: bytes) -> bool:
     """Whether the end of a record, which is no CRC item, must have been one.
 
     Else damage to the item itself would pass for a record that never had one. A torn write leaves
-    zeros, which end no property string; a flipped bit leaves most of the item's name.
+    zeros at the end, or in front of what is left of the item; a flipped bit leaves most of its
+    name.
     """
+    rest = item.lstrip(b"\0")
+    zeros = len(item) - len(rest)
+    torn = item[-1] == 0 or (zeros > 0 and rest.startswith(CRC_ITEM_PREFIX[zeros:]))
     same = sum(map(int.__eq__, item, CRC_ITEM_PREFIX))
-    return 0 in item or same >= len(CRC_ITEM_PREFIX) - 2
+    return torn or same >= len(CRC_ITEM_PREFIX) - 2
 
 
 def unpack_record(data: bytes | memoryview, *, verify: bool = True) -> StoredMessage:

@@ -27,13 +27,14 @@ from store.properties import (
     KEYS,
     LMQ_NAMES,
     LMQ_OFFSETS,
+    MAX_PROPERTIES_BYTES,
     NAME_END,
     TAGS,
     UNIQ_KEY,
     encode_properties,
     index_keys,
 )
-from store.record import TRANSACTION_MASK, java_hash
+from store.record import CRC_ITEM_BYTES, TRANSACTION_MASK, java_hash
 from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ _OWN_PROPERTIES = {
 }
 # sys_flag bits a caller may set: compression and its type, multi tags, transaction type.
 _CALLER_SYS_FLAGS = 0x0001 | 0x0002 | 0x000C | 0x0700
+
+#: The rest is for the CRC item, whether or not this store writes it.
+_MAX_PREPARED_BYTES = MAX_PROPERTIES_BYTES - CRC_ITEM_BYTES
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
@@ -145,11 +149,19 @@ def prepare(message: Message, index: int, max_body_bytes: int, max_light_queues:
     if not (message.tag or message.keys or message.properties or message.light_queues):
         return PLAIN
     if message.properties or message.light_queues:
-        return _prepare_full(message, index, max_light_queues)
-    try:
-        return _prepare_tag_and_keys(message.tag, message.keys)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"messages[{index}].{error.field}", error.reason) from None
+        prepared = _prepare_full(message, index, max_light_queues)
+    else:
+        try:
+            prepared = _prepare_tag_and_keys(message.tag, message.keys)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"messages[{index}].{error.field}", error.reason) from None
+    if len(prepared[0]) > _MAX_PREPARED_BYTES:
+        raise InvalidArgumentError(
+            f"messages[{index}].properties",
+            f"tag, keys and properties take {len(prepared[0]) + CRC_ITEM_BYTES} bytes with the "
+            f"CRC item, more than {MAX_PROPERTIES_BYTES}",
+        )
+    return prepared
 
 
 @lru_cache(maxsize=4096)  # producers repeat tags; a tag's Java hash costs microseconds
