@@ -145,10 +145,22 @@ class BatchEncoder:
         for index in range(first, len(messages)):
             message = messages[index]
             properties, keys, tag_code, light_names = prepared[index]
-            topic = message.topic
-            queue_id = message.queue_id
+            (
+                topic,
+                body,
+                queue_id,
+                _tag,
+                _keys,
+                _light_queues,
+                _properties,
+                flag,
+                sys_flag,
+                born_time_ms,
+                host,
+                reconsume_times,
+                prepared_transaction_offset,
+            ) = message
             queue = queues[(topic, queue_id)]
-            body = message.body
             light: tuple[tuple[str, int], ...] = ()
             if light_names:
                 light = tuple([(name, queues[(name, LIGHT)].next_offset) for name in light_names])
@@ -157,8 +169,8 @@ class BatchEncoder:
                 tail = queue.topic_field + pack_length(len(properties) + item_bytes) + properties
             else:
                 tail = queue.plain_tail
-            if message.born_host is not last_host:
-                last_host = message.born_host
+            if host is not last_host:
+                last_host = host
                 born_host = self._pack_born_host(last_host)
                 all_v4 = len(born_host) == 8 and len(store_host) == 8
             size = 88 + len(body) + len(tail) + item_bytes
@@ -166,7 +178,6 @@ class BatchEncoder:
                 size += len(born_host) + len(store_host) - 16
             if at + size > end:
                 break
-            sys_flag = message.sys_flag
             queue_offset = queue.next_offset
             in_queue = True
             if sys_flag & TRANSACTION_MASK not in _IN_QUEUE:
@@ -180,16 +191,16 @@ class BatchEncoder:
                     queue.magic,
                     crc32(body) & CRC_MASK,
                     queue_id,
-                    message.flag,
+                    flag,
                     queue_offset,
                     at,
                     sys_flag,
-                    message.born_time_ms or now_ms,
+                    born_time_ms or now_ms,
                     born_host,
                     now_ms,
                     store_host,
-                    message.reconsume_times,
-                    message.prepared_transaction_offset,
+                    reconsume_times,
+                    prepared_transaction_offset,
                     len(body),
                 )
             else:

@@ -144,13 +144,37 @@ class ProducerSequence(_message.Message):
     sequence: int
     def __init__(self, producer_id: _Optional[str] = ..., sequence: _Optional[int] = ...) -> None: ...
 
+class MessageColumns(_message.Message):
+    __slots__ = ("topics", "topic_indexes", "queue_ids", "bodies", "tags", "keys", "light_queues", "flags", "born_times_ms")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    BODIES_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    LIGHT_QUEUES_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    BORN_TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    topic_indexes: _containers.RepeatedScalarFieldContainer[int]
+    queue_ids: _containers.RepeatedScalarFieldContainer[int]
+    bodies: _containers.RepeatedScalarFieldContainer[bytes]
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    light_queues: _containers.RepeatedScalarFieldContainer[str]
+    flags: _containers.RepeatedScalarFieldContainer[int]
+    born_times_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., topic_indexes: _Optional[_Iterable[int]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., bodies: _Optional[_Iterable[bytes]] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., light_queues: _Optional[_Iterable[str]] = ..., flags: _Optional[_Iterable[int]] = ..., born_times_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class PutBatchRequest(_message.Message):
-    __slots__ = ("messages", "producer")
+    __slots__ = ("messages", "producer", "columns")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     producer: ProducerSequence
-    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., producer: _Optional[_Union[ProducerSequence, _Mapping]] = ...) -> None: ...
+    columns: MessageColumns
+    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., producer: _Optional[_Union[ProducerSequence, _Mapping]] = ..., columns: _Optional[_Union[MessageColumns, _Mapping]] = ...) -> None: ...
 
 class PutBatchResponse(_message.Message):
     __slots__ = ("queue_ids", "queue_offsets", "physical_offsets", "light_queue_offsets", "store_time_ms", "store_host", "repeated_batch")
