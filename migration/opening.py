@@ -11,6 +11,7 @@ from kvcq.expiry_filter import ExpiryFilter
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import DERIVED, metadata_profile
 from kvcq.rocks import RocksEngine
+from migration.repair_queues import move_aside
 from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.opening import assemble
@@ -63,7 +64,7 @@ def _open_metadata(directory: StoreDir) -> RocksEngine:
         raise StoreFormatError(
             directory.meta,
             "is missing: topics, groups and committed offsets are in it. Bring it back from a "
-            "copy, or run `kvcq repair --metadata` to make the topics again from the log",
+            "copy, or run `kvcq repair --metadata` on it to make the topics again from the log",
         )
     try:
         return RocksEngine.open(directory.meta, metadata_profile())
@@ -80,9 +81,6 @@ def _open_derived(path: Path) -> RocksEngine:
     try:
         return RocksEngine.open(path, DERIVED)
     except EngineFailedError as error:
-        number = 1
-        while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-            number += 1
+        aside = move_aside(path, "damaged")
         logger.error("%s is moved to %s and rebuilt from the log: %s", path, aside.name, error)
-        path.rename(aside)
         return RocksEngine.open(path, DERIVED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from server.cli.messages import get, pull, put, query
+from server.cli.repair import repair
 from server.cli.serve import serve
 from server.cli.stats import stats
 from server.cli.topics import topic
@@ -20,5 +21,5 @@ def main() -> None:
     """
 
 
-for command in (serve, put, pull, query, get, topic, stats):
+for command in (serve, put, pull, query, get, topic, stats, repair):
     main.add_command(command)
