@@ -62,12 +62,14 @@ class QueueOffsets:
         """Afterwards all `keys` are in `young`. Raises what `load` raises, and changes nothing."""
         missing = [key for key in keys if key not in self.young and key not in self._old]
         loaded = self._load(missing) if missing else ()
+        # Taken out before the turn, which lets go of the older generation.
+        known = {key: old for key in keys if (old := self._old.pop(key, None)) is not None}
         if len(self.young) + len(keys) > self._generation:
             self._turn()
-        for key in keys:
-            old = self._old.pop(key, None)
-            if old is not None:
-                self.young[key] = old
+            known.update(
+                {key: old for key in keys if (old := self._old.pop(key, None)) is not None}
+            )
+        self.young.update(known)
         self.young.update(zip(missing, loaded, strict=True))
 
     def forget(self, key: QueueKey) -> None:
