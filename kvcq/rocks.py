@@ -144,10 +144,11 @@ class RocksEngine:
         """
         engine = cls(path, profile, read_only=False)
         try:
-            shutil.rmtree(engine._scratch, ignore_errors=True)
             if not path.exists() or not any(path.iterdir()):
                 engine._create()
             engine._gate.put(engine._open_database(path))
+            # Now that the database's own lock says that nobody else is using it.
+            shutil.rmtree(engine._scratch, ignore_errors=True)
         except OSError as error:
             raise EngineFailedError(f"cannot open {path}: {error}") from error
         engine._slow.put(_SLOW)
@@ -382,6 +383,7 @@ class RocksEngine:
 
     def _create(self) -> None:
         new = self._scratch / "new"
+        shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         _let_go(self._open_database(new, create=True), flushed=True)
         new.rename(self._path)  # an empty directory may be in the way
