@@ -11,7 +11,7 @@ import pytest
 from proto.v1 import kvcq_pb2 as pb
 from store.config import FlushMode
 from store.record import unpack_record
-from tests.support.rpc_errors import error_info
+from tests.support.rpc_errors import error_info, trailers_of
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ async def test_the_callers_request_id_is_kept(served: Served) -> None:
             pb.PullRequest(topic="none"), metadata=(("x-request-id", "call-77"),)
         )
     assert error_info(refused.value).metadata["requestId"] == "call-77"
-    assert ("x-request-id", "call-77") in tuple(refused.value.trailing_metadata() or ())
+    assert trailers_of(refused.value)["x-request-id"] == "call-77"
 
 
 async def test_a_request_that_is_too_large_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,147 @@
+"""The server as a process: draining on SIGTERM, being killed under load, being started twice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from proto.v1 import kvcq_pb2 as pb
+from proto.v1 import kvcq_pb2_grpc
+from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.integration
+
+QUEUES = 4
+
+
+class Load:
+    """Puts batches from several tasks until the server is gone, and notes what was acknowledged.
+
+    Every task is an idempotent producer on a queue of its own: bodies are its sequence numbers.
+    """
+
+    def __init__(self) -> None:
+        self.acknowledged = [0] * QUEUES
+        self.unanswered = [0] * QUEUES
+        self.enough = asyncio.Event()
+
+    async def run(self, target: str, producer: int, *, batches: int | None = None) -> None:
+        """From the first message that is not acknowledged on; the same batches again if needed."""
+        async with grpc.aio.insecure_channel(target) as channel:
+            stub = kvcq_pb2_grpc.MessageServiceStub(channel)
+            while batches is None or batches > 0:
+                first = self.acknowledged[producer]
+                count = self.unanswered[producer] or 1 + first % 7
+                self.unanswered[producer] = count
+                messages = [
+                    pb.Message(topic="load", queue_id=producer, body=b"%d" % number)
+                    for number in range(first, first + count)
+                ]
+                sequence = pb.ProducerSequence(producer_id=f"p{producer}", sequence=first)
+                request = pb.PutBatchRequest(messages=messages, producer=sequence)
+                try:
+                    await stub.PutBatch(request)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                        raise
+                    return
+                self.acknowledged[producer] += count
+                self.unanswered[producer] = 0
+                if sum(self.acknowledged) > 2000:
+                    self.enough.set()
+                if batches is not None:
+                    batches -= 1
+
+
+async def _load_until(server: ServerProcess, end: Callable[[], None]) -> Load:
+    load = Load()
+    tasks = [asyncio.create_task(load.run(server.target, producer)) for producer in range(QUEUES)]
+    await asyncio.wait_for(load.enough.wait(), 60)
+    end()
+    await asyncio.gather(*tasks)
+    return load
+
+
+async def _bodies(target: str, queue_id: int) -> list[int]:
+    async with grpc.aio.insecure_channel(target) as channel:
+        stub = kvcq_pb2_grpc.MessageServiceStub(channel)
+        found: list[int] = []
+        offset = 0
+        while True:
+            pulled = await stub.Pull(
+                pb.PullRequest(topic="load", queue_id=queue_id, offset=offset, max_messages=1000)
+            )
+            found += [int(message.body) for message in pulled.messages]
+            offset = pulled.next_offset
+            if offset == pulled.max_offset:
+                return found
+
+
+def _ready(data_dir: Path, *flags: str) -> ServerProcess:
+    server = ServerProcess(data_dir, *flags)
+    server.wait_for("ready")
+    return server
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_p1_no_acknowledged_message_is_missing_after_kill_9(tmp_path: Path, flush: str) -> None:
+    with _ready(tmp_path, "--flush", flush) as server:
+        load = asyncio.run(_load_until(server, lambda: server.send(signal.SIGKILL)))
+        assert server.wait() == -signal.SIGKILL
+    with _ready(tmp_path, "--flush", flush) as server:
+
+        async def send_again_and_read() -> None:
+            before = list(load.acknowledged)
+            for producer in range(QUEUES):
+                stored = await _bodies(server.target, producer)
+                assert stored[: before[producer]] == list(range(before[producer]))
+                await load.run(server.target, producer, batches=3)
+                expected = list(range(load.acknowledged[producer]))
+                assert await _bodies(server.target, producer) == expected
+
+        asyncio.run(send_again_and_read())
+
+
+def test_sigterm_finishes_calls_and_closes_the_store(tmp_path: Path) -> None:
+    with _ready(tmp_path) as server:
+        load = asyncio.run(_load_until(server, lambda: server.send(signal.SIGTERM)))
+        assert server.wait() == 0
+        assert [event["event"] for event in server.events][-2:] == ["draining", "stopped"]
+        assert not (tmp_path / "abort").exists(), "the store was closed"
+    with _ready(tmp_path) as server:
+        for producer in range(QUEUES):
+            stored = asyncio.run(_bodies(server.target, producer))
+            assert stored[: load.acknowledged[producer]] == list(range(load.acknowledged[producer]))
+
+
+def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    with _ready(tmp_path) as first:
+        with ServerProcess(tmp_path) as second:
+            assert second.wait() == 1
+            assert "stop the other server" in "".join(second.errors)
+        assert asyncio.run(_is_serving(first.target))
+
+
+def test_a_second_server_on_the_same_port_is_refused(tmp_path: Path) -> None:
+    with _ready(tmp_path / "one") as first:
+        port = int(first.target.rpartition(":")[2])
+        with ServerProcess(tmp_path / "two", port=port) as second:
+            assert second.wait() == 1
+            assert "--port" in "".join(second.errors)
+        assert not (tmp_path / "two").exists(), "nothing was made before the port was had"
+
+
+async def _is_serving(target: str) -> bool:
+    async with grpc.aio.insecure_channel(target) as channel:
+        stub = kvcq_pb2_grpc.AdminServiceStub(channel)
+        answer = await stub.GetStatistics(pb.GetStatisticsRequest())
+        return bool(answer.values["server.ready"])
