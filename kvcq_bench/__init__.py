@@ -1,0 +1,1 @@
+"""Load scenarios, their checker and their report: what `kvcq bench` runs."""

@@ -1,0 +1,93 @@
+"""The Python client of kvcq: `Client` for blocking code, `AsyncClient` for event loops.
+
+>>> from kvcq_client import Client, Message, Start
+>>> with Client("127.0.0.1:8081") as client:
+...     with client.producer() as producer:
+...         sending = producer.send("orders", b"hello", keys=["order-1"])
+...     place = sending.result()
+...     with client.consumer("orders", start=Start.EARLIEST) as consumer:
+...         for message in consumer.to_end():
+...             print(message.queue_offset, message.body)
+"""
+
+from kvcq_client.async_client import AsyncClient
+from kvcq_client.async_consumer import AsyncConsumer
+from kvcq_client.async_producer import AsyncProducer
+from kvcq_client.batch import Sending, SendingMany
+from kvcq_client.client import Client
+from kvcq_client.consumer import Consumer
+from kvcq_client.consumer_config import ConsumerConfig
+from kvcq_client.errors import (
+    AlreadyExistsError,
+    BufferFullError,
+    ClosedError,
+    CorruptRecordError,
+    DataLossError,
+    DeadlineError,
+    DeliveryTimeoutError,
+    InvalidArgumentError,
+    KvcqError,
+    NotFoundError,
+    NotPossibleError,
+    OffsetOutOfRangeError,
+    ResourceExhaustedError,
+    ServerError,
+    UnavailableError,
+)
+from kvcq_client.producer import Producer
+from kvcq_client.producer_config import ProducerConfig
+from kvcq_client.records import StoredMessage, split_records
+from kvcq_client.values import (
+    LIGHT_PREFIX,
+    Boundary,
+    Bounds,
+    GroupOffset,
+    Message,
+    Placed,
+    Pulled,
+    QueryPage,
+    Queue,
+    Start,
+    Topic,
+)
+
+__all__ = [
+    "LIGHT_PREFIX",
+    "AlreadyExistsError",
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Boundary",
+    "Bounds",
+    "BufferFullError",
+    "Client",
+    "ClosedError",
+    "Consumer",
+    "ConsumerConfig",
+    "CorruptRecordError",
+    "DataLossError",
+    "DeadlineError",
+    "DeliveryTimeoutError",
+    "GroupOffset",
+    "InvalidArgumentError",
+    "KvcqError",
+    "Message",
+    "NotFoundError",
+    "NotPossibleError",
+    "OffsetOutOfRangeError",
+    "Placed",
+    "Producer",
+    "ProducerConfig",
+    "Pulled",
+    "QueryPage",
+    "Queue",
+    "ResourceExhaustedError",
+    "Sending",
+    "SendingMany",
+    "ServerError",
+    "Start",
+    "StoredMessage",
+    "Topic",
+    "UnavailableError",
+    "split_records",
+]

@@ -1,0 +1,214 @@
+"""Messages that travel together, and the futures of each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+from kvcq_client.errors import DeadlineError, KvcqError
+from kvcq_client.records import message_id
+from kvcq_client.values import Placed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from proto.v1 import kvcq_pb2 as pb
+
+
+class Batch:
+    """Messages of one PutBatch, from the first `send` to the answer.
+
+    Filled under the lock of its producer, then owned by the delivery until `finish`; after that
+    nothing changes any more. What waits for the end is guarded by `_lock`.
+    """
+
+    __slots__ = (
+        "_callbacks",
+        "_lock",
+        "_places",
+        "begun_s",
+        "count",
+        "done",
+        "errors",
+        "failure",
+        "parts",
+        "payload",
+        "response",
+        "sequence",
+        "size",
+    )
+
+    def __init__(self, begun_s: float) -> None:
+        self.parts: list[bytes] = []  # to be joined
+        self.count = 0  # messages
+        self.size = 0  # bytes of the parts
+        self.begun_s = begun_s  # monotonic
+        self.payload = b""  # encoded messages, once it is full
+        self.sequence: int | None = None  # of the first message, once it was sent
+        self.done = False
+        self.response: pb.PutBatchResponse | None = None
+        self.failure: KvcqError | None = None  # of all messages that are not in `errors`
+        # Messages that were refused alone; the others went on without them.
+        self.errors: dict[int, KvcqError] = {}
+        self._places: tuple[list[int], list[int], list[int]] | None = None
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def finish(
+        self, response: pb.PutBatchResponse | None, failure: KvcqError | None = None
+    ) -> None:
+        """The outcome is known. Wakes who waits."""
+        self.response, self.failure = response, failure
+        self.payload = b""
+        with self._lock:
+            self.done = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once, on the delivering thread, or now if it is done."""
+        with self._lock:
+            if not self.done:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def error_of(self, index: int) -> KvcqError | None:
+        """Why the message was not stored, or None. Only when done."""
+        return self.errors.get(index) or self.failure
+
+    def placed(self, index: int) -> Placed:
+        """Where the message stands. Only when done. Raises its error."""
+        error = self.error_of(index)
+        if error is not None:
+            raise error
+        response = self.response
+        assert response is not None, "a batch is done with a response or a failure"
+        if self._places is None:
+            self._places = (
+                list(response.queue_ids),
+                list(response.queue_offsets),
+                list(response.physical_offsets),
+            )
+        at = index - sum(refused < index for refused in self.errors) if self.errors else index
+        queue_ids, queue_offsets, physical_offsets = self._places
+        return Placed(
+            queue_ids[at],
+            queue_offsets[at],
+            physical_offsets[at],
+            message_id(response.store_host, physical_offsets[at]),
+            response.store_time_ms,
+        )
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Block until done. Raises DeadlineError. Not on the delivering thread."""
+        if self.done:
+            return
+        done = threading.Event()
+        self.when_done(done.set)
+        if not done.wait(timeout_s):
+            raise DeadlineError(f"no answer within {timeout_s} s")
+
+    async def waited(self) -> None:
+        """Returns when done; in any event loop."""
+        if self.done:
+            return
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+
+        def resolve() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(resolve)
+
+        self.when_done(wake)
+        await future
+
+
+#: A batch, the index of the first message in it, and the index behind the last.
+Run = tuple[Batch, int, int]
+
+
+class Sending:
+    """The future of one message: `result()` waits, `await` waits in an event loop."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def done(self) -> bool:
+        """Whether the message was acknowledged or has failed."""
+        return self._batch.done
+
+    def result(self, timeout_s: float | None = None) -> Placed:
+        """Where the message stands. Raises its error, DeadlineError when the time is up."""
+        self._batch.wait(timeout_s)
+        return self._batch.placed(self._index)
+
+    def error(self, timeout_s: float | None = None) -> KvcqError | None:
+        """Its error, or None when it was acknowledged. Raises DeadlineError."""
+        self._batch.wait(timeout_s)
+        return self._batch.error_of(self._index)
+
+    def __await__(self) -> Generator[object, None, Placed]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> Placed:
+        await self._batch.waited()
+        return self._batch.placed(self._index)
+
+
+class SendingMany:
+    """The futures of a list of messages, in its order, as one."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[Run]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(end - begin for _, begin, end in self._parts)
+
+    def done(self) -> bool:
+        """Whether all were acknowledged or have failed."""
+        return all(batch.done for batch, _, _ in self._parts)
+
+    def result(self, timeout_s: float | None = None) -> list[Placed]:
+        """Where each stands. Raises the first error. `timeout_s` is for each batch."""
+        for batch, _, _ in self._parts:
+            batch.wait(timeout_s)
+        return self._placed()
+
+    def errors(self, timeout_s: float | None = None) -> dict[int, KvcqError]:
+        """Index in the list to error, of those that failed."""
+        found: dict[int, KvcqError] = {}
+        first = 0
+        for batch, begin, end in self._parts:
+            batch.wait(timeout_s)
+            if batch.failure is not None or batch.errors:
+                for index in range(begin, end):
+                    error = batch.error_of(index)
+                    if error is not None:
+                        found[first + index - begin] = error
+            first += end - begin
+        return found
+
+    def __await__(self) -> Generator[object, None, list[Placed]]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> list[Placed]:
+        for batch, _, _ in self._parts:
+            await batch.waited()
+        return self._placed()
+
+    def _placed(self) -> list[Placed]:
+        return [
+            batch.placed(index) for batch, begin, end in self._parts for index in range(begin, end)
+        ]

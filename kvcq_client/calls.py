@@ -1,0 +1,406 @@
+"""The calls that are one request and one answer, typed. Every one raises KvcqError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kvcq_client.connection import DEFAULT_TIMEOUT_S
+from kvcq_client.errors import NotFoundError
+from kvcq_client.records import StoredMessage, split_records
+from kvcq_client.values import (
+    Boundary,
+    Bounds,
+    GroupOffset,
+    Message,
+    Placed,
+    Pulled,
+    QueryPage,
+    Queue,
+    Start,
+    Topic,
+)
+from kvcq_client.wire import as_bytes
+from proto.v1 import kvcq_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Sequence
+
+    from kvcq_client.connection import Connection
+
+#: Queues of one request; the server takes no more.
+_QUEUES_A_CALL = 10_000
+_TOPICS_A_CALL = 10_000
+_BOUNDARIES = {
+    Boundary.LOWER: pb.TIME_BOUNDARY_LOWER,
+    Boundary.UPPER: pb.TIME_BOUNDARY_UPPER,
+}
+
+
+class Calls:
+    """What a client can ask for. Owned by the event loop of its connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    # --- messages --------------------------------------------------------------------------
+
+    async def put(self, message: Message, *, timeout_s: float | None = None) -> Placed:
+        """Store one message, now. A producer is the way for many.
+
+        Not repeated once it was sent: after UnavailableError or DeadlineError without a reason
+        it may be stored.
+        """
+        answer = await self._connection.call(
+            self._connection.messages.Put,
+            pb.PutRequest(message=to_proto(message)),
+            timeout_s,
+            may_repeat=False,
+        )
+        placed = answer.placed
+        return Placed(
+            placed.queue_id,
+            placed.queue_offset,
+            placed.physical_offset,
+            placed.message_id,
+            answer.store_time_ms,
+        )
+
+    async def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_messages: int = 1000,
+        max_bytes: int = 0,
+        tag_filter: str = "",
+        wait_s: float = 0.0,
+        timeout_s: float | None = None,
+    ) -> Pulled:
+        """Messages of one queue from `offset` on; `wait_s`: how long to wait when there are none.
+
+        Raises OffsetOutOfRangeError, NotFoundError, DataLossError.
+        """
+        limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
+        answer = await self._connection.call(
+            self._connection.messages.Pull,
+            pb.PullRequest(
+                topic=topic,
+                queue_id=queue_id,
+                offset=offset,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                tag_filter=tag_filter,
+                wait_ms=round(wait_s * 1000),
+                form=pb.RECORD_FORM_WHOLE,
+            ),
+            limit_s + wait_s,
+        )
+        return Pulled(
+            split_records(answer.records, answer.queue_offsets),
+            answer.next_offset,
+            answer.min_offset,
+            answer.max_offset,
+        )
+
+    async def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_time_ms: int = 0,
+        end_time_ms: int = 0,
+        max_messages: int = 32,
+        cursor: bytes = b"",
+        timeout_s: float | None = None,
+    ) -> QueryPage:
+        """Messages of the topic with the key, oldest first; times are inclusive, 0 is open."""
+        answer = await self._connection.call(
+            self._connection.messages.Query,
+            pb.QueryRequest(
+                topic=topic,
+                key=key,
+                begin_time_ms=begin_time_ms,
+                end_time_ms=end_time_ms,
+                max_messages=max_messages,
+                cursor=cursor,
+                form=pb.RECORD_FORM_WHOLE,
+            ),
+            timeout_s,
+        )
+        return QueryPage(split_records(answer.records), answer.cursor, answer.complete)
+
+    async def get(self, message_id: str, *, timeout_s: float | None = None) -> StoredMessage:
+        """One message by the id that a put returned. Raises NotFoundError."""
+        # The service answers with the decoded form; the record itself is in the queue.
+        answer = await self._connection.call(
+            self._connection.messages.Get, pb.GetRequest(message_id=message_id), timeout_s
+        )
+        return await self._stored(answer.message, timeout_s)
+
+    async def _stored(self, message: pb.StoredMessage, timeout_s: float | None) -> StoredMessage:
+        pulled = await self.pull(
+            message.topic,
+            message.queue_id,
+            message.queue_offset,
+            max_messages=1,
+            timeout_s=timeout_s,
+        )
+        found = pulled.messages
+        if not found or found[0].physical_offset != message.physical_offset:
+            raise NotFoundError(f"{message.message_id} was deleted meanwhile")
+        return found[0]
+
+    async def offsets(
+        self, queues: Iterable[Queue], *, timeout_s: float | None = None
+    ) -> dict[Queue, Bounds]:
+        """Min and max offset of each queue. Raises NotFoundError."""
+        found: dict[Queue, Bounds] = {}
+        for part in _parts(queues):
+            answer = await self._connection.call(
+                self._connection.messages.GetOffsets,
+                pb.GetOffsetsRequest(queues=part),
+                timeout_s,
+            )
+            for one in answer.queues:
+                found[Queue(one.topic, one.queue_id)] = Bounds(one.min_offset, one.max_offset)
+        return found
+
+    async def search_time(
+        self,
+        topic: str,
+        queue_id: int,
+        time_ms: int,
+        boundary: Boundary = Boundary.LOWER,
+        *,
+        timeout_s: float | None = None,
+    ) -> int:
+        """The offset of the message that was stored at that time, or next to it."""
+        answer = await self._connection.call(
+            self._connection.messages.SearchTime,
+            pb.SearchTimeRequest(
+                topic=topic, queue_id=queue_id, time_ms=time_ms, boundary=_BOUNDARIES[boundary]
+            ),
+            timeout_s,
+        )
+        offset: int = answer.offset
+        return offset
+
+    # --- topics ----------------------------------------------------------------------------
+
+    async def create_topic(
+        self, name: str, queue_count: int = 0, *, timeout_s: float | None = None
+    ) -> Topic:
+        """The topic exists, durably; a count of 0 is the server's default.
+
+        Repeatable; raises AlreadyExistsError when it has another count.
+        """
+        return (await self.create_topics({name: queue_count}, timeout_s=timeout_s))[0]
+
+    async def create_topics(
+        self, topics: Mapping[str, int] | Iterable[str], *, timeout_s: float | None = None
+    ) -> list[Topic]:
+        """Names, or names and queue counts. All of 10,000 at a time, or none of them."""
+        wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 0)
+        items = list(wanted.items())
+        made: list[Topic] = []
+        for begin in range(0, len(items), _TOPICS_A_CALL):
+            answer = await self._connection.call(
+                self._connection.topics.CreateTopics,
+                pb.CreateTopicsRequest(
+                    topics=[
+                        pb.CreateTopicRequest(name=name, queue_count=count)
+                        for name, count in items[begin : begin + _TOPICS_A_CALL]
+                    ]
+                ),
+                timeout_s,
+            )
+            made += map(_topic, answer.topics)
+        return made
+
+    async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
+        """The topic, or light queue, is gone with all its messages. Raises NotFoundError."""
+        await self._connection.call(
+            self._connection.topics.DeleteTopic,
+            pb.DeleteTopicRequest(name=name),
+            timeout_s,
+            # Repeated after an answer that was lost, it would say that there is none.
+            may_repeat=False,
+        )
+
+    async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> Topic:
+        """Raises NotFoundError."""
+        answer = await self._connection.call(
+            self._connection.topics.DescribeTopic,
+            pb.DescribeTopicRequest(name=name),
+            timeout_s,
+        )
+        return _topic(answer.topic)
+
+    async def topics(
+        self,
+        prefix: str = "",
+        *,
+        light_queues: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> AsyncIterator[Topic]:
+        """All topics, or light queues, whose names begin so; `timeout_s` is for each page."""
+        token = ""
+        while True:
+            answer = await self._connection.call(
+                self._connection.topics.ListTopics,
+                pb.ListTopicsRequest(prefix=prefix, page_token=token, light_queues=light_queues),
+                timeout_s,
+            )
+            for topic in answer.topics:
+                yield _topic(topic)
+            token = answer.next_page_token
+            if not token:
+                return
+
+    # --- groups ----------------------------------------------------------------------------
+
+    async def commit_offsets(
+        self, group: str, offsets: Mapping[Queue, int], *, timeout_s: float | None = None
+    ) -> None:
+        """Store the next offset to read of each queue, durably. All of 10,000 at a time."""
+        items = list(offsets.items())
+        for begin in range(0, len(items), _QUEUES_A_CALL):
+            await self._connection.call(
+                self._connection.groups.CommitOffsets,
+                pb.CommitOffsetsRequest(
+                    group=group,
+                    offsets=[
+                        pb.QueuePosition(topic=queue[0], queue_id=queue[1], offset=offset)
+                        for queue, offset in items[begin : begin + _QUEUES_A_CALL]
+                    ],
+                ),
+                timeout_s,
+            )
+
+    async def group_offsets(
+        self,
+        group: str,
+        queues: Iterable[Queue] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> list[GroupOffset]:
+        """What the group committed, with the lag: in these queues, or wherever it did."""
+        found: list[GroupOffset] = []
+        if queues is not None:
+            for part in _parts(queues):
+                fetched = await self._connection.call(
+                    self._connection.groups.FetchOffsets,
+                    pb.FetchOffsetsRequest(group=group, queues=part),
+                    timeout_s,
+                )
+                found += map(_group_offset, fetched.offsets)
+            return found
+        token = ""
+        while True:
+            listed = await self._connection.call(
+                self._connection.groups.ListGroupOffsets,
+                pb.ListGroupOffsetsRequest(group=group, page_token=token),
+                timeout_s,
+            )
+            found += map(_group_offset, listed.offsets)
+            token = listed.next_page_token
+            if not token:
+                return found
+
+    async def reset_offsets(
+        self,
+        group: str,
+        topic: str,
+        to: Start | int,
+        *,
+        queue_ids: Sequence[int] = (),
+        time_ms: int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[GroupOffset]:
+        """Move the group's offsets in a topic: to an end, to an offset, or to a time.
+
+        All queues when `queue_ids` is empty. `time_ms` overrules `to`.
+        """
+        request = pb.ResetOffsetsRequest(group=group, topic=topic, queue_ids=queue_ids)
+        if time_ms is not None:
+            request.time_ms = time_ms
+        elif to is Start.EARLIEST:
+            request.earliest = True
+        elif to is Start.LATEST:
+            request.latest = True
+        elif isinstance(to, int):
+            request.offset = to
+        else:
+            raise ValueError("to: EARLIEST, LATEST, or an offset")
+        answer = await self._connection.call(
+            self._connection.groups.ResetOffsets, request, timeout_s
+        )
+        return list(map(_group_offset, answer.offsets))
+
+    async def groups(self, *, timeout_s: float | None = None) -> list[str]:
+        """Names of all groups that committed something."""
+        found: list[str] = []
+        token = ""
+        while True:
+            answer = await self._connection.call(
+                self._connection.groups.ListGroups,
+                pb.ListGroupsRequest(page_token=token),
+                timeout_s,
+            )
+            found += answer.groups
+            token = answer.next_page_token
+            if not token:
+                return found
+
+    async def delete_group(self, group: str, *, timeout_s: float | None = None) -> None:
+        """The group's offsets are gone. Repeatable."""
+        await self._connection.call(
+            self._connection.groups.DeleteGroup, pb.DeleteGroupRequest(group=group), timeout_s
+        )
+
+    # --- the server ------------------------------------------------------------------------
+
+    async def statistics(self, *, timeout_s: float | None = None) -> dict[str, float]:
+        """The server's numbers, by name; units in the names."""
+        answer = await self._connection.call(
+            self._connection.admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s
+        )
+        return dict(answer.values)
+
+
+def to_proto(message: Message) -> pb.Message:
+    """The message as the service takes it. Raises TypeError on a body that is text."""
+    return pb.Message(
+        topic=message.topic,
+        queue_id=message.queue_id,
+        body=as_bytes(message.body),
+        tag=message.tag,
+        keys=message.keys,
+        light_queues=message.light_queues,
+        properties=message.properties or {},
+        flag=message.flag,
+        born_time_ms=message.born_time_ms,
+    )
+
+
+def _parts(queues: Iterable[Queue]) -> Iterable[list[pb.Queue]]:
+    wanted = [pb.Queue(topic=queue[0], queue_id=queue[1]) for queue in queues]
+    for begin in range(0, len(wanted), _QUEUES_A_CALL):
+        yield wanted[begin : begin + _QUEUES_A_CALL]
+
+
+def _topic(topic: pb.Topic) -> Topic:
+    return Topic(topic.name, topic.queue_count, topic.created_time_ms)
+
+
+def _group_offset(one: pb.GroupOffset) -> GroupOffset:
+    return GroupOffset(
+        one.topic,
+        one.queue_id,
+        one.offset if one.HasField("offset") else None,
+        one.min_offset,
+        one.max_offset,
+        one.lag,
+    )

@@ -1,0 +1,133 @@
+"""One connection to a server: calls with a deadline, retried while the server is not there.
+
+Every method of the service may be repeated, and is: puts that must not be stored twice go through
+the producer, which numbers them. A plain `put` is the exception, and is never repeated once it
+was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from kvcq_client.errors import ClosedError, UnavailableError, from_rpc
+from proto.v1 import kvcq_pb2 as pb
+from proto.v1 import kvcq_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+DEFAULT_TARGET = "127.0.0.1:8081"
+DEFAULT_TIMEOUT_S = 30.0
+#: The first wait before a retry; it doubles up to the last. Each is shortened at random by up to
+#: half, so that many clients of a server that restarts do not come back in step.
+FIRST_WAIT_S = 0.05
+LAST_WAIT_S = 2.0
+
+#: A dead peer is noticed after about 30 s also when nothing is being sent.
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # A server that restarts is found again within a second.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+class Backoff:
+    """Waits that grow. Not shared between tasks."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_WAIT_S
+
+    def next_s(self) -> float:
+        """How long to wait now."""
+        wait_s = self._next_s
+        self._next_s = min(wait_s * 2, LAST_WAIT_S)
+        return wait_s * (0.5 + random.random() / 2)
+
+    def reset(self) -> None:
+        """Something worked: begin with short waits again."""
+        self._next_s = FIRST_WAIT_S
+
+
+class Connection:
+    """A channel and the stubs on it. Owned by the event loop that it was made in."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        self.target = target
+        self.timeout_s = timeout_s
+        self._channel = grpc.aio.insecure_channel(target, options=[*_OPTIONS, *options])
+        self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
+        self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
+        self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
+        self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
+        # Requests are bytes already: see wire.py.
+        self.put_stream = self._channel.stream_stream(
+            "/kvcq.v1.MessageService/PutStream",
+            request_serializer=None,
+            response_deserializer=pb.PutStreamResponse.FromString,
+        )
+        self.subscribe = self._channel.stream_stream(
+            "/kvcq.v1.MessageService/Subscribe",
+            request_serializer=pb.SubscribeRequest.SerializeToString,
+            response_deserializer=pb.SubscribeResponse.FromString,
+        )
+        self._closed = False
+
+    async def call(
+        self,
+        method: Callable[..., Awaitable[R]],
+        request: object,
+        timeout_s: float | None = None,
+        *,
+        may_repeat: bool = True,
+    ) -> R:
+        """The response. Raises KvcqError; UnavailableError only when the time is up."""
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        end_s = monotonic() + limit_s
+        backoff = Backoff()
+        while True:
+            self.check_open()
+            try:
+                return await method(request, timeout=max(0.001, end_s - monotonic()))
+            except grpc.aio.AioRpcError as rpc_error:
+                error = from_rpc(rpc_error)
+                # With a reason it was the server that refused: it has not done it.
+                repeatable = may_repeat or bool(error.reason)
+                if not (isinstance(error, UnavailableError) and repeatable):
+                    raise error from None
+            except (asyncio.CancelledError, grpc.aio.UsageError):
+                self.check_open()  # closing cancels the calls under way
+                raise
+            wait_s = backoff.next_s()
+            if monotonic() + wait_s >= end_s:
+                raise error
+            await asyncio.sleep(wait_s)
+
+    def check_open(self) -> None:
+        """Raises ClosedError."""
+        if self._closed:
+            raise ClosedError(f"the client of {self.target} is closed")
+
+    async def close(self) -> None:
+        """Ends all calls. Repeatable."""
+        self._closed = True
+        await self._channel.close(None)

@@ -1,0 +1,33 @@
+"""Settings of a consumer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvcq_client.values import Start
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig:
+    """Settings of one consumer, checked when made. Raises ValueError, naming the field."""
+
+    group: str = ""  # whose offsets are read and committed; "" for none
+    start: Start = Start.EARLIEST  # where to begin in queues without an offset
+    tag_filter: str = ""  # such as "created || paid"; "" for all
+    buffer_bytes: int = 32 << 20  # what the server may send ahead of the reader
+    batch_messages: int = 1024  # of one queue, in one response
+    # Where to go on when messages expired before they were read. None: raise
+    # OffsetOutOfRangeError, so that the reader learns of it.
+    when_expired: Start | None = None
+    verify: bool = True  # check each record against its CRC
+
+    def __post_init__(self) -> None:
+        def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001 - reads as a table
+            if not ok:
+                raise ValueError(f"{name}: {getattr(self, name)!r} is not {rule}")
+
+        check("buffer_bytes", self.buffer_bytes >= 1, "at least 1")
+        check("batch_messages", 1 <= self.batch_messages <= 10_000, "from 1 to 10000")
+        check("when_expired", self.when_expired is not Start.COMMITTED, "EARLIEST or LATEST")
+        if self.start is Start.COMMITTED and not self.group:
+            raise ValueError("start: COMMITTED needs a group")

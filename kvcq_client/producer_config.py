@@ -1,0 +1,53 @@
+"""Settings of a producer."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass, field
+
+_PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,48}")
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig:
+    """Settings of one producer, checked when made. Raises ValueError, naming the field.
+
+    Batches: one goes out when it has `batch_bytes` or `batch_messages`, or when its first message
+    has waited `linger_ms`. 256 KiB is where larger ones stopped to pay.
+    """
+
+    linger_ms: float = 5.0
+    batch_bytes: int = 256 << 10
+    batch_messages: int = 1000
+    buffer_bytes: int = 32 << 20  # encoded messages that are not acknowledged; then `send` waits
+    max_block_s: float = 60.0  # how long `send` may wait for room
+    window: int = 16  # batches under way at once
+    delivery_timeout_s: float = 120.0  # from `send` to the acknowledgement, retries included
+    # Who sends. A batch that comes again under the same id and number is not stored again, so a
+    # process that goes on with the id and number of one that died repeats nothing.
+    producer_id: str = field(default_factory=_new_id)
+    first_sequence: int = 0
+
+    def __post_init__(self) -> None:
+        def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001 - reads as a table
+            if not ok:
+                raise ValueError(f"{name}: {getattr(self, name)!r} is not {rule}")
+
+        check("linger_ms", self.linger_ms >= 0, "0 or more")
+        check("batch_bytes", self.batch_bytes >= 1, "at least 1")
+        check("batch_messages", 1 <= self.batch_messages <= 10_000, "from 1 to 10000")
+        check("buffer_bytes", self.buffer_bytes >= self.batch_bytes, "at least batch_bytes")
+        check("max_block_s", self.max_block_s >= 0, "0 or more")
+        check("window", 1 <= self.window <= 1024, "from 1 to 1024")
+        check("delivery_timeout_s", self.delivery_timeout_s > 0, "above 0")
+        check(
+            "producer_id",
+            _PRODUCER_ID.fullmatch(self.producer_id) is not None,
+            "1 to 48 letters, digits, '.', '_' or '-'",
+        )
+        check("first_sequence", 0 <= self.first_sequence <= 1 << 61, "from 0 to 2**61")

@@ -1,0 +1,289 @@
+"""Follows many queues over one stream, and goes on where it was when the stream breaks.
+
+Each queue has a next offset to fetch. A response carries whole messages and the offset behind
+them; taking it moves the offset, so after a lost connection the new stream begins exactly behind
+what was taken: nothing is lost, nothing comes twice.
+
+The server sends no more than the bytes that were granted. What the reader has taken is granted
+again, a quarter of the buffer at a time.
+
+Moving a queue that is followed (`seek`, or following one again that was given up) opens a new
+stream: on the old one, responses for the old offset may be on their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import grpc
+
+from kvcq_client.connection import Backoff
+from kvcq_client.errors import (
+    ClosedError,
+    KvcqError,
+    OffsetOutOfRangeError,
+    UnavailableError,
+    from_batch_error,
+    from_rpc,
+)
+from kvcq_client.values import Queue, Start
+from proto.v1 import kvcq_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kvcq_client.connection import Connection
+    from kvcq_client.consumer_config import ConsumerConfig
+
+    Call = grpc.aio.StreamStreamCall[pb.SubscribeRequest, pb.SubscribeResponse]
+
+#: Queues of one request: about 300 KB.
+_QUEUES_A_REQUEST = 10_000
+
+
+class Fetched(NamedTuple):
+    """What one response brought, not decoded; or the error of its queue."""
+
+    queue: Queue
+    records: bytes
+    queue_offsets: list[int]
+    next_offset: int
+    error: KvcqError | None = None
+
+
+class Subscription:
+    """The receiving side of one consumer.
+
+    `take` and `when_fetched` from any thread; the rest is owned by the event loop.
+    """
+
+    def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
+        self._connection = connection
+        self._config = config
+        self._offsets: dict[Queue, int] = {}  # next to fetch
+        self._left: set[Queue] = set()  # no longer followed on this stream
+        self._to_add: list[Queue] = []
+        self._to_remove: list[Queue] = []
+        self._reopen = False
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._regrant = max(1, config.buffer_bytes // 4)
+        # Guarded by _lock.
+        self._lock = threading.Lock()
+        self._buffer: deque[Fetched] = deque()
+        self._buffered = 0  # bytes in the buffer
+        self._taken = 0  # bytes taken and not granted again
+        self._waiters: list[Callable[[], None]] = []
+        self._failure: KvcqError | None = None
+
+    # --- what the consumer calls, in the loop ----------------------------------------------
+
+    def follow(self, offsets: Mapping[Queue, int]) -> None:
+        """Follow these queues from these offsets on. What was fetched of them is dropped."""
+        for queue, offset in offsets.items():
+            if queue in self._offsets or queue in self._left:
+                self._reopen = True
+            else:
+                self._to_add.append(queue)
+            self._offsets[queue] = offset
+        self._drop(offsets)
+        self._changed.set()
+
+    def leave(self, queues: Iterable[Queue]) -> None:
+        """Follow these no longer. What was fetched of them is dropped."""
+        known = [queue for queue in queues if queue in self._offsets]
+        for queue in known:
+            del self._offsets[queue]
+        self._left.update(known)
+        self._to_remove += known
+        self._drop(known)
+        self._changed.set()
+
+    @property
+    def queues(self) -> list[Queue]:
+        """Those that are followed."""
+        return list(self._offsets)
+
+    def fail(self, error: KvcqError) -> None:
+        """End: readers get what was fetched, then the error."""
+        with self._lock:
+            self._failure = self._failure or error
+            waiters, self._waiters = self._waiters, []
+        for wake in waiters:
+            wake()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        backoff = Backoff()
+        try:
+            while True:
+                try:
+                    await self._stream(backoff)
+                except grpc.aio.AioRpcError as rpc_error:
+                    error = from_rpc(rpc_error)
+                    if not isinstance(error, UnavailableError):
+                        self.fail(error)
+                        return
+                    await asyncio.sleep(backoff.next_s())
+        except asyncio.CancelledError:
+            self.fail(ClosedError("the consumer is closed"))
+            raise
+        except Exception as error:
+            # A defect here must not leave readers waiting for ever.
+            self.fail(KvcqError(f"the consumer failed: {error!r}"))
+            raise
+
+    # --- what readers call, on any thread --------------------------------------------------
+
+    def take(self) -> Fetched | None:
+        """What came first and was not taken, or None. Raises the failure once all is taken."""
+        with self._lock:
+            if not self._buffer:
+                if self._failure is not None:
+                    raise self._failure
+                return None
+            fetched = self._buffer.popleft()
+            size = len(fetched.records)
+            self._buffered -= size
+            self._taken += size
+            due = self._taken >= self._regrant
+        if due and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._changed.set)
+        return fetched
+
+    def when_fetched(self, callback: Callable[[], None]) -> None:
+        """Call back once there is something to take, or a failure; now if there is."""
+        with self._lock:
+            if not self._buffer and self._failure is None:
+                self._waiters.append(callback)
+                return
+        callback()
+
+    # --- the stream ------------------------------------------------------------------------
+
+    async def _stream(self, backoff: Backoff) -> None:
+        """One stream, until a queue is moved. Raises AioRpcError when it breaks."""
+        while not self._offsets:
+            self._changed.clear()
+            await self._changed.wait()
+        self._reopen = False
+        self._left.clear()
+        self._to_remove.clear()
+        self._to_add = list(self._offsets)
+        call: Call = self._connection.subscribe(None)
+        reader = asyncio.create_task(self._read(call, backoff), name="subscription")
+        reader.add_done_callback(lambda _: self._changed.set())
+        try:
+            await self._write_first(call)
+            while not reader.done() and not self._reopen:
+                self._changed.clear()
+                for request in self._requests():
+                    await call.write(request)
+                await self._changed.wait()
+        except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await asyncio.wait({reader})  # the stream has ended; the reader knows why
+        finally:
+            if not reader.done():
+                reader.cancel()
+            call.cancel()
+            outcome = await asyncio.gather(reader, return_exceptions=True)
+        if not self._reopen and isinstance(outcome[0], Exception):
+            raise outcome[0]
+
+    async def _write_first(self, call: Call) -> None:
+        with self._lock:
+            self._taken = 0
+            credit = max(1, self._config.buffer_bytes - self._buffered)
+        first = pb.SubscribeRequest(
+            tag_filter=self._config.tag_filter,
+            form=pb.RECORD_FORM_WHOLE,
+            max_messages=self._config.batch_messages,
+            credit_bytes=credit,
+        )
+        await call.write(first)
+
+    def _requests(self) -> list[pb.SubscribeRequest]:
+        """What is to be told to the server."""
+        requests = []
+        adds = [queue for queue in self._to_add if queue in self._offsets]
+        removes, self._to_remove, self._to_add = self._to_remove, [], []
+        for begin in range(0, len(adds), _QUEUES_A_REQUEST):
+            request = pb.SubscribeRequest()
+            for queue in adds[begin : begin + _QUEUES_A_REQUEST]:
+                request.add.add(
+                    topic=queue.topic, queue_id=queue.queue_id, offset=self._offsets[queue]
+                )
+            requests.append(request)
+        for begin in range(0, len(removes), _QUEUES_A_REQUEST):
+            request = pb.SubscribeRequest()
+            for queue in removes[begin : begin + _QUEUES_A_REQUEST]:
+                request.remove.add(topic=queue.topic, queue_id=queue.queue_id)
+            requests.append(request)
+        with self._lock:
+            if self._taken >= self._regrant:
+                requests.append(pb.SubscribeRequest(credit_bytes=self._taken))
+                self._taken = 0
+        return requests
+
+    async def _read(self, call: Call, backoff: Backoff) -> None:
+        while True:
+            response = await call.read()
+            if not isinstance(response, pb.SubscribeResponse):
+                # In order, but not by our wish: the server ends. The next stream finds out.
+                await asyncio.sleep(backoff.next_s())
+                return
+            backoff.reset()
+            self._received(response)
+
+    def _received(self, response: pb.SubscribeResponse) -> None:
+        queue = Queue(response.topic, response.queue_id)
+        if queue not in self._offsets or self._reopen:
+            return  # of a queue that was left, or moved, meanwhile
+        if response.HasField("error"):
+            self._queue_failed(queue, from_batch_error(response.error))
+            return
+        batch = response.batch
+        self._offsets[queue] = batch.next_offset
+        self._put(Fetched(queue, batch.records, list(batch.queue_offsets), batch.next_offset))
+
+    def _queue_failed(self, queue: Queue, error: KvcqError) -> None:
+        """The server has dropped the queue from this stream."""
+        if isinstance(error, UnavailableError):
+            self._reopen = True
+            self._changed.set()
+            return
+        del self._offsets[queue]
+        self._left.add(queue)
+        where = self._config.when_expired
+        if isinstance(error, OffsetOutOfRangeError) and where is not None:
+            offset = error.min_offset if where is Start.EARLIEST else error.max_offset
+            # On this stream nothing more comes for it, so it can be added again right away.
+            self._left.discard(queue)
+            self._offsets[queue] = offset
+            self._to_add.append(queue)
+            self._changed.set()
+            return
+        self._put(Fetched(queue, b"", [], 0, error))
+
+    def _put(self, fetched: Fetched) -> None:
+        with self._lock:
+            self._buffer.append(fetched)
+            self._buffered += len(fetched.records)
+            waiters, self._waiters = self._waiters, []
+        for wake in waiters:
+            wake()
+
+    def _drop(self, queues: Iterable[Queue]) -> None:
+        """Forget what was fetched of the queues and not taken."""
+        unwanted = set(queues)
+        with self._lock:
+            kept = deque(one for one in self._buffer if one.queue not in unwanted)
+            dropped = sum(len(one.records) for one in self._buffer) - sum(
+                len(one.records) for one in kept
+            )
+            self._buffer = kept
+            self._buffered -= dropped
+            self._taken += dropped

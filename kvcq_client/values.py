@@ -1,0 +1,110 @@
+"""Values that go in and come out. Times are ms since 1970; `max_` and `next_` are exclusive."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvcq_client.records import StoredMessage
+
+#: Names of light queues begin with this.
+LIGHT_PREFIX = "%LMQ%"
+
+
+class Queue(NamedTuple):
+    """One queue of a topic. A light queue's name stands for the topic, with queue 0."""
+
+    topic: str
+    queue_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send. The server checks its limits before anything is written.
+
+    `keys` are single words and can be queried for. Each of `light_queues` is a full name,
+    `%LMQ%` included; the message then stands in each of them as well. `queue_id` None leaves the
+    choice to the server.
+    """
+
+    topic: str
+    body: bytes
+    queue_id: int | None = None
+    tag: str = ""
+    keys: tuple[str, ...] = ()
+    light_queues: tuple[str, ...] = ()
+    properties: Mapping[str, str] | None = None
+    flag: int = 0
+    born_time_ms: int = 0  # 0: the server's own time
+
+
+class Placed(NamedTuple):
+    """Where an acknowledged message stands."""
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int  # byte position in the server's commit log
+    message_id: str
+    store_time_ms: int
+
+
+class Bounds(NamedTuple):
+    """Offsets of a queue: the first message that is kept, and the end (exclusive)."""
+
+    min_offset: int
+    max_offset: int
+
+
+class Topic(NamedTuple):
+    """A topic as the server has it."""
+
+    name: str
+    queue_count: int
+    created_time_ms: int
+
+
+class GroupOffset(NamedTuple):
+    """What a group committed in one queue. `offset` is None when it never did."""
+
+    topic: str
+    queue_id: int
+    offset: int | None
+    min_offset: int
+    max_offset: int
+    lag: int  # messages between the committed offset (or min) and max
+
+
+class Start(enum.Enum):
+    """Where a consumer begins in a queue for which no offset is given."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    COMMITTED = "committed"  # the group's offset, or the earliest where it has none
+
+
+class Boundary(enum.Enum):
+    """Which of several messages a search by time returns."""
+
+    LOWER = "lower"  # the first one stored at or after the time
+    UPPER = "upper"  # the last one stored at or before the time
+
+
+class Pulled(NamedTuple):
+    """One pull. Empty `messages` with `next_offset` above the asked one: none had a wanted tag."""
+
+    messages: list[StoredMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class QueryPage(NamedTuple):
+    """Messages with one key, oldest first. `complete` is false when `cursor` has more."""
+
+    messages: list[StoredMessage]
+    cursor: bytes
+    complete: bool
