@@ -26,8 +26,9 @@ from store.record import (
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
     CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
     MIN_RECORD_BYTES,
-    SIZE_AND_MAGIC,
     Found,
     check_record,
     crc_item,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from store.validation import Prepared
 
 _HEAD = struct.Struct(">i16xqq")  # record size, queue offset, physical offset
+_PLACE = struct.Struct(">ii20xq")  # record size, magic, physical offset
 # Any record of the log fits in this many bytes besides its body: header, topic, properties.
 _OVERHEAD_BYTES = 112 + 2 + 255 + 2 + MAX_PROPERTIES_BYTES
 
@@ -79,6 +81,7 @@ class CommitLog:
         *,
         hot_read_bytes: int,
         last_store_time_ms: int = 0,
+        before_flush: Callable[[], None] = lambda: None,
     ) -> None:
         # Constant after construction.
         self.lock = threading.Lock()
@@ -87,6 +90,7 @@ class CommitLog:
         self._encoder = encoder
         self._clock = clock
         self._hot_read_bytes = hot_read_bytes
+        self._before_flush = before_flush
         # Guarded by lock; read freely.
         self.appended_offset = segments.end_offset
         self.last_store_time_ms = last_store_time_ms
@@ -119,7 +123,7 @@ class CommitLog:
             wanted = {(message.topic, message.queue_id) for message in messages}
             for details in prepared:
                 wanted.update((name, LIGHT) for name in details[3])
-            self._queues.warm(sorted(wanted))
+            self._queues.warm(list(wanted))
             hot = self._queues.young
         # Store times never fall along the log: search by time and expiry stand on it.
         now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
@@ -154,40 +158,43 @@ class CommitLog:
         start: int,
         now_ms: int,
     ) -> LogAppend:
-        """Go on in new segments. A failure on the way, as of a full disk, takes back all of it."""
-        all_encoded = [encoded]
-        requests = encoded.requests
-        first = encoded.count
+        """Go on in new segments. All that can fail, as on a full disk, comes before the first byte.
+
+        Taking bytes back would race with a flush, which may have counted them as durable.
+        """
+        runs = [encoded]
         try:
-            while True:
-                segment.append(b"".join(encoded.parts))
-                segment.append(pack_blank(segment.size - segment.appended))
-                segment = self._segments.roll()
+            first = encoded.count
+            while first < len(messages):
                 encoded = self._encoder.encode(
                     messages,
                     prepared,
                     first,
                     self._queues.young,
-                    segment.start_offset,
+                    segment.start_offset + len(runs) * segment.size,
                     segment.size,
                     now_ms,
                 )
-                all_encoded.append(encoded)
-                requests = requests + encoded.requests
+                runs.append(encoded)
                 first += encoded.count
-                if first == len(messages):
-                    segment.append(b"".join(encoded.parts))
-                    return LogAppend(requests, start, encoded.end_offset, now_ms)
                 if encoded.count == 0:
                     raise InvalidArgumentError(
                         f"messages[{first}].body",
                         f"the record does not fit a segment of {segment.size} bytes",
                     )
+            parts = [b"".join(run.parts) for run in runs]
+            requests = [request for run in runs for request in run.requests]
+            self._segments.reserve(len(runs) - 1)
         except BaseException:
-            for each in all_encoded:
-                each.give_back_offsets()
-            self._segments.truncate(start)
+            for run in runs:
+                run.give_back_offsets()
             raise
+        segment.append(parts[0])
+        for data in parts[1:]:
+            segment.append(pack_blank(segment.size - segment.appended))
+            segment = self._segments.roll()
+            segment.append(data)
+        return LogAppend(requests, start, encoded.end_offset, now_ms)
 
     # --- read ------------------------------------------------------------------------------
 
@@ -259,16 +266,19 @@ class CommitLog:
 
     def read_at(self, offset: int) -> bytes:
         """The record at `offset`, whatever its size. Raises as `read` does."""
-        head = self._bytes(offset, BLANK_BYTES)
-        size, _magic = SIZE_AND_MAGIC.unpack(head)
         segment = self._segments.find(offset)
-        if segment is None or not 0 < size <= segment.start_offset + segment.size - offset:
-            raise MessageNotFoundError(str(offset), "no record begins there")
-        data = self._bytes(offset, size)
-        checked = check_record(data, 0, size, offset)
-        if checked.found is not Found.RECORD:
-            raise MessageNotFoundError(str(offset), "no record begins there")
-        return data
+        room = 0 if segment is None else segment.start_offset + segment.size - offset
+        # Before a size is believed, what stands there must say that it lies there.
+        if room >= MIN_RECORD_BYTES:
+            head = self._bytes(offset, _PLACE.size)
+            size, magic, found_offset = _PLACE.unpack(head)
+            if (
+                found_offset == offset
+                and magic in (MAGIC_V1, MAGIC_V2)
+                and MIN_RECORD_BYTES <= size <= room
+            ):
+                return self.read(offset, size)
+        raise MessageNotFoundError(str(offset), "no record begins there")
 
     def _bytes(self, offset: int, size: int) -> bytes:
         segment = self._segments.find(offset)
@@ -309,14 +319,19 @@ class CommitLog:
         return segment.start_offset + segment.size
 
     def first_store_time_ms(self, segment_start: int) -> int | None:
-        """Store time of the first record of the segment that begins there; None without one."""
+        """Store time of the first record of the segment that begins there; None without one.
+
+        Raises CorruptRecordError when there are bytes that are no record: damage is not emptiness.
+        """
         segment = self._segments.find(segment_start)
         if segment is None or segment_start + BLANK_BYTES > self.appended_offset:
             return None
         size = min(segment.size, self.appended_offset - segment_start)
         view = segment.view(0, size)
         try:
-            checked = check_record(view, 0, size, segment_start, verify_crc=False)
+            checked = check_record(view, 0, size, segment_start)
+            if checked.found is Found.NOTHING:
+                raise CorruptRecordError(segment_start, checked.reason)
             return store_time_of(view, 0) if checked.found is Found.RECORD else None
         finally:
             view.release()
@@ -330,6 +345,8 @@ class CommitLog:
         """
         # Read first: what an append has copied but not published yet does not count.
         end = self.appended_offset
+        # Topics that records brought into being must be durable before those records are.
+        self._before_flush()
         return min(self._segments.flush(least_pages), end)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from store.checkpoint import Checkpoint, read_checkpoint
 from store.commit_log import CommitLog
 from store.config import FlushMode
 from store.disk import DiskGuard
-from store.errors import FlushError, StoreFormatError
+from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.flush import GroupCommitService, IntervalFlushService
 from store.jobs import Jobs
 from store.message_store import MessageStore
@@ -56,9 +56,13 @@ def assemble(
     queues: ConsumeQueueStore,
     metadata: Metadata,
     progress: Progress,
+    *,
+    still_needed: Callable[[], int] | None = None,
 ) -> MessageStore:
     """A running store in `directory`, which is open; takes over `directory`, `queues`, `metadata`.
 
+    `still_needed` is a physical offset at and above which somebody has to read the log yet:
+    retention stays below it.
     Raises StoreFormatError, CorruptRecordError, DiskFullError; everything is closed then.
     Durability: what a crash left is recovered, and the recovered state is durable, on return.
     """
@@ -89,7 +93,8 @@ def assemble(
             logger.warning(
                 "queues reach to %d, the log to %d: they are cut", queues.dispatched_offset, end
             )
-            queues.truncate(end)
+        # Also when that end is within the log: a store of two parts may have one that is ahead.
+        queues.truncate(end)
 
         flushed = Watermark("flushed", end)
         dispatched = Watermark("dispatched", queues.dispatched_offset)
@@ -107,6 +112,7 @@ def assemble(
             BatchEncoder(config.store_host, crc_item=config.crc_item),
             clock,
             hot_read_bytes=config.hot_read_bytes,
+            before_flush=metadata.sync,
             last_store_time_ms=recovered.last_store_time_ms or checkpoint.log_time_ms,
         )
         sync = config.flush_mode is FlushMode.SYNC
@@ -135,7 +141,9 @@ def assemble(
             config,
             clock,
             last_store_time_ms=lambda segment: _newest_time_ms(log, segment),
-            safe_end=lambda: dispatched.value,
+            safe_end=lambda: min(
+                dispatched.value, dispatched.value if still_needed is None else still_needed()
+            ),
             on_dropped=lambda start, time_ms: store.segments_dropped(start, time_ms),
         )
         jobs = Jobs()
@@ -156,7 +164,7 @@ def assemble(
             retention,
             jobs,
         )
-        first_time_ms = log.first_store_time_ms(segments.first_offset)
+        first_time_ms = _oldest_time_ms(log)
         if segments.first_offset > 0 and first_time_ms is not None:
             queues.expire(segments.first_offset, first_time_ms)
         directory.mark_open()
@@ -180,12 +188,23 @@ def _checkpoint(path: Path) -> Checkpoint:
         return Checkpoint()
 
 
-def _newest_time_ms(log: CommitLog, segment: Segment) -> int | None:
+def _newest_time_ms(log: CommitLog, segment: Segment) -> int:
     """A store time no record of the segment is above: that of the first record behind it.
 
-    Times never fall along the log, so this is exact enough, and one read instead of a scan.
+    Times never fall along the log, so this is exact enough, and one read instead of a scan. With
+    nothing behind it yet, the log's last record is the bound. Raises CorruptRecordError.
     """
-    return log.first_store_time_ms(segment.start_offset + segment.size)
+    behind = log.first_store_time_ms(segment.start_offset + segment.size)
+    return log.last_store_time_ms if behind is None else behind
+
+
+def _oldest_time_ms(log: CommitLog) -> int | None:
+    """Store time of the first record of the log, when it can be read."""
+    try:
+        return log.first_store_time_ms(log.start_offset)
+    except CorruptRecordError as error:
+        logger.error("what expired is not compacted away: the log begins with damage: %s", error)
+        return None
 
 
 def _follow_flush(flushed: Watermark, dispatched: Watermark, reput: ReputService) -> None:

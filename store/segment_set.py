@@ -76,6 +76,8 @@ class SegmentSet:
         self.directory = directory
         self.segment_bytes = segment_bytes
         self._source = source
+        # Owned by the appender: made for rolls to come, empty files behind the log's end.
+        self._reserved: list[Segment] = []
         # Replaced as a whole, under _lock; read without.
         self._segments = segments or []
         self._lock = threading.Lock()
@@ -155,14 +157,25 @@ class SegmentSet:
 
         Raises DiskFullError; the last segment is then as it was, and takes appends still.
         """
+        self.reserve(1)
+        segment = self._reserved.pop(0)
         last = self.last
-        start_offset = last.start_offset + self.segment_bytes if last is not None else 0
-        segment = self._source.take(start_offset)
         if last is not None:
             last.seal()
         with self._lock:
             self._segments = [*self._segments, segment]
         return segment
+
+    def reserve(self, count: int) -> None:
+        """The next `count` rolls cannot fail: what they need is there.
+
+        Raises DiskFullError; what was made is kept for later rolls. A crash leaves empty segments
+        behind the end of the log, which the next recovery removes.
+        """
+        last = self.last
+        end = last.start_offset + self.segment_bytes if last is not None else 0
+        while len(self._reserved) < count:
+            self._reserved.append(self._source.take(end + len(self._reserved) * self.segment_bytes))
 
     def truncate(self, offset: int) -> None:
         """Cut the log at `offset`: later segments are removed, the tail of that one is zeroed.
@@ -175,6 +188,7 @@ class SegmentSet:
         """
         if not self._segments and offset == 0:
             return
+        assert not self._reserved, "cut while something is appended"
         end = self.first_offset + len(self._segments) * self.segment_bytes
         if not self.first_offset <= offset <= end:
             raise InvalidArgumentError(
@@ -233,7 +247,14 @@ class SegmentSet:
 
     def close(self) -> None:
         """Close all segments, without a flush; what was prepared ahead is removed. Repeatable."""
+        # Last one first: a crash in between leaves no gap.
         self._source.stop()
+        while self._reserved:
+            segment = self._reserved.pop()
+            try:
+                segment.destroy()
+            except OSError:
+                logger.exception("%r stays behind: the next recovery removes it", segment)
         for segment in self._segments:
             segment.close()
 
