@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, index_key, max_key, pack_i64
-from kvcq.keys import unit_prefix as make_unit_prefix
+from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, index_key, pack_i64, queue_keys
 from kvcq.values import expiry_stamp, pack_max, pack_unit_fields
 
 if TYPE_CHECKING:
@@ -76,6 +75,5 @@ class DispatchBatchBuilder:
     def _add_prefix(self, topic: str, queue_id: int) -> tuple[bytes, bytes]:
         if len(self._prefixes) >= _CACHE_LIMIT:
             self._prefixes.clear()
-        found = (make_unit_prefix(topic, queue_id), max_key(topic, queue_id))
-        self._prefixes[(topic, queue_id)] = found
+        found = self._prefixes[(topic, queue_id)] = queue_keys(topic, queue_id)
         return found

@@ -106,6 +106,14 @@ def max_key(topic: str, queue_id: int) -> bytes:
     return topic_prefix(topic) + _MAX + _SEPARATOR + _I32.pack(queue_id)
 
 
+def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
+    """`unit_prefix` and `max_key` of one queue, for the price of one."""
+    data = topic.encode()
+    prefix = b"%b\x01%b\x01" % (_I32.pack(len(data)), data)
+    queue = _I32.pack(queue_id)
+    return b"%b%b\x01" % (prefix, queue), b"%bmax\x01%b" % (prefix, queue)
+
+
 def max_range(topic: str) -> tuple[bytes, bytes]:
     """Start and exclusive end of the `max` rows of all queues of the topic."""
     prefix = topic_prefix(topic) + _MAX

@@ -57,7 +57,7 @@ class MemoryEngine:
         self,
         families: Sequence[str] = ("default",),
         *,
-        filtered: str | None = None,
+        filtered: tuple[str, ...] = (),
         clock: Clock | None = None,
     ) -> None:
         # Constant after construction.
@@ -134,7 +134,7 @@ class MemoryEngine:
     ) -> None:
         with self._lock:
             rows = self._family(family)
-            if family == self._filtered and self._ttl_s is not None:
+            if family in self._filtered and self._ttl_s is not None:
                 line_s = self._clock.now_ms() // 1000 - self._ttl_s
                 for key in rows.range(start, end):
                     if int.from_bytes(rows.values[key][-_STAMP_BYTES:], "little") < line_s:
@@ -144,7 +144,7 @@ class MemoryEngine:
 
     def arm(self, ttl_s: int | None) -> None:
         """Compactions drop values stamped more than `ttl_s` seconds ago; None: drop nothing."""
-        if self._filtered is None:
+        if not self._filtered:
             raise InvalidArgumentError("ttl_s", "no family of this database takes a filter")
         with self._lock:
             self._check_open()

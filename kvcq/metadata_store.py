@@ -64,12 +64,14 @@ def _unpack_topic(name: str, value: bytes) -> TopicConfig:
 
 
 class MetadataStore:
-    """Metadata over a KvEngine. Thread: any. Durable on return of each call."""
+    """Metadata over a KvEngine. Thread: any. Durable on return, unless a call says `sync=False`."""
 
     def __init__(self, engine: KvEngine) -> None:
         self._engine = engine
         # Serialises read-then-write steps on groups.
         self._changing = threading.Lock()
+        # A flag that writers set and `sync` takes back; a stale True costs one sync.
+        self._unsynced = False
 
     # --- topics ----------------------------------------------------------------------------
 
@@ -80,7 +82,7 @@ class MetadataStore:
             for name, row in zip(names, rows, strict=True)
         ]
 
-    def put_topics(self, topics: Iterable[TopicConfig]) -> None:
+    def put_topics(self, topics: Iterable[TopicConfig], *, sync: bool = True) -> None:
         rows = [
             (
                 _topic_key(topic.name),
@@ -89,7 +91,14 @@ class MetadataStore:
             for topic in topics
         ]
         if rows:
-            self._engine.write(KvBatch(puts={META: rows}))
+            self._engine.write(KvBatch(puts={META: rows}, sync=sync))
+            self._unsynced = self._unsynced or not sync
+
+    def sync(self) -> None:
+        if self._unsynced:
+            # Before the flush: what is written meanwhile counts for the next one.
+            self._unsynced = False
+            self._engine.flush()
 
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
         start = _topic_key(prefix)

@@ -57,8 +57,8 @@ class Profile:
     # Write-ahead log: on, each write is synced before the call returns; off, writes become
     # durable by flush alone, all families at one point.
     wal: bool
-    # The family whose values end with an expiry stamp, or None: see expiry_filter.py.
-    filtered: str | None = None
+    # The families whose values end with an expiry stamp: see expiry_filter.py.
+    filtered: tuple[str, ...] = ()
     cache_bytes: int = 128 * MIB
     # File descriptors. Many machines start a process with 1024, and the log needs some too.
     max_open_files: int = 256
@@ -94,7 +94,7 @@ DERIVED = Profile(
         FamilyProfile(name="index", bloom_bits=10),
     ),
     wal=False,
-    filtered="default",
+    filtered=("default", "index"),
 )
 
 

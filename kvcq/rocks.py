@@ -214,7 +214,7 @@ class RocksEngine:
     # --- writes -------------------------------------------------------------------------------
 
     def write(self, batch: KvBatch) -> None:
-        """See KvEngine. Durable on return with a log; without one, after the next flush.
+        """See KvEngine. Durable on return with a log and `batch.sync`; else after a flush.
 
         Raises EngineBusyError on a stall: nothing was written, nothing waited.
         """
@@ -225,7 +225,7 @@ class RocksEngine:
             if self._unsynced is not None:
                 raise EngineFailedError(f"{self._path}: {self._unsynced}")
             opened.db.write(rows, self._write_options)
-            if self._profile.wal:
+            if self._profile.wal and batch.sync:
                 self._sync(opened.db)
         except KvcqError:
             raise
@@ -314,8 +314,8 @@ class RocksEngine:
         the filter cannot be made, or the memtables not be flushed, everything stays as it was and
         EngineFailedError is raised. Waits for a running piece of compaction.
         """
-        family = next((f for f in self._profile.families if f.name == self._profile.filtered), None)
-        if family is None:
+        families = [f for f in self._profile.families if f.name in self._profile.filtered]
+        if not families:
             raise InvalidArgumentError("ttl_s", "no family of this database takes a filter")
         if self._read_only:
             raise EngineFailedError(f"{self._path} is open for reading only")
@@ -326,8 +326,9 @@ class RocksEngine:
             options = self._family_options()
             if ttl_s is not None:
                 self._scratch.mkdir(exist_ok=True)
-                scratch = self._scratch / f"filter-{next(self._numbers)}"
-                options[family.name] = build_filter_options(family, ttl_s, self._cache, scratch)
+                for family in families:
+                    scratch = self._scratch / f"filter-{next(self._numbers)}"
+                    options[family.name] = build_filter_options(family, ttl_s, self._cache, scratch)
             # While others still write, so that little is left to do when they wait.
             with self._inside("flush") as opened:
                 self._flush(opened)

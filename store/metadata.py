@@ -30,7 +30,13 @@ class Metadata(Protocol):
 
     def topics(self, names: Sequence[str]) -> list[TopicConfig | None]: ...
 
-    def put_topics(self, topics: Iterable[TopicConfig]) -> None: ...
+    def put_topics(self, topics: Iterable[TopicConfig], *, sync: bool = True) -> None:
+        """Without `sync` they survive a kill of the process, power loss only after `sync()`."""
+        ...
+
+    def sync(self) -> None:
+        """What was written without sync is durable. Raises OSError or EngineFailedError."""
+        ...
 
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
         """In name order (by UTF-8 bytes), names above `after` only."""

@@ -117,23 +117,26 @@ class Topics:
         """Hot queues for the keys, topics created on the way where that is allowed.
 
         Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, StoreBusyError while a
-        topic is being deleted. Durability: a topic created here is durable before its first record.
+        topic is being deleted. Durability: a topic created here is durable before its first record
+        is: the log's flush sees to it.
         """
-        names = list(dict.fromkeys(topic for topic, queue_id in keys if queue_id != LIGHT))
+        if self._deleting:
+            for topic, _ in keys:
+                if topic in self._deleting:
+                    raise StoreBusyError(f"{topic!r} is being deleted")
+        names = list({topic for topic, queue_id in keys if queue_id != LIGHT})
         found = dict(zip(names, self._metadata.topics(names), strict=True)) if names else {}
-        created: dict[str, TopicConfig] = {}
+        missing = [topic for topic, config in found.items() if config is None]
+        created = self._automatic(missing, log_end) if missing else {}
         for topic, queue_id in keys:
-            if topic in self._deleting:
-                raise StoreBusyError(f"{topic!r} is being deleted")
             if queue_id == LIGHT:
                 continue
-            config = found.get(topic) or created.get(topic)
-            if config is None:
-                config = created[topic] = self._automatic(topic, log_end)
+            config = found[topic] or created[topic]
             if not 0 <= queue_id < config.queue_count:
                 raise UnknownQueueError(topic, queue_id, config.queue_count)
         if created:
-            self._metadata.put_topics(created.values())
+            # Durable with the log's next flush, before any record of theirs is.
+            self._metadata.put_topics(created.values(), sync=False)
             for topic in created:
                 self._live_from.pop(topic, None)
         # A topic made just now has no messages: there is nothing to look up.
@@ -143,19 +146,23 @@ class Topics:
             if topic not in created
         ]
         next_offsets = iter(self._queues.next_offsets(known) if known else ())
+        crc_item = self._config.crc_item
         loaded = []
         for topic, _ in keys:
             magic, field = topic_field(topic)
-            tail = plain_tail(field, crc_item=self._config.crc_item)
             offset = 0 if topic in created else next(next_offsets)
-            loaded.append(HotQueue(offset, magic, field, tail))
+            loaded.append(HotQueue(offset, magic, field, plain_tail(field, crc_item=crc_item)))
         return loaded
 
-    def _automatic(self, topic: str, log_end: int) -> TopicConfig:
-        if not self._config.auto_create_topics:
-            raise UnknownTopicError(topic)
-        check_topic(topic)
-        return TopicConfig(topic, self._config.default_queue_count, self._clock.now_ms(), log_end)
+    def _automatic(self, names: Sequence[str], log_end: int) -> dict[str, TopicConfig]:
+        """Topics that a message names and that may come into being by that."""
+        count = self._config.default_queue_count
+        now_ms = self._clock.now_ms()
+        for topic in names:
+            check_topic(topic)
+            if not self._config.auto_create_topics:
+                raise UnknownTopicError(topic)
+        return {topic: TopicConfig(topic, count, now_ms, log_end) for topic in names}
 
     # --- creating and deleting -------------------------------------------------------------
 

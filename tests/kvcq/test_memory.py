@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_the_line_creeps_with_the_clock() -> None:
     clock = FakeClock(1_000_000_000)
-    engine = MemoryEngine(filtered="default", clock=clock)
+    engine = MemoryEngine(filtered=("default",), clock=clock)
     rows = [(b"%d" % age, bytes(28) + struct.pack("<i", 1_000_000 - age)) for age in range(5)]
     engine.write(KvBatch(puts={"default": rows}))
     engine.arm(2)

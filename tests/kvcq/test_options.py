@@ -99,15 +99,15 @@ def test_the_filter_is_all_that_arming_changes(tmp_path: Path) -> None:
     engine.arm(None)
     again = written_options(tmp_path / "kvcq")
     engine.close()
-    filters = armed['CFOptions "default"'].pop("compaction_filter_factory")
-    assert "TtlCompactionFilterFactory" in filters
-    assert "ttl=1234" in filters
-    assert plain['CFOptions "default"'].pop("compaction_filter_factory") == "nullptr"
-    assert again['CFOptions "default"'].pop("compaction_filter_factory") == "nullptr"
-    # With a filter RocksDB compacts files that lay still for this long (its default, 30 days).
-    assert armed['CFOptions "default"'].pop("periodic_compaction_seconds") == "2592000"
-    assert plain['CFOptions "default"'].pop("periodic_compaction_seconds") == "0"
-    assert again['CFOptions "default"'].pop("periodic_compaction_seconds") == "0"
+    for section in ('CFOptions "default"', 'CFOptions "index"'):
+        filters = armed[section].pop("compaction_filter_factory")
+        assert "TtlCompactionFilterFactory" in filters
+        assert "ttl=1234" in filters
+        # With a filter RocksDB compacts files that lay still for this long (30 days by default).
+        assert armed[section].pop("periodic_compaction_seconds") == "2592000"
+        for unarmed in (plain, again):
+            assert unarmed[section].pop("compaction_filter_factory") == "nullptr"
+            assert unarmed[section].pop("periodic_compaction_seconds") == "0"
     assert armed == plain == again
 
 
@@ -126,7 +126,7 @@ def test_metadata_keeps_a_log_and_is_small(tmp_path: Path) -> None:
     profile = metadata_profile("default", "marks")
     assert profile.names == ("default", "marks")
     assert profile.wal
-    assert profile.filtered is None
+    assert profile.filtered == ()
     RocksEngine.open(tmp_path / "meta", profile).close()
     options = written_options(tmp_path / "meta")
     assert options["DBOptions"]["atomic_flush"] == "false"
