@@ -1,0 +1,141 @@
+"""What dispatch derives from a block of records, as columns: units and index keys.
+
+Same rows, byte for byte, as kvcq/dispatch_batch.py writes; that module is the definition.
+
+Units, in log order: prefix (binary: the unit key without its queue offset), queue_offset,
+physical_offset, record_size (i32), tag_code, store_time_ms.
+Index: key (binary: the whole row key); its value follows from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kvcq.keys import topic_prefix, unit_prefix
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from migration.spark.block import RecordBlock
+    from migration.spark.gather import Ints
+    from migration.spark.liveness import Liveness
+
+    Bools = npt.NDArray[np.bool_]
+
+UNIT_ROWS = pa.schema(
+    [
+        ("prefix", pa.binary()),
+        ("queue_offset", pa.int64()),
+        ("physical_offset", pa.int64()),
+        ("record_size", pa.int32()),
+        ("tag_code", pa.int64()),
+        ("store_time_ms", pa.int64()),
+    ]
+)
+INDEX_ROWS = pa.schema([("key", pa.binary())])
+
+
+class DerivedRows(NamedTuple):
+    """Rows of both families."""
+
+    units: pa.RecordBatch
+    index: pa.RecordBatch
+
+
+def derive(block: RecordBlock, liveness: Liveness) -> DerivedRows:
+    """Units and index keys of the records; dead and poison records give none."""
+    physical = np.asarray(block.physical_offset)
+    alive = liveness.of_topics(block.topic, physical)
+    # Poison: dispatch passes over what no queue can hold.
+    alive &= np.asarray(block.queue_id) >= 0
+    alive &= np.asarray(block.queue_offset) >= 0
+    alive &= ~block.undecodable()
+    return DerivedRows(_units(block, alive, liveness), _index(block, alive))
+
+
+def _units(block: RecordBlock, alive: Bools, liveness: Liveness) -> pa.RecordBatch:
+    rows = np.flatnonzero(alive & np.asarray(block.in_queue))
+    topics = block.topic.take(pa.array(rows))
+    queue_ids = np.asarray(block.queue_id)[rows]
+    offsets = np.asarray(block.queue_offset)[rows]
+    light_rows, names, light_offsets = _exploded(block, alive, liveness)
+    if len(light_rows):
+        rows = np.concatenate([rows, light_rows])
+        topics = pa.concat_arrays([topics, names])
+        queue_ids = np.concatenate([queue_ids, np.zeros(len(light_rows), dtype=np.int32)])
+        offsets = np.concatenate([offsets, light_offsets])
+    taken = pa.array(rows)
+    columns = [
+        _unit_prefixes(topics, queue_ids),
+        pa.array(offsets),
+        block.physical_offset.take(taken),
+        block.record_size.take(taken),
+        block.tag_code.take(taken),
+        block.store_time_ms.take(taken),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=UNIT_ROWS)
+
+
+def _exploded(
+    block: RecordBlock, alive: Bools, liveness: Liveness
+) -> tuple[Ints, pa.StringArray, Ints]:
+    """Record, name and offset for each light queue that a record stands in."""
+    names = block.light_queues.flatten()
+    rows = np.asarray(pc.list_parent_indices(block.light_queues), dtype=np.int64)
+    offsets = np.asarray(block.light_offsets.flatten())
+    if not len(rows):
+        return rows, names, offsets
+    kept = alive[rows] & liveness.of_light(names, np.asarray(block.physical_offset)[rows])
+    return rows[kept], names.filter(pa.array(kept)), offsets[kept]
+
+
+def _unit_prefixes(topics: pa.StringArray, queue_ids: npt.NDArray[np.int32]) -> pa.BinaryArray:
+    """Queues are few, records many: each prefix is made once."""
+    if not len(topics):
+        return pa.array([], pa.binary())
+    encoded = topics.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    codes = np.asarray(encoded.indices, dtype=np.int64)
+    queues, which = np.unique(codes << 32 | queue_ids, return_inverse=True)
+    prefixes = [unit_prefix(names[queue >> 32], queue & 0xFFFFFFFF) for queue in queues.tolist()]
+    return pa.array(prefixes, pa.binary()).take(pa.array(which))
+
+
+def _index(block: RecordBlock, alive: Bools) -> pa.RecordBatch:
+    keys = block.keys.flatten()
+    rows = np.asarray(pc.list_parent_indices(block.keys), dtype=np.int64)
+    if not alive.all():
+        kept = alive[rows]
+        rows, keys = rows[kept], keys.filter(pa.array(kept))
+    if not len(rows):
+        return pa.RecordBatch.from_arrays([pa.array([], pa.binary())], schema=INDEX_ROWS)
+    encoded = block.topic.take(pa.array(rows)).dictionary_encode()
+    prefixes = [topic_prefix(name) for name in encoded.dictionary.to_pylist()]
+    raw = keys.cast(pa.binary())
+    before = np.empty(len(rows), dtype=[("key_length", ">i4"), ("separator", "u1")])
+    before["key_length"] = np.asarray(pc.binary_length(raw))
+    before["separator"] = 1
+    after = np.empty(len(rows), dtype=[("separator", "u1"), ("time", ">i8"), ("place", ">i8")])
+    after["separator"] = 1
+    after["time"] = np.asarray(block.store_time_ms)[rows]
+    after["place"] = np.asarray(block.physical_offset)[rows]
+    joined = pc.binary_join_element_wise(
+        pa.array(prefixes, pa.binary()).take(encoded.indices),
+        fixed_binary(before),
+        raw,
+        fixed_binary(after),
+        b"",
+    )
+    return pa.RecordBatch.from_arrays([joined], schema=INDEX_ROWS)
+
+
+def fixed_binary(items: npt.NDArray[np.void]) -> pa.BinaryArray:
+    """The bytes of each item, as a column."""
+    bounds = np.arange(len(items) + 1, dtype=np.int32) * items.dtype.itemsize
+    return pa.Array.from_buffers(
+        pa.binary(), len(items), [None, pa.py_buffer(bounds), pa.py_buffer(items)]
+    )

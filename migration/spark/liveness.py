@@ -1,0 +1,76 @@
+"""Which records of the log still belong to something: topics and light queues get deleted.
+
+The rules are those of store/topics.py, for many records at once. A record is dead when its topic is
+gone or was made again behind it; a unit of a light queue is dead below the queue's deletion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from migration.spark.gather import Ints
+    from store.metadata import Metadata
+
+_NEVER = (1 << 63) - 1
+_PAGE = 10_000
+
+
+@dataclass(frozen=True)
+class Liveness:
+    """Physical offsets from which names live. `topics` None: a foreign log, all its topics live."""
+
+    topics: Mapping[str, int] | None = None
+    dead_light: Mapping[str, int] = field(default_factory=dict)
+    deletions: int = 0  # number of the last deletion, to be carried over
+
+    def of_topics(self, topics: pa.StringArray, physical: Ints) -> npt.NDArray[np.bool_]:
+        """Which records live, by topic."""
+        if self.topics is None:
+            return np.ones(len(physical), dtype=np.bool_)
+        known = self.topics
+        return _reached(topics, physical, lambda name: known.get(name, _NEVER))
+
+    def of_light(self, names: pa.StringArray, physical: Ints) -> npt.NDArray[np.bool_]:
+        """Which units of light queues live."""
+        if not self.dead_light:
+            return np.ones(len(physical), dtype=np.bool_)
+        return _reached(names, physical, lambda name: self.dead_light.get(name, 0))
+
+
+#: For a log of a store whose topics are not known.
+ALL_LIVE = Liveness()
+
+
+def liveness_of(metadata: Metadata, applied_deletions: int = 0) -> Liveness:
+    """What the metadata says. `applied_deletions`: the number in the database that is replaced."""
+    topics: dict[str, int] = {}
+    after: str | None = None
+    while page := metadata.list_topics("", after, _PAGE):
+        topics.update((topic.name, topic.created_offset) for topic in page)
+        after = page[-1].name
+    marks = metadata.delete_marks()
+    dead = {mark.topic: mark.below_offset for mark in marks if mark.topic.startswith(LMQ_PREFIX)}
+    last = max([applied_deletions, *(mark.sequence for mark in marks)])
+    return Liveness(topics, dead, last)
+
+
+def _reached(
+    names: pa.StringArray, physical: Ints, start: Callable[[str], int]
+) -> npt.NDArray[np.bool_]:
+    encoded = names.dictionary_encode()
+    starts = np.array([start(name) for name in encoded.dictionary.to_pylist()], dtype=np.int64)
+    if not len(starts):
+        return np.zeros(0, dtype=np.bool_)
+    live: npt.NDArray[np.bool_] = physical >= starts[np.asarray(encoded.indices, dtype=np.int64)]
+    return live

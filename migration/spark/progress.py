@@ -1,0 +1,66 @@
+"""How far a Spark job has come, in the words of whoever waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+#: Gets what is being done, and how much of it, 0 to 1.
+Progress = Callable[[str, float], None]
+
+_INTERVAL_S = 0.5
+
+
+def no_progress(_what: str, _share: float) -> None:
+    """For callers that do not want to know."""
+
+
+@contextmanager
+def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None]:
+    """Tell `progress` about the tasks of the jobs that the block runs, twice a second.
+
+    Thread: `progress` is called on a thread of its own, and on this one at begin and end. An error
+    that it raises ends the telling, not the work.
+    """
+    progress(what, 0.0)
+    if progress is no_progress:
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(
+        target=_follow, args=(spark, what, progress, done), name="spark-progress", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    progress(what, 1.0)
+
+
+def _follow(spark: SparkSession, what: str, progress: Progress, done: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    seen: dict[int, tuple[int, int]] = {}  # stage -> tasks completed, tasks
+    highest = 0.0
+    while not done.wait(_INTERVAL_S):
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                seen[stage] = (info.numCompletedTasks, info.numTasks)
+        active = set(tracker.getActiveStageIds())
+        completed = sum(
+            tasks if stage not in active else finished for stage, (finished, tasks) in seen.items()
+        )
+        total = sum(tasks for _, tasks in seen.values())
+        if total:
+            # A stage that begins makes the total larger; what was told is not taken back.
+            highest = max(highest, min(0.99, completed / total))
+            progress(what, highest)
