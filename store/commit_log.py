@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 
 _HEAD = struct.Struct(">i16xqq")  # record size, queue offset, physical offset
 _PLACE = struct.Struct(">ii20xq")  # record size, magic, physical offset
+# A cold read takes this much at most, and reads over gaps of this much (a disk's read-ahead is
+# 128 KiB: gaps within it cost nothing).
+_COLD_READ_BYTES = 4 << 20
+_COLD_GAP_BYTES = 32 << 10
+
 # Any record of the log fits in this many bytes besides its body: header, topic, properties.
 _OVERHEAD_BYTES = 112 + 2 + 255 + 2 + MAX_PROPERTIES_BYTES
 
@@ -226,21 +231,15 @@ class CommitLog:
         add = records.append
         unpack_head = _HEAD.unpack_from
         appended = self.appended_offset
-        hot_from = appended - self._hot_read_bytes
-        mapping: mmap | None = None
+        source: mmap | bytes = b""
         base = stop = 0
-        for offset, size in places:
-            if not base <= offset < stop:
-                segment = self._segments.find(offset)
-                if segment is None:
-                    mapping = None
-                else:
-                    base = segment.start_offset
-                    stop = base + segment.size
-                    mapping = segment.buffer if base >= hot_from else None
-            if mapping is not None and offset + size <= appended:
+        for index, (offset, size) in enumerate(places):
+            end = offset + size
+            if not base <= offset or end > stop:
+                source, base, stop = self._source(places, index)
+            if end <= stop and end <= appended:
                 try:
-                    data = mapping[offset - base : offset - base + size]
+                    data = source[offset - base : end - base]
                 except ValueError:  # dropped and closed since
                     data = b""
                 # The same checks as `verify`, in line: this is half of what a pull costs.
@@ -263,6 +262,34 @@ class CommitLog:
                     raise
                 break
         return records
+
+    def _source(
+        self, places: Sequence[tuple[int, int]], index: int
+    ) -> tuple[mmap | bytes, int, int]:
+        """Bytes that hold the record at `places[index]`: them, where they begin and end.
+
+        The mapping of its segment when that is hot. Else one read through the file that takes
+        the records behind it along, as long as they lie close: a page fault would hold the GIL
+        while the disk works, and a read for each record costs more than the gaps between them.
+        """
+        offset, size = places[index]
+        segment = self._segments.find(offset)
+        if segment is None:
+            return b"", offset, offset
+        base = segment.start_offset
+        if base >= self.appended_offset - self._hot_read_bytes:
+            return segment.buffer, base, base + segment.size
+        end = offset + size
+        for following, following_size in places[index + 1 :]:
+            if not end <= following <= end + _COLD_GAP_BYTES:
+                break
+            if following + following_size > min(offset + _COLD_READ_BYTES, base + segment.size):
+                break
+            end = following + following_size
+        try:
+            return segment.pread(offset - base, end - offset), offset, end
+        except (StoreClosedError, InvalidArgumentError):
+            return b"", offset, offset
 
     def read_at(self, offset: int) -> bytes:
         """The record at `offset`, whatever its size. Raises as `read` does."""

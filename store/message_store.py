@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.commit_log import CommitLog
     from store.config import StoreConfig
-    from store.consume_queue import Bounds, ConsumeQueueStore
+    from store.consume_queue import Bounds, ConsumeQueueStore, DispatchRequest
     from store.disk import DiskGuard
     from store.flush import FlushService
     from store.jobs import Jobs
@@ -428,6 +428,10 @@ class MessageStore:
             ),
         )
         self._checkpointed = flushed
+
+    def admit(self, request: DispatchRequest) -> DispatchRequest | None:
+        """What of a record read from the log belongs to a topic that exists; None when nothing."""
+        return self._topics.admit(request)
 
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name; units in the names."""

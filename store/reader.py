@@ -246,6 +246,9 @@ class Reader:
 
     def get(self, physical_offset: int) -> bytes:
         """The record at the offset. Raises MessageNotFoundError."""
+        if physical_offset >= self._queues.dispatched_offset:
+            # Appended perhaps, but not visible: in SYNC mode it may not be durable yet.
+            raise MessageNotFoundError(str(physical_offset), "nothing is visible there")
         record = self._log.read_at(physical_offset)
         topic = unpack_record(record, verify=False).topic
         if not self._topics.is_live(topic, physical_offset):
