@@ -211,6 +211,10 @@ def _rpc_server(config: ServerConfig, stage: Stage) -> grpc.aio.Server:
             ("grpc.max_receive_message_length", config.max_receive_bytes),
             ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
             ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
+            # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
+            # own limit of one ping in 5 minutes would close their connections.
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+            ("grpc.keepalive_permit_without_calls", 1),
         )
     )
     kvcq_pb2_grpc.add_MessageServiceServicer_to_server(MessageService(stage, metrics), server)

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
-import grpc
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 
-from proto.v1 import kvcq_pb2_grpc
+from kvcq_client import (
+    Client,
+    DeadlineError,
+    InvalidArgumentError,
+    KvcqError,
+    UnavailableError,
+)
 from server.cli.output import BadRequestError, CannotConnectError, CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEFAULT_SERVER = "127.0.0.1:8081"
-#: A pull may bring one message more than its byte limit; one message has at most 1 GiB.
-_MAX_RECEIVE_BYTES = (1 << 31) - 1
-#: For calls that should be quick; what may wait is given more.
+#: For one call. A server that is still opening its store is waited for as long.
 TIMEOUT_S = 30.0
+#: How long to look for a server: one that does not answer by then is not there.
+CONNECT_TIMEOUT_S = 2.0
 
 server_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--server",
@@ -33,59 +35,33 @@ server_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
 )
 
 
-@dataclass(frozen=True)
-class Connection:
-    """The services of one server."""
-
-    messages: kvcq_pb2_grpc.MessageServiceStub
-    topics: kvcq_pb2_grpc.TopicServiceStub
-    groups: kvcq_pb2_grpc.GroupServiceStub
-    admin: kvcq_pb2_grpc.AdminServiceStub
-
-
 @contextmanager
-def connect(server: str) -> Iterator[Connection]:
-    """A connection for the length of a command. Raises CommandError for what gRPC refuses."""
-    options = (
-        ("grpc.max_receive_message_length", _MAX_RECEIVE_BYTES),
-        ("grpc.max_send_message_length", -1),
-    )
+def connect(server: str) -> Iterator[Client]:
+    """A client for the length of a command. Raises CommandError for what the client raises."""
     try:
-        with grpc.insecure_channel(server, options=options) as channel:
-            yield Connection(
-                kvcq_pb2_grpc.MessageServiceStub(channel),
-                kvcq_pb2_grpc.TopicServiceStub(channel),
-                kvcq_pb2_grpc.GroupServiceStub(channel),
-                kvcq_pb2_grpc.AdminServiceStub(channel),
-            )
-    except grpc.RpcError as error:
+        with Client(server, timeout_s=TIMEOUT_S) as client:
+            try:
+                # The client tries again for all of its time; a person wants to know soon.
+                client.statistics(timeout_s=CONNECT_TIMEOUT_S)
+            except (UnavailableError, DeadlineError) as error:
+                if error.reason:
+                    raise
+                raise CannotConnectError(
+                    f"cannot reach a server at {server}",
+                    "start one with: kvcq serve   (or name another one with --server HOST:PORT)",
+                ) from error
+            yield client
+    except KvcqError as error:
         raise _command_error(error, server) from error
 
 
-def _command_error(error: grpc.RpcError, server: str) -> CommandError:
-    code, message = error.code(), error.details() or ""
-    reason, metadata = _error_info(error)
-    if code is grpc.StatusCode.UNAVAILABLE and not reason:
-        return CannotConnectError(
-            f"cannot reach a server at {server}",
-            "start one with: kvcq serve   (or name another one with --server HOST:PORT)",
-        )
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return CannotConnectError(message, "try again in a moment")
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+def _command_error(error: KvcqError, server: str) -> CommandError:
+    if isinstance(error, UnavailableError):
+        return CannotConnectError(str(error), "try again in a moment")
+    if isinstance(error, DeadlineError):
         return CommandError(f"{server} did not answer in time", "look at: kvcq stats")
-    kind = BadRequestError if code is grpc.StatusCode.INVALID_ARGUMENT else CommandError
-    return kind(f"{message} ({reason or code.name})", _advice(reason, metadata))
-
-
-def _error_info(error: grpc.RpcError) -> tuple[str, dict[str, str]]:
-    # Every error of a stub's call is a call as well; the stubs' types do not say so.
-    status = rpc_status.from_call(cast("grpc.Call", error))
-    for detail in status.details if status is not None else ():
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info):
-            return info.reason, dict(info.metadata)
-    return "", {}
+    kind = BadRequestError if isinstance(error, InvalidArgumentError) else CommandError
+    return kind(str(error), _advice(error.reason, error.metadata))
 
 
 def _advice(reason: str, metadata: dict[str, str]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import sys
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client import LIGHT_PREFIX, Message, Queue
 from server.cli.connection import TIMEOUT_S, connect, server_option
 from server.cli.output import (
     body_text,
@@ -20,12 +22,12 @@ from server.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from server.cli.connection import Connection
+    from kvcq_client import Client, StoredMessage
 
-#: Lines of standard input that become one batch.
-BATCH_LINES = 500
+#: Lines of standard input that are sent, then waited for, together.
+BLOCK_LINES = 20_000
 
 
 @click.command()
@@ -59,21 +61,21 @@ def put(
     """
     if lines and body is not None:
         raise click.UsageError("BODY and --lines exclude each other")
-    template = pb.Message(
-        topic=topic,
-        queue_id=queue,
-        tag=tag,
-        keys=keys,
-        light_queues=light_queues,
-        properties=dict(map(_name_and_value, properties)),
+    template = Message(
+        topic,
+        b"",
+        queue,
+        tag,
+        keys,
+        light_queues,
+        dict(map(_name_and_value, properties)) or None,
     )
-    with connect(server) as connection:
+    with connect(server) as client:
         if lines:
-            _put_lines(connection, template, as_json=as_json)
+            _put_lines(client, template, as_json=as_json)
             return
-        template.body = body.encode() if body is not None else sys.stdin.buffer.read()
-        answer = connection.messages.Put(pb.PutRequest(message=template), timeout=TIMEOUT_S)
-    placed = answer.placed
+        content = body.encode() if body is not None else sys.stdin.buffer.read()
+        placed = client.put(replace(template, body=content))
     if as_json:
         print_json(
             {
@@ -82,8 +84,7 @@ def put(
                 "queueOffset": placed.queue_offset,
                 "physicalOffset": placed.physical_offset,
                 "messageId": placed.message_id,
-                "lightQueueOffsets": list(placed.light_queue_offsets),
-                "storeTimeMs": answer.store_time_ms,
+                "storeTimeMs": placed.store_time_ms,
             }
         )
         return
@@ -94,31 +95,20 @@ def put(
     )
 
 
-def _put_lines(connection: Connection, template: pb.Message, *, as_json: bool) -> None:
+def _put_lines(client: Client, template: Message, *, as_json: bool) -> None:
     total = 0
-    with notes.status("putting…") as status:
-        for batch in _batches(sys.stdin.buffer, template):
-            connection.messages.PutBatch(pb.PutBatchRequest(messages=batch), timeout=TIMEOUT_S)
-            total += len(batch)
+    lines = iter(sys.stdin.buffer)
+    with notes.status("putting…") as status, client.producer() as producer:
+        while block := list(islice(lines, BLOCK_LINES)):
+            producer.send_many(
+                [replace(template, body=line.rstrip(b"\r\n")) for line in block]
+            ).result()
+            total += len(block)
             status.update(f"put {total:,} messages")
     if as_json:
         print_json({"topic": template.topic, "messages": total})
     else:
         notes.print(f"put {total:,} messages into {template.topic}")
-
-
-def _batches(source: Iterable[bytes], template: pb.Message) -> Iterator[list[pb.Message]]:
-    batch: list[pb.Message] = []
-    for line in source:
-        message = pb.Message()
-        message.CopyFrom(template)
-        message.body = line.rstrip(b"\r\n")
-        batch.append(message)
-        if len(batch) == BATCH_LINES:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
@@ -156,31 +146,28 @@ def pull(
     as_json: bool,  # noqa: FBT001
 ) -> None:
     """Read messages of TOPIC; a light queue's name (%LMQ%…) reads that."""
-    if queue is None and (offset is not None or wait_s) and not topic.startswith("%LMQ%"):
+    if queue is None and (offset is not None or wait_s) and not topic.startswith(LIGHT_PREFIX):
         raise click.UsageError("--offset and --wait need --queue")
-    found: list[pb.StoredMessage] = []
+    found: list[StoredMessage] = []
     positions: list[dict[str, Any]] = []
-    with connect(server) as connection:
-        for queue_id, start in _starts(connection, topic, queue, offset):
+    with connect(server) as client:
+        for queue_id, start in _starts(client, topic, queue, offset):
             if len(found) >= limit:
                 break
             next_offset, max_offset = start, start
             while len(found) < limit:
-                answer = connection.messages.Pull(
-                    pb.PullRequest(
-                        topic=topic,
-                        queue_id=queue_id,
-                        offset=next_offset,
-                        max_messages=limit - len(found),
-                        tag_filter=tag_filter,
-                        wait_ms=0 if found else int(wait_s * 1000),
-                        form=pb.RECORD_FORM_DECODED,
-                    ),
-                    timeout=TIMEOUT_S + wait_s,
+                pulled = client.pull(
+                    topic,
+                    queue_id,
+                    next_offset,
+                    max_messages=limit - len(found),
+                    tag_filter=tag_filter,
+                    wait_s=0 if found else wait_s,
+                    timeout_s=TIMEOUT_S + wait_s,
                 )
-                found.extend(answer.messages)
-                moved = answer.next_offset > next_offset
-                next_offset, max_offset = answer.next_offset, answer.max_offset
+                found.extend(pulled.messages)
+                moved = pulled.next_offset > next_offset
+                next_offset, max_offset = pulled.next_offset, pulled.max_offset
                 if not moved or next_offset >= max_offset:
                     break
             positions.append(
@@ -199,25 +186,17 @@ def pull(
 
 
 def _starts(
-    connection: Connection, topic: str, queue: int | None, offset: int | None
+    client: Client, topic: str, queue: int | None, offset: int | None
 ) -> list[tuple[int, int]]:
     """Queues to read, and where each begins."""
-    if queue is None and not topic.startswith("%LMQ%"):
-        described = connection.topics.DescribeTopic(
-            pb.DescribeTopicRequest(name=topic), timeout=TIMEOUT_S
-        )
-        return [
-            (one.queue_id, one.min_offset)
-            for one in described.queues
-            if one.max_offset > one.min_offset
-        ]
-    queue_id = queue or 0
+    if queue is None and not topic.startswith(LIGHT_PREFIX):
+        count = client.describe_topic(topic).queue_count
+        bounds = client.offsets(Queue(topic, queue_id) for queue_id in range(count))
+        return [(queue.queue_id, low) for queue, (low, high) in bounds.items() if high > low]
+    wanted = Queue(topic, queue or 0)
     if offset is not None:
-        return [(queue_id, offset)]
-    bounds = connection.messages.GetOffsets(
-        pb.GetOffsetsRequest(queues=[pb.Queue(topic=topic, queue_id=queue_id)]), timeout=TIMEOUT_S
-    )
-    return [(queue_id, bounds.queues[0].min_offset)]
+        return [(wanted.queue_id, offset)]
+    return [(wanted.queue_id, client.offsets([wanted])[wanted].min_offset)]
 
 
 @click.command()
@@ -238,21 +217,17 @@ def query(
     as_json: bool,  # noqa: FBT001 - click passes options by name
 ) -> None:
     """Find messages of TOPIC that carry KEY, oldest first."""
-    found: list[pb.StoredMessage] = []
+    found: list[StoredMessage] = []
     cursor, complete = b"", False
-    with connect(server) as connection:
+    with connect(server) as client:
         while not complete and len(found) < limit:
-            page = connection.messages.Query(
-                pb.QueryRequest(
-                    topic=topic,
-                    key=key,
-                    begin_time_ms=begin_ms,
-                    end_time_ms=end_ms,
-                    max_messages=min(1000, limit - len(found)),
-                    cursor=cursor,
-                    form=pb.RECORD_FORM_DECODED,
-                ),
-                timeout=TIMEOUT_S,
+            page = client.query(
+                topic,
+                key,
+                begin_time_ms=begin_ms,
+                end_time_ms=end_ms,
+                max_messages=min(1000, limit - len(found)),
+                cursor=cursor,
             )
             found.extend(page.messages)
             cursor, complete = page.cursor, page.complete
@@ -276,22 +251,22 @@ def get(
     as_json: bool,  # noqa: FBT001
 ) -> None:
     """Show one message by the MESSAGE_ID that put returned."""
-    with connect(server) as connection:
-        answer = connection.messages.Get(pb.GetRequest(message_id=message_id), timeout=TIMEOUT_S)
+    with connect(server) as client:
+        message = client.get(message_id)
     if raw:
-        sys.stdout.buffer.write(answer.message.body)
+        sys.stdout.buffer.write(message.body)
         return
-    document = _document(answer.message)
+    document = _document(message)
     if as_json:
         print_json(document)
         return
-    document["body"] = body_text(answer.message.body)
+    document["body"] = body_text(message.body)
     document["bornTime"] = time_text(document.pop("bornTimeMs"))
     document["storeTime"] = time_text(document.pop("storeTimeMs"))
     print_table("", ("field", "value"), [(name, str(value)) for name, value in document.items()])
 
 
-def _print_messages(messages: Iterable[pb.StoredMessage]) -> None:
+def _print_messages(messages: Iterable[StoredMessage]) -> None:
     rows = [
         (
             message.queue_id,
@@ -309,7 +284,7 @@ def _print_messages(messages: Iterable[pb.StoredMessage]) -> None:
     print_table("", ("queue", "offset", "stored", "tag", "keys", "body"), rows)
 
 
-def _document(message: pb.StoredMessage) -> dict[str, Any]:
+def _document(message: StoredMessage) -> dict[str, Any]:
     """Field by field; a body that is not text is given in base64 under another name."""
     try:
         body = {"body": message.body.decode()}
@@ -324,6 +299,7 @@ def _document(message: pb.StoredMessage) -> dict[str, Any]:
         **body,
         "tag": message.tag,
         "keys": list(message.keys),
+        "lightQueues": list(message.light_queues),
         "properties": dict(message.properties),
         "flag": message.flag,
         "sysFlag": message.sys_flag,

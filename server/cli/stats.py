@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from proto.v1 import kvcq_pb2 as pb
-from server.cli.connection import TIMEOUT_S, connect, server_option
+from server.cli.connection import connect, server_option
 from server.cli.output import json_option, print_json, print_table
 
 
@@ -15,12 +14,10 @@ from server.cli.output import json_option, print_json, print_table
 @json_option
 def stats(prefix: str, server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
     """Show counters and levels of the server, its store, and RocksDB."""
-    with connect(server) as connection:
-        answer = connection.admin.GetStatistics(pb.GetStatisticsRequest(), timeout=TIMEOUT_S)
-    values = {
-        name: answer.values[name] for name in sorted(answer.values) if name.startswith(prefix)
-    }
+    with connect(server) as client:
+        values = client.statistics()
+    shown = {name: values[name] for name in sorted(values) if name.startswith(prefix)}
     if as_json:
-        print_json({"version": answer.version, "values": values})
+        print_json(shown)
         return
-    print_table(f"kvcq {answer.version}", ("name", "value"), list(values.items()))
+    print_table("", ("name", "value"), list(shown.items()))

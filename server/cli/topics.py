@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import TYPE_CHECKING
+
 import click
 
-from proto.v1 import kvcq_pb2 as pb
-from server.cli.connection import TIMEOUT_S, connect, server_option
+from kvcq_client import Queue
+from server.cli.connection import connect, server_option
 from server.cli.output import json_option, notes, print_json, print_table, time_text
+
+if TYPE_CHECKING:
+    from kvcq_client import Topic
 
 PAGE = 1000
 
@@ -23,12 +29,9 @@ def topic() -> None:
 @json_option
 def create(names: tuple[str, ...], queues: int | None, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Create topics NAMES. Creating one again with the same settings changes nothing."""
-    wanted = [pb.CreateTopicRequest(name=name, queue_count=queues or 0) for name in names]
-    with connect(server) as connection:
-        made = connection.topics.CreateTopics(
-            pb.CreateTopicsRequest(topics=wanted), timeout=TIMEOUT_S
-        )
-    _show(list(made.topics), as_json=as_json)
+    with connect(server) as client:
+        made = client.create_topics(dict.fromkeys(names, queues or 0))
+    _show(made, as_json=as_json)
 
 
 @topic.command()
@@ -40,8 +43,8 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: F
     """Delete topic NAME, or a light queue, with everything in it."""
     if not yes:
         click.confirm(f"Delete {name!r} and all its messages?", abort=True, err=True)
-    with connect(server) as connection:
-        connection.topics.DeleteTopic(pb.DeleteTopicRequest(name=name), timeout=TIMEOUT_S)
+    with connect(server) as client:
+        client.delete_topic(name)
     if as_json:
         print_json({"deleted": name})
     else:
@@ -54,26 +57,21 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: F
 @json_option
 def describe(name: str, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Show topic NAME and the offsets of its queues."""
-    with connect(server) as connection:
-        answer = connection.topics.DescribeTopic(
-            pb.DescribeTopicRequest(name=name), timeout=TIMEOUT_S
-        )
-    found = answer.topic
+    with connect(server) as client:
+        found = client.describe_topic(name)
+        offsets = client.offsets(Queue(name, queue_id) for queue_id in range(found.queue_count))
     if as_json:
         document = _document(found)
         document["queues"] = [
-            {"queueId": one.queue_id, "minOffset": one.min_offset, "maxOffset": one.max_offset}
-            for one in answer.queues
+            {"queueId": queue.queue_id, "minOffset": low, "maxOffset": high}
+            for queue, (low, high) in offsets.items()
         ]
         print_json(document)
         return
     print_table(
         f"{found.name}: created {time_text(found.created_time_ms)}",
         ("queue", "min offset", "max offset", "messages"),
-        [
-            (one.queue_id, one.min_offset, one.max_offset, one.max_offset - one.min_offset)
-            for one in answer.queues
-        ],
+        [(queue.queue_id, low, high, high - low) for queue, (low, high) in offsets.items()],
     )
 
 
@@ -91,28 +89,15 @@ def list_topics(
     as_json: bool,  # noqa: FBT001
 ) -> None:
     """List topics by name."""
-    found: list[pb.Topic] = []
-    token, more = "", True
-    with connect(server) as connection:
-        while more and len(found) < limit:
-            page = connection.topics.ListTopics(
-                pb.ListTopicsRequest(
-                    prefix=prefix,
-                    page_size=min(PAGE, limit - len(found)),
-                    page_token=token,
-                    light_queues=light_queues,
-                ),
-                timeout=TIMEOUT_S,
-            )
-            found.extend(page.topics)
-            token = page.next_page_token
-            more = bool(token)
-    _show(found, as_json=as_json)
-    if more:
+    with connect(server) as client:
+        every = client.topics(prefix, light_queues=light_queues)
+        found = list(islice(every, limit + 1))
+    _show(found[:limit], as_json=as_json)
+    if len(found) > limit:
         notes.print("there are more; show them with a larger --limit, or --prefix")
 
 
-def _show(topics: list[pb.Topic], *, as_json: bool) -> None:
+def _show(topics: list[Topic], *, as_json: bool) -> None:
     if as_json:
         print_json([_document(one) for one in topics])
     elif topics:
@@ -125,7 +110,7 @@ def _show(topics: list[pb.Topic], *, as_json: bool) -> None:
         notes.print("no topics")
 
 
-def _document(one: pb.Topic) -> dict[str, object]:
+def _document(one: Topic) -> dict[str, object]:
     return {
         "name": one.name,
         "queueCount": one.queue_count,

@@ -44,7 +44,7 @@ def test_put_pull_query_get(target: str) -> None:
         *("put", "shop", "hello", "--key", "order-1", "--tag", "created"),
         *("--property", "colour=blue=ish", "--light-queue", "%LMQ%alice"),
     )
-    assert (placed["queueOffset"], placed["lightQueueOffsets"]) == (0, [0])
+    assert placed["queueOffset"] == 0
     for arguments in (
         ("pull", "shop"),
         ("pull", "shop", "--queue", str(placed["queueId"]), "--tag", "created"),
@@ -58,6 +58,7 @@ def test_put_pull_query_get(target: str) -> None:
             "created",
         )
         assert message["properties"]["colour"] == "blue=ish"
+        assert message["lightQueues"] == ["%LMQ%alice"]
         assert message["messageId"] == placed["messageId"]
     assert _json(target, "get", placed["messageId"])["body"] == "hello"
     assert "hello" in _run(target, "pull", "shop").stdout
@@ -105,9 +106,8 @@ def test_topics(target: str) -> None:
 
 def test_stats(target: str) -> None:
     answer = _json(target, "stats", "--prefix", "server.")
-    assert answer["version"] == VERSION
-    assert answer["values"]["server.ready"] == 1
-    assert all(name.startswith("server.") for name in answer["values"])
+    assert answer["server.ready"] == 1
+    assert all(name.startswith("server.") for name in answer)
 
 
 @pytest.mark.parametrize(
