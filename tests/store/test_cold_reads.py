@@ -1,4 +1,4 @@
-"""Records far behind the end are read through the file, many at a time, and verified all the same."""
+"""Records far behind the end are read through the file, many at a time, and verified."""
 
 from __future__ import annotations
 
