@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from kvcq_client.errors import ClosedError, UnavailableError, from_rpc
+from kvcq_client.errors import ClosedError, from_rpc, may_pass
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 
@@ -112,7 +112,7 @@ class Connection:
                 error = from_rpc(rpc_error)
                 # With a reason it was the server that refused: it has not done it.
                 repeatable = may_repeat or bool(error.reason)
-                if not (isinstance(error, UnavailableError) and repeatable):
+                if not (may_pass(error) and repeatable):
                     raise error from None
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # closing cancels the calls under way

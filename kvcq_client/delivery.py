@@ -39,6 +39,7 @@ from kvcq_client.errors import (
     UnavailableError,
     from_batch_error,
     from_rpc,
+    may_pass,
 )
 from kvcq_client.wire import put_stream_request
 from proto.v1 import kvcq_pb2 as pb
@@ -98,7 +99,7 @@ class Delivery:
                     await self._stream(backoff)
                 except grpc.aio.AioRpcError as rpc_error:
                     self._last_error = from_rpc(rpc_error)
-                    if not isinstance(self._last_error, UnavailableError):
+                    if not may_pass(self._last_error):
                         self._give_up_sent(self._last_error)
                 self._rewind()
                 self._expire()

@@ -167,6 +167,17 @@ _BY_CODE: dict[str, type[KvcqError]] = {
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
+def may_pass(error: KvcqError) -> bool:
+    """Whether the same request may succeed a little later.
+
+    Every refusal of the server has a reason. Without one it was the transport, and gRPC calls
+    a connection that was lost INTERNAL, when it was lost in the middle of a write.
+    """
+    return isinstance(error, UnavailableError) or (
+        isinstance(error, ServerError) and not error.reason
+    )
+
+
 def make_error(code: str, message: str, reason: str, metadata: Mapping[str, str]) -> KvcqError:
     """The error for a status; a code that has no class of its own is a ServerError."""
     kind = _BY_CODE.get(code, ServerError)

@@ -28,6 +28,7 @@ from kvcq_client.errors import (
     UnavailableError,
     from_batch_error,
     from_rpc,
+    may_pass,
 )
 from kvcq_client.values import Queue, Start
 from proto.v1 import kvcq_pb2 as pb
@@ -124,7 +125,7 @@ class Subscription:
                     await self._stream(backoff)
                 except grpc.aio.AioRpcError as rpc_error:
                     error = from_rpc(rpc_error)
-                    if not isinstance(error, UnavailableError):
+                    if not may_pass(error):
                         self.fail(error)
                         return
                     await asyncio.sleep(backoff.next_s())

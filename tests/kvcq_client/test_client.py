@@ -1,0 +1,194 @@
+"""The thin calls, and the blocking face."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import (
+    AlreadyExistsError,
+    AsyncClient,
+    Boundary,
+    Bounds,
+    Client,
+    ClosedError,
+    ConsumerConfig,
+    DeadlineError,
+    InvalidArgumentError,
+    KvcqError,
+    Message,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    ProducerConfig,
+    Queue,
+    Start,
+    Topic,
+    UnavailableError,
+)
+from tests.support.serving import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.serving import Served
+
+
+async def test_topics_are_made_listed_and_deleted(client: AsyncClient) -> None:
+    made = await client.create_topics({"a": 2, "b": 3})
+    assert [(topic.name, topic.queue_count) for topic in made] == [("a", 2), ("b", 3)]
+    await client.create_topics(["c1", "c2"])
+    assert [topic.name async for topic in client.topics("c")] == ["c1", "c2"]
+    with pytest.raises(AlreadyExistsError):
+        await client.create_topic("a", 5)
+    await client.delete_topic("a")
+    with pytest.raises(NotFoundError) as caught:
+        await client.describe_topic("a")
+    assert caught.value.reason == "UNKNOWN_TOPIC"
+    assert caught.value.metadata["topic"] == "a"
+
+
+async def test_put_pull_get_query_search(client: AsyncClient) -> None:
+    await client.create_topic("t", 1)
+    placed = [await client.put(Message("t", b"%d" % at, 0, keys=("k",))) for at in range(5)]
+    pulled = await client.pull("t", 0, 1, max_messages=2)
+    assert [message.body for message in pulled.messages] == [b"1", b"2"]
+    assert (pulled.next_offset, pulled.min_offset, pulled.max_offset) == (3, 0, 5)
+    assert (await client.get(placed[3].message_id)).body == b"3"
+    page = await client.query("t", "k", max_messages=3)
+    assert [message.body for message in page.messages] == [b"0", b"1", b"2"]
+    assert not page.complete
+    page = await client.query("t", "k", cursor=page.cursor)
+    assert [message.body for message in page.messages] == [b"3", b"4"]
+    assert page.complete
+    assert await client.search_time("t", 0, 0) == 0
+    assert await client.search_time("t", 0, placed[-1].store_time_ms, Boundary.UPPER) == 4
+    assert await client.offsets([Queue("t", 0)]) == {Queue("t", 0): Bounds(0, 5)}
+
+
+async def test_an_empty_answer_is_no_error(client: AsyncClient) -> None:
+    await client.create_topic("t", 1)
+    pulled = await client.pull("t", 0, 0)
+    assert (pulled.messages, pulled.next_offset) == ([], 0)
+    assert (await client.query("t", "absent")).messages == []
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        await client.pull("t", 0, 1)
+    assert (caught.value.min_offset, caught.value.max_offset) == (0, 0)
+    with pytest.raises(NotFoundError):
+        await client.get("7F00000100001F910000000000000000")
+
+
+async def test_groups(client: AsyncClient) -> None:
+    await client.create_topic("t", 2)
+    for at in range(6):
+        await client.put(Message("t", b"", at % 2))
+    await client.commit_offsets("g", {Queue("t", 0): 1})
+    offsets = await client.group_offsets("g", [Queue("t", 0), Queue("t", 1)])
+    assert [(one.offset, one.lag) for one in offsets] == [(1, 2), (None, 3)]
+    assert [one.offset for one in await client.group_offsets("g")] == [1]
+    reset = await client.reset_offsets("g", "t", Start.LATEST)
+    assert [one.lag for one in reset] == [0, 0]
+    assert (await client.reset_offsets("g", "t", 2, queue_ids=[1]))[0].lag == 1
+    assert await client.groups() == ["g"]
+    await client.delete_group("g")
+    assert await client.groups() == []
+
+
+async def test_errors_carry_reason_and_metadata(client: AsyncClient) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        await client.put(Message("no topic", b""))
+    assert caught.value.field == "message.topic"
+    assert caught.value.reason == "INVALID_ARGUMENT"
+    assert isinstance(caught.value, KvcqError)
+
+
+async def test_no_server_is_tried_until_the_deadline() -> None:
+    async with AsyncClient("127.0.0.1:9", timeout_s=0.3) as client:
+        with pytest.raises(UnavailableError):
+            await client.describe_topic("t")
+
+
+async def test_a_call_waits_for_a_server_that_starts(tmp_path: Path) -> None:
+    async with serving(tmp_path) as first:
+        port = int(first.target.rpartition(":")[2])
+    async with AsyncClient(f"127.0.0.1:{port}", timeout_s=20) as client:
+        call = asyncio.create_task(client.create_topic("t", 1))
+        async with serving(tmp_path, port=port):
+            assert (await call).queue_count == 1
+
+
+async def test_the_deadline_is_the_callers(client: AsyncClient) -> None:
+    with pytest.raises(DeadlineError):
+        await client.statistics(timeout_s=0)
+
+
+async def test_a_closed_client_says_so(served: Served) -> None:
+    client = AsyncClient(served.target)
+    await client.close()
+    with pytest.raises(ClosedError):
+        await client.describe_topic("t")
+    with pytest.raises(ClosedError):
+        client.producer()
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(ValueError, match="batch_messages"):
+        ProducerConfig(batch_messages=0)
+    with pytest.raises(ValueError, match="producer_id"):
+        ProducerConfig(producer_id="a:b")
+    with pytest.raises(ValueError, match="buffer_bytes"):
+        ConsumerConfig(buffer_bytes=0)
+
+
+async def test_the_blocking_face_does_it_all(served: Served) -> None:
+    def work() -> None:
+        with Client(served.target, timeout_s=10) as client:
+            client.create_topics({f"t{at}": 1 for at in range(5)})
+            assert [topic.name for topic in client.topics("t")] == [f"t{at}" for at in range(5)]
+            assert isinstance(client.describe_topic("t0"), Topic)
+            with client.producer(buffer_bytes=4000, batch_bytes=500) as producer:
+                sendings = [
+                    producer.send("t0", b"%d" % at, queue_id=0, keys=["k"]) for at in range(500)
+                ]
+                many = producer.send_many([Message("t0", b"m", 0)] * 500)
+                assert producer.put(Message("t1", b"", 0)).queue_offset == 0
+                producer.flush(10)
+                assert sendings[499].done()
+                assert sendings[499].error() is None
+            assert [one.result().queue_offset for one in sendings] == list(range(500))
+            assert [one.queue_offset for one in many.result()] == list(range(500, 1000))
+            with client.consumer("t0", group="g") as consumer:
+                assert next(consumer).body == b"0"
+                assert [m.body for m in consumer.take(2)] == [b"1", b"2"]
+                rest = [m.queue_offset for m in consumer.to_end(10)]
+                assert rest == list(range(3, 1000))
+                assert consumer.batch(0.01) == []
+                assert consumer.take(1, timeout_s=0.01) == []
+                consumer.seek({Queue("t0", 0): 998})
+                assert [m.queue_offset for m in consumer.to_end(10)] == [998, 999]
+                consumer.commit()
+                consumer.leave([Queue("t0", 0)])
+                consumer.follow({Queue("t1", 0): 0})
+                assert next(consumer).topic == "t1"
+            assert client.group_offsets("g")[0].offset == 1000
+            assert client.groups() == ["g"]
+            client.commit_offsets("g", {Queue("t0", 0): 5})
+            assert client.reset_offsets("g", "t0", Start.EARLIEST)[0].offset == 0
+            client.delete_group("g")
+            assert client.pull("t0", 0, 7).messages[0].body == b"7"
+            assert client.query("t0", "k", max_messages=1).messages[0].body == b"0"
+            placed = client.put(Message("t2", b"x", 0))
+            assert client.get(placed.message_id).body == b"x"
+            assert client.search_time("t2", 0, 0) == 0
+            assert client.offsets([Queue("t2")])[Queue("t2")].max_offset == 1
+            assert client.statistics()
+            client.delete_topic("t4")
+            with pytest.raises(NotFoundError):
+                client.describe_topic("t4")
+        client.close()
+        with pytest.raises(ClosedError):
+            client.groups()
+
+    # The server runs in this loop.
+    await asyncio.to_thread(work)

@@ -1,0 +1,232 @@
+"""The consumer against a real server: order, positions, resuming, seeking, committing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import (
+    AsyncClient,
+    ClosedError,
+    CorruptRecordError,
+    DeadlineError,
+    Message,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    Queue,
+    Start,
+)
+from kvcq_client.subscription import Fetched
+from tests.support.serving import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.cut_line import CutLine
+
+QUEUE = Queue("orders", 0)
+
+
+async def _fill(client: AsyncClient, count: int, queues: int = 1, tag: str = "") -> None:
+    await client.create_topic("orders", queues)
+    async with client.producer() as producer:
+        await (
+            await producer.send_many(
+                [Message("orders", b"%d" % at, at % queues, tag) for at in range(count)]
+            )
+        )
+
+
+async def test_iteration_follows_many_queues_each_in_order(client: AsyncClient) -> None:
+    await _fill(client, 4000, queues=4)
+    seen: dict[int, list[int]] = {}
+    async with await client.consumer("orders") as consumer:
+        async for message in consumer:
+            seen.setdefault(message.queue_id, []).append(message.queue_offset)
+            if sum(map(len, seen.values())) == 4000:
+                break
+        assert consumer.positions() == {Queue("orders", at): 1000 for at in range(4)}
+    assert seen == {queue_id: list(range(1000)) for queue_id in range(4)}
+
+
+async def test_new_messages_come_to_a_waiting_reader(client: AsyncClient) -> None:
+    await client.create_topic("orders", 1)
+    async with await client.consumer("orders") as consumer:
+        waiting = asyncio.create_task(anext(consumer))
+        await client.put(Message("orders", b"new", 0))
+        assert (await asyncio.wait_for(waiting, 10)).body == b"new"
+        assert await consumer.batch(timeout_s=0.01) == []
+
+
+async def test_commit_and_go_on_from_there(client: AsyncClient) -> None:
+    await _fill(client, 100)
+    async with await client.consumer("orders", group="g") as consumer:
+        assert len(await consumer.take(30)) == 30
+        await consumer.commit()
+    [committed] = await client.group_offsets("g")
+    assert (committed.offset, committed.lag) == (30, 70)
+    async with await client.consumer("orders", group="g", start=Start.COMMITTED) as consumer:
+        assert (await anext(consumer)).queue_offset == 30
+
+
+async def test_commit_needs_a_group(client: AsyncClient) -> None:
+    await _fill(client, 1)
+    with pytest.raises(ValueError, match="needs a group"):
+        await client.consumer("orders", start=Start.COMMITTED)
+    async with await client.consumer("orders") as consumer:
+        with pytest.raises(ValueError, match="without a group"):
+            await consumer.commit()
+
+
+async def test_start_latest_skips_what_was_there(client: AsyncClient) -> None:
+    await _fill(client, 10)
+    async with await client.consumer("orders", start=Start.LATEST) as consumer:
+        await client.put(Message("orders", b"new", 0))
+        assert (await asyncio.wait_for(anext(consumer), 10)).queue_offset == 10
+
+
+async def test_seek_inside_a_batch_drops_what_was_fetched(client: AsyncClient) -> None:
+    await _fill(client, 3000)
+    async with await client.consumer("orders") as consumer:
+        assert [m.queue_offset for m in await consumer.take(5)] == [0, 1, 2, 3, 4]
+        await consumer.seek({QUEUE: 2000})
+        assert [m.queue_offset for m in await consumer.take(1000)] == list(range(2000, 3000))
+        await consumer.seek(Start.EARLIEST)
+        assert [m.queue_offset for m in await consumer.take(3000)] == list(range(3000))
+
+
+async def test_leave_and_follow_again(client: AsyncClient) -> None:
+    await _fill(client, 200, queues=2)
+    one = Queue("orders", 1)
+    async with await client.consumer("orders") as consumer:
+        consumer.leave([QUEUE])
+        rest = await consumer.take(100)
+        assert {message.queue_id for message in rest} == {1}
+        await consumer.follow({QUEUE: 90})
+        assert [m.queue_offset for m in await consumer.take(10)] == list(range(90, 100))
+        assert consumer.positions() == {QUEUE: 100, one: 100}
+
+
+async def test_tag_filter_moves_positions_over_what_it_drops(client: AsyncClient) -> None:
+    await _fill(client, 50, tag="a")
+    async with client.producer() as producer:
+        await producer.send("orders", b"b", queue_id=0, tag="b")
+    async with await client.consumer("orders", tag_filter="b") as consumer:
+        assert [message.body async for message in consumer.to_end()] == [b"b"]
+        assert consumer.positions() == {QUEUE: 51}
+
+
+@pytest.mark.parametrize("answer_bytes", [0, 5_000, 60_000])
+async def test_lost_connections_lose_and_repeat_nothing(
+    client: AsyncClient, line: CutLine, answer_bytes: int
+) -> None:
+    await _fill(client, 5000)
+    async with (
+        AsyncClient(line.target) as far,
+        await far.consumer("orders", batch_messages=100, buffer_bytes=20_000) as consumer,
+    ):
+        offsets = []
+        async for message in consumer.to_end():
+            offsets.append(message.queue_offset)
+            if len(offsets) in (100, 2500):
+                line.cut_after_answer_bytes = answer_bytes
+    assert line.cuts >= 1
+    assert offsets == list(range(5000))
+
+
+async def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
+    async with serving(tmp_path) as first:
+        port = int(first.target.rpartition(":")[2])
+        client = AsyncClient(first.target)
+        await _fill(client, 10)
+        consumer = await client.consumer("orders")
+        assert len(await consumer.take(10)) == 10
+    async with serving(tmp_path, port=port):
+        await client.put(Message("orders", b"after", 0))
+        assert (await asyncio.wait_for(anext(consumer), 20)).queue_offset == 10
+        await client.close()
+
+
+async def test_the_server_sends_no_more_than_was_granted(client: AsyncClient) -> None:
+    await _fill(client, 20_000)
+    async with await client.consumer(
+        "orders", buffer_bytes=100_000, batch_messages=100
+    ) as consumer:
+        first = await anext(consumer)
+        largest = 0
+        async for message in consumer.to_end():
+            largest = max(largest, consumer._core.subscription._buffered)
+            assert message.queue_offset > first.queue_offset
+        # The last response may go over by its own size.
+        assert 0 < largest <= 100_000 + 100 * 150
+
+
+async def test_an_offset_outside_is_an_error_or_a_new_start(client: AsyncClient) -> None:
+    await _fill(client, 10)
+    async with await client.consumer({QUEUE: 11}) as consumer:
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            await asyncio.wait_for(anext(consumer), 10)
+        assert (caught.value.min_offset, caught.value.max_offset) == (0, 10)
+    async with await client.consumer({QUEUE: 11}, when_expired=Start.EARLIEST) as consumer:
+        assert (await asyncio.wait_for(anext(consumer), 10)).queue_offset == 0
+
+
+async def test_one_queue_in_error_leaves_the_others(client: AsyncClient) -> None:
+    await _fill(client, 10)
+    wrong = Queue("absent", 0)
+    async with await client.consumer({wrong: 0, QUEUE: 0}) as consumer:
+        bodies: list[bytes] = []
+        errors = 0
+        while len(bodies) < 10 or not errors:
+            try:
+                bodies.append((await asyncio.wait_for(anext(consumer), 10)).body)
+            except NotFoundError:
+                errors += 1
+        assert errors == 1
+        assert consumer._core.subscription.queues == [QUEUE]
+
+
+async def test_a_topic_that_is_not_there_is_told_at_once(client: AsyncClient) -> None:
+    with pytest.raises(NotFoundError):
+        await client.consumer("absent")
+
+
+async def test_a_corrupt_record_ends_reading_and_is_not_skipped(client: AsyncClient) -> None:
+    await _fill(client, 10)
+    async with await client.consumer("orders") as consumer:
+        pulled = await client.pull("orders", 0, 0)
+        record = bytearray(pulled.messages[0].record)
+        record[90] ^= 1
+        consumer._core.subscription._put(Fetched(QUEUE, bytes(record), [0], 1))
+        with pytest.raises(CorruptRecordError):
+            await consumer.take(100, timeout_s=10)
+        with pytest.raises(CorruptRecordError):
+            await anext(consumer)
+
+
+async def test_to_end_says_when_nothing_comes(client: AsyncClient, line: CutLine) -> None:
+    await _fill(client, 10)
+    async with (
+        AsyncClient(line.target) as far,
+        await far.consumer("orders", buffer_bytes=1, batch_messages=1) as consumer,
+    ):
+        ending = consumer.to_end(idle_timeout_s=0.2)
+        assert (await anext(ending)).queue_offset == 0
+        line.stop_accepting()
+        line.cut()
+        await consumer.take(1, timeout_s=0.01)  # what was on its way
+        with pytest.raises(DeadlineError, match="1 queues are not at their end"):
+            await anext(ending)
+
+
+async def test_closing_wakes_the_reader(client: AsyncClient) -> None:
+    await client.create_topic("orders", 1)
+    consumer = await client.consumer("orders")
+    waiting = asyncio.create_task(anext(consumer))
+    await asyncio.sleep(0)
+    await consumer.close()
+    with pytest.raises(ClosedError):
+        await asyncio.wait_for(waiting, 10)
+    await consumer.close()

@@ -1,0 +1,106 @@
+"""Records decoded in the client, against records that the store's encoder wrote."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcq_client import CorruptRecordError, split_records
+from store.record import unpack_record
+from tests.support.log_writer import Entry, LogWriter
+
+ITEM = {"TAGS": "paid", "KEYS": "k1 k2", "INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "x": "y\x01z"}
+
+
+def _entries() -> list[Entry]:
+    return [
+        Entry(body=b"first", properties=ITEM),
+        Entry(topic="é" * 100, body=b"", queue_id=7, version=2),
+        Entry(body=b"z" * 5000, born_host=("fe80::1", 9), store_host=("::1", 10911)),
+    ]
+
+
+def _records(*, crc_item: bool = True) -> list[bytes]:
+    with tempfile.TemporaryDirectory() as directory:
+        writer = LogWriter(Path(directory), 1 << 20, crc_item=crc_item)
+        return [row.record for row in writer.extend(_entries())]
+
+
+@pytest.mark.parametrize("crc_item", [True, False])
+def test_fields_are_those_of_the_store(crc_item: bool) -> None:
+    records = _records(crc_item=crc_item)
+    for message, record in zip(split_records(b"".join(records)), records, strict=True):
+        stored = unpack_record(record)
+        assert message.record == record
+        assert message.topic == stored.topic
+        assert message.queue_id == stored.queue_id
+        assert message.queue_offset == stored.queue_offset
+        assert message.physical_offset == stored.physical_offset
+        assert message.body == stored.body
+        assert message.properties == stored.properties
+        assert message.tag == stored.tag
+        assert message.keys == stored.keys
+        assert message.flag == stored.flag
+        assert message.sys_flag == stored.sys_flag
+        assert message.born_time_ms == stored.born_time_ms
+        assert message.store_time_ms == stored.store_time_ms
+        assert message.reconsume_times == stored.reconsume_times
+        host, port = stored.born_host
+        assert message.born_host == (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+
+def test_light_queues_and_given_offsets() -> None:
+    first, *_ = split_records(b"".join(_records()), [10, 20, 30])
+    assert first.light_queues == ("%LMQ%a", "%LMQ%b")
+    assert [m.queue_offset for m in split_records(b"".join(_records()), [10, 20, 30])] == [
+        10,
+        20,
+        30,
+    ]
+
+
+@given(st.data())
+def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
+    record = _records()[0]
+    # Of all that the closing CRC covers; that item itself is 20 bytes.
+    bit = data.draw(st.integers(0, 8 * (len(record) - 20) - 1))
+    damaged = bytearray(record)
+    damaged[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(CorruptRecordError):
+        split_records(bytes(damaged))
+
+
+@given(st.data())
+def test_every_cut_is_found(data: st.DataObject) -> None:
+    whole = b"".join(_records())
+    ends = {0, len(_records()[0]), len(whole) - len(_records()[2])}
+    cut = data.draw(st.integers(0, len(whole) - 1).filter(lambda at: at not in ends))
+    with pytest.raises(CorruptRecordError):
+        split_records(whole[:cut])
+
+
+def test_count_must_be_that_of_the_offsets() -> None:
+    whole = b"".join(_records())
+    with pytest.raises(CorruptRecordError):
+        split_records(whole, [1, 2])
+    with pytest.raises(CorruptRecordError):
+        split_records(whole, [1, 2, 3, 4])
+
+
+def test_noise_never_raises_anything_else() -> None:
+    noise = random.Random(7)
+    for size in range(400):
+        data = noise.randbytes(size)
+        if size > 8:
+            data = struct.pack(">i", size) + data[4:]
+        try:
+            split_records(data)
+        except CorruptRecordError:
+            continue
+        assert size == 0
