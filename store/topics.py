@@ -24,7 +24,7 @@ from store.units import LMQ_PREFIX
 from store.validation import check_queue_count, check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from store.clock import Clock
     from store.config import StoreConfig
@@ -54,8 +54,10 @@ class Topics:
         self._creating = threading.Lock()
         # Guarded by the append lock; read freely.
         self._deleting: set[str] = set()
-        # topic -> offset from which its records live; dropped when the topic changes.
+        # topic -> offset from which its records live; dropped when the topic changes. Read freely.
         self._live_from: dict[str, int] = {}
+        self._caching = threading.Lock()
+        self._changes = 0
         marks = metadata.delete_marks()
         self._marks = {mark.sequence: mark for mark in marks}
         self._dead_light: dict[str, int] = {
@@ -90,26 +92,45 @@ class Topics:
         """Whether a record of the topic at that offset belongs to a topic that exists."""
         live_from = self._live_from.get(topic)
         if live_from is None:
+            changes = self._changes
             found = self._metadata.topics([topic])[0]
             live_from = _NEVER if found is None else found.created_offset
-            if len(self._live_from) >= _CACHE_LIMIT:
-                self._live_from.clear()
-            self._live_from[topic] = live_from
+            with self._caching:
+                # Not when a topic was made or deleted meanwhile: what was read may be old.
+                if changes == self._changes:
+                    if len(self._live_from) >= _CACHE_LIMIT:
+                        self._live_from.clear()
+                    self._live_from[topic] = live_from
         return physical_offset >= live_from
 
     def admit(self, request: DispatchRequest) -> DispatchRequest | None:
-        """What of a replayed record is still to be dispatched; None when nothing is."""
-        if not self.is_live(request.topic, request.physical_offset):
-            return None
-        if request.light_queues and self._dead_light:
+        """What of a replayed record is still to be dispatched; None when nothing is.
+
+        A message stands in its light queues also when its own topic is gone: else they would have
+        holes. It is then a message of the first of them, that stands in the others as well.
+        """
+        light = request.light_queues
+        if light and self._dead_light:
             dead = self._dead_light
             light = tuple(
-                each
-                for each in request.light_queues
-                if request.physical_offset >= dead.get(each[0], 0)
+                each for each in light if request.physical_offset >= dead.get(each[0], 0)
             )
-            return request._replace(light_queues=light)
-        return request
+            request = request._replace(light_queues=light)
+        if self.is_live(request.topic, request.physical_offset):
+            return request
+        if not light:
+            return None
+        name, offset = light[0]
+        return request._replace(
+            topic=name, queue_id=0, queue_offset=offset, keys=(), light_queues=light[1:]
+        )
+
+    def _forget(self, names: Iterable[str]) -> None:
+        """These topics were made or deleted."""
+        with self._caching:
+            self._changes += 1
+            for name in names:
+                self._live_from.pop(name, None)
 
     # --- for the appender, under the append lock -------------------------------------------
 
@@ -137,8 +158,7 @@ class Topics:
         if created:
             # Durable with the log's next flush, before any record of theirs is.
             self._metadata.put_topics(created.values(), sync=False)
-            for topic in created:
-                self._live_from.pop(topic, None)
+            self._forget(created)
         # A topic made just now has no messages: there is nothing to look up.
         known = [
             (topic, 0 if queue_id == LIGHT else queue_id)
@@ -148,9 +168,12 @@ class Topics:
         next_offsets = iter(self._queues.next_offsets(known) if known else ())
         crc_item = self._config.crc_item
         loaded = []
-        for topic, _ in keys:
-            magic, field = topic_field(topic)
+        for topic, queue_id in keys:
             offset = 0 if topic in created else next(next_offsets)
+            if queue_id == LIGHT:  # no record is written under its name
+                loaded.append(HotQueue(offset, 0, b"", b""))
+                continue
+            magic, field = topic_field(topic)
             loaded.append(HotQueue(offset, magic, field, plain_tail(field, crc_item=crc_item)))
         return loaded
 
@@ -194,8 +217,7 @@ class Topics:
                 raise TopicExistsError(name)
             result[name] = existing
         self._metadata.put_topics(fresh)
-        for topic in fresh:
-            self._live_from.pop(topic.name, None)
+        self._forget(topic.name for topic in fresh)
         return [result[name] for name, _ in wanted]
 
     def begin_delete(self, name: str) -> int:
@@ -222,7 +244,7 @@ class Topics:
             mark = DeleteMark(name, below_offset, self._last_sequence)
             self._metadata.delete_topic(mark)
             self._marks[mark.sequence] = mark
-            self._live_from.pop(name, None)
+            self._forget([name])
             if name.startswith(LMQ_PREFIX):
                 self._dead_light[name] = below_offset
             self._queues.delete_topic(name, mark.sequence)
