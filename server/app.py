@@ -21,6 +21,7 @@ from grpc_reflection.v1alpha import reflection
 from proto.v1 import kvcq_pb2, kvcq_pb2_grpc
 from server import health
 from server.admin_service import AdminService
+from server.collector import calm_collector
 from server.durability import Durability
 from server.errors import ServerBindError, ServerDrainingError
 from server.group_service import GroupService
@@ -79,6 +80,7 @@ def run_server(config: ServerConfig, open_store: StoreOpener, listener: Listener
     async def run() -> None:
         await Server(config, open_store, listener).run()
 
+    calm_collector()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run())
 
