@@ -49,6 +49,7 @@ RocksDBConsumeQueueOffsetTable; the third is ours.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 UNITS = "default"
 BOUNDS = "offset"
@@ -109,9 +110,23 @@ def max_key(topic: str, queue_id: int) -> bytes:
 def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
     """`unit_prefix` and `max_key` of one queue, for the price of one."""
     data = topic.encode()
-    prefix = b"%b\x01%b\x01" % (_I32.pack(len(data)), data)
-    queue = _I32.pack(queue_id)
-    return b"%b%b\x01" % (prefix, queue), b"%bmax\x01%b" % (prefix, queue)
+    topic_part = _length_part(len(data)) + data
+    unit_part, max_part = _queue_parts(queue_id)
+    return topic_part + unit_part, topic_part + max_part
+
+
+@lru_cache(maxsize=512)
+def _length_part(length: int) -> bytes:
+    return _I32.pack(length) + _SEPARATOR
+
+
+@lru_cache(maxsize=4096)
+def _queue_parts(queue_id: int) -> tuple[bytes, bytes]:
+    packed = _I32.pack(queue_id)
+    return (
+        _SEPARATOR + packed + _SEPARATOR,
+        _SEPARATOR + _MAX + _SEPARATOR + packed,
+    )
 
 
 def max_range(topic: str) -> tuple[bytes, bytes]:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from store.queue_offsets import QueueKey
 
 _CACHE_LIMIT = 65_536
+_PAGE_TOPICS = 10_000
+#: A stalled consume queue is asked again so often before a deletion gives up: half a minute.
+_BUSY_TRIES = 1500
+_BUSY_WAIT_S = 0.02
 _NEVER = 1 << 63
 
 
@@ -52,6 +56,7 @@ class Topics:
         self._queues = queues
         self._clock = clock
         self._creating = threading.Lock()
+        self._pause = threading.Event()  # never set: waiting on it is a pause
         # Guarded by the append lock; read freely.
         self._deleting: set[str] = set()
         # topic -> offset from which its records live; dropped when the topic changes. Read freely.
@@ -112,9 +117,7 @@ class Topics:
         light = request.light_queues
         if light and self._dead_light:
             dead = self._dead_light
-            light = tuple(
-                each for each in light if request.physical_offset >= dead.get(each[0], 0)
-            )
+            light = tuple(each for each in light if request.physical_offset >= dead.get(each[0], 0))
             request = request._replace(light_queues=light)
         if self.is_live(request.topic, request.physical_offset):
             return request
@@ -183,9 +186,10 @@ class Topics:
         now_ms = self._clock.now_ms()
         for topic in names:
             check_topic(topic)
-            if not self._config.auto_create_topics:
-                raise UnknownTopicError(topic)
-        return {topic: TopicConfig(topic, count, now_ms, log_end) for topic in names}
+        if not self._config.auto_create_topics:
+            raise UnknownTopicError(names[0])
+        new = tuple.__new__
+        return {topic: new(TopicConfig, (topic, count, now_ms, log_end)) for topic in names}
 
     # --- creating and deleting -------------------------------------------------------------
 
@@ -237,7 +241,9 @@ class Topics:
         """Remove the topic and all its rows; everything below `below_offset` is dispatched.
 
         Durability: metadata first, synced. Rows that a crash brings back are removed again on
-        opening, before anything is dispatched: the mark's sequence tells.
+        opening, before anything is dispatched: the mark's sequence tells. Raises StoreBusyError
+        when RocksDB stalls for long: the rows are then removed on the next opening, and until then
+        nobody may write to the name.
         """
         with self._creating:
             self._last_sequence += 1
@@ -247,18 +253,52 @@ class Topics:
             self._forget([name])
             if name.startswith(LMQ_PREFIX):
                 self._dead_light[name] = below_offset
-            self._queues.delete_topic(name, mark.sequence)
+            self._delete_rows(mark)
+
+    def _delete_rows(self, mark: DeleteMark) -> None:
+        """Deletions are applied in their order, so one that meets a stall must not be left out."""
+        for _ in range(_BUSY_TRIES):
+            try:
+                self._queues.delete_topic(mark.topic, mark.sequence)
+            except StoreBusyError:
+                self._pause.wait(_BUSY_WAIT_S)
+            else:
+                return
+        self._queues.delete_topic(mark.topic, mark.sequence)
 
     def end_delete(self, name: str) -> None:
-        """Writers may come back. Under the append lock."""
+        """Writers may come back. Only when its rows are gone, or nothing of it was touched."""
         self._deleting.discard(name)
+
+    def after_cut(self, log_end: int) -> int:
+        """On opening after a crash: what was noted of a log end beyond this one counts from here.
+
+        A power loss may take log that topics and marks, which are synced, already stand behind:
+        records that are appended there anew would be taken for those of an earlier topic. Returns
+        how many were changed. Durable on return.
+        """
+        after: str | None = None
+        changed = 0
+        while page := self._metadata.list_topics("", after, _PAGE_TOPICS):
+            after = page[-1].name
+            beyond = [topic for topic in page if topic.created_offset > log_end]
+            self._metadata.put_topics(topic._replace(created_offset=log_end) for topic in beyond)
+            self._forget(topic.name for topic in beyond)
+            changed += len(beyond)
+        for mark in list(self._marks.values()):
+            if mark.below_offset > log_end and mark.topic.startswith(LMQ_PREFIX):
+                self._marks[mark.sequence] = mark._replace(below_offset=log_end)
+                self._metadata.delete_topic(self._marks[mark.sequence])
+                self._dead_light[mark.topic] = log_end
+                changed += 1
+        return changed
 
     def redo_deletions(self) -> int:
         """On opening: apply deletions that the consume queue lost in a crash; returns how many."""
         applied = self._queues.applied_deletions
         again = [mark for mark in self._marks.values() if mark.sequence > applied]
         for mark in sorted(again, key=lambda mark: mark.sequence):
-            self._queues.delete_topic(mark.topic, mark.sequence)
+            self._delete_rows(mark)
         return len(again)
 
     def drop_marks(self, durable_sequence: int, log_start: int) -> None:
