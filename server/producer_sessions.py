@@ -11,6 +11,7 @@ the first part of a batch; then only the rest is stored, under a mark of its own
 
 What is looked up in the log: batches of a producer that is not remembered, until one is new; and
 a batch with an older sequence whose answer is not remembered. Neither happens in steady running.
+docs/producers.md argues it, case by case.
 """
 
 from __future__ import annotations
