@@ -1,0 +1,141 @@
+"""What a look through a stopped store can find."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Kind(enum.Enum):
+    """Kinds of findings. The value is for people and for `--json`."""
+
+    IDENTITY = "store file damaged"
+    CHECKPOINT_FILE = "checkpoint file damaged"
+    SEGMENTS = "segments do not fit together"
+    DAMAGED_RECORD = "damaged record"
+    SHORT_LOG = "log ends before its durable end"
+    FALLING_TIME = "store time falls"
+    TORN_TAIL = "torn tail"  # information: expected after a crash, cut on opening
+    METADATA = "metadata unreadable"
+    DATABASE = "database unreadable"
+    NO_DATABASE = "no database"  # information: made on opening
+    UNDISPATCHED = "records not dispatched yet"  # information: replayed on opening
+    PENDING_DELETION = "deletion to be finished"  # information: done on opening
+    AHEAD_OF_LOG = "rows ahead of the log"
+    BEYOND_CHECKPOINT = "row beyond the dispatch checkpoint"
+    MISSING_UNIT = "missing unit"
+    WRONG_UNIT = "wrong unit"
+    HOLE = "hole in a queue"
+    FALLING_OFFSET = "physical offset falls in a queue"
+    MISSING_BOUND = "missing bound"
+    WRONG_BOUND = "wrong bound"
+    MISSING_INDEX_ROW = "missing index row"
+    WRONG_INDEX_ROW = "wrong index row"
+    DEAD_ROW = "row of a topic that does not exist"
+    BAD_ROW = "impossible row"
+
+
+#: Nothing is wrong: the next opening takes care of it.
+INFORMATION = frozenset(
+    {Kind.TORN_TAIL, Kind.NO_DATABASE, Kind.UNDISPATCHED, Kind.PENDING_DELETION}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found, with its place: a file below the root, or a column family."""
+
+    kind: Kind
+    place: str
+    expected: str
+    found: str
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    physical_offset: int | None = None
+    count: int = 1  # findings like this one that are not listed are counted in the last one
+    is_fault: bool = True
+
+    def __str__(self) -> str:
+        where = [self.place]
+        if self.topic is not None:
+            where.append(f"topic {self.topic!r}")
+        if self.queue_id is not None:
+            where.append(f"queue {self.queue_id}")
+        if self.queue_offset is not None:
+            where.append(f"offset {self.queue_offset}")
+        if self.physical_offset is not None:
+            where.append(f"physical offset {self.physical_offset}")
+        more = f" (and {self.count - 1} more)" if self.count > 1 else ""
+        return (
+            f"{', '.join(where)}: {self.kind.value}: expected {self.expected}, "
+            f"found {self.found}{more}"
+        )
+
+
+class Findings:
+    """Collects findings; of each kind so many are listed, the rest is counted.
+
+    Memory: bounded, however much is wrong.
+    """
+
+    def __init__(self, most_of_a_kind: int = 100) -> None:
+        self._most = most_of_a_kind
+        self._listed: list[Finding] = []
+        self._counts: dict[Kind, int] = {}
+        self._last: dict[Kind, int] = {}  # index of the last one listed
+
+    def add(
+        self,
+        kind: Kind,
+        place: str,
+        expected: object,
+        found: object,
+        *,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        queue_offset: int | None = None,
+        physical_offset: int | None = None,
+        is_fault: bool | None = None,
+    ) -> None:
+        count = self._counts[kind] = self._counts.get(kind, 0) + 1
+        if count > self._most:
+            return
+        self._last[kind] = len(self._listed)
+        self._listed.append(
+            Finding(
+                kind,
+                place,
+                str(expected),
+                str(found),
+                topic,
+                queue_id,
+                queue_offset,
+                physical_offset,
+                is_fault=kind not in INFORMATION if is_fault is None else is_fault,
+            )
+        )
+
+    def has(self, kind: Kind) -> bool:
+        return kind in self._counts
+
+    def result(self) -> list[Finding]:
+        """In the order they were found."""
+        listed = list(self._listed)
+        for kind, count in self._counts.items():
+            if count > self._most:
+                at = self._last[kind]
+                last = listed[at]
+                listed[at] = Finding(
+                    last.kind,
+                    last.place,
+                    last.expected,
+                    last.found,
+                    last.topic,
+                    last.queue_id,
+                    last.queue_offset,
+                    last.physical_offset,
+                    count - self._most + 1,
+                    last.is_fault,
+                )
+        return listed

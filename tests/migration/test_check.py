@@ -1,0 +1,439 @@
+"""The check of a stopped store: silent about a good one, exact about each planted fault."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.engine import KvBatch
+from kvcq.keys import (
+    BOUNDS,
+    CHECKPOINT_KEY,
+    INDEX,
+    UNITS,
+    index_key,
+    max_key,
+    pack_i64,
+    unit_key,
+)
+from kvcq.metadata_store import MetadataStore
+from kvcq.options import DERIVED, metadata_profile
+from kvcq.rocks import RocksEngine
+from kvcq.values import pack_max, pack_unit, unpack_unit
+from migration.check import check_store
+from migration.check_findings import Finding, Findings, Kind
+from store.checkpoint import read_checkpoint
+from store.clock import SystemClock
+from store.errors import StoreFormatError, StoreLockedError
+from store.message import Message
+from store.metadata import DeleteMark
+from tests.support.fake_clock import FakeClock
+from tests.support.stores import SEGMENT_BYTES, open_small
+from tests.support.tree import tree_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kvcq.engine import KvEngine
+    from store.message_store import MessageStore
+
+TOPICS = ("alpha", "beta")
+
+
+def fill(store: MessageStore, clock: FakeClock, count: int = 30) -> None:
+    for number in range(count):
+        store.put(
+            [
+                Message(
+                    topic,
+                    b"x" * 900,
+                    queue_id=number % 2,
+                    tag="t",
+                    keys=(f"k{number % 5}",),
+                    light_queues=("%LMQ%light",) if number % 3 == 0 else (),
+                    properties={"UNIQ_KEY": f"{topic}{number}"},
+                )
+                for topic in TOPICS
+            ]
+        )
+        clock.advance(1)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store: two topics and a light queue over two segments."""
+    root = tmp_path_factory.mktemp("template") / "store"
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock)
+        store.commit_offsets("group", [("alpha", 0, 3)])
+    return root
+
+
+@pytest.fixture
+def root(template: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "store"
+    shutil.copytree(template, copy)
+    return copy
+
+
+@contextmanager
+def database(root: Path) -> Iterator[KvEngine]:
+    engine = RocksEngine.open(root / "kvcq", DERIVED)
+    yield engine
+    engine.close()
+
+
+def faults(root: Path) -> list[Finding]:
+    return [finding for finding in check_store(root) if finding.is_fault]
+
+
+def only(root: Path, kind: Kind) -> Finding:
+    found = faults(root)
+    assert {finding.kind for finding in found} == {kind}, [str(finding) for finding in found]
+    return found[0]
+
+
+def flip(path: Path, position: int, mask: int = 1) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ mask]))
+
+
+def segment(root: Path, number: int = 0) -> Path:
+    return root / "commitlog" / f"{number * SEGMENT_BYTES:020}"
+
+
+# --- good stores ------------------------------------------------------------------------------
+
+
+def test_a_good_store_has_no_findings_and_is_left_alone(root: Path) -> None:
+    before = tree_digest(root)
+    steps: list[tuple[str, float]] = []
+    assert check_store(root, lambda what, share: steps.append((what, share))) == []
+    assert tree_digest(root) == before
+    assert all(0 <= share <= 1 for _, share in steps)
+    assert {what for what, _ in steps} >= {"records of the log", "rows of default"}
+
+
+def test_a_store_that_was_used_in_every_way_has_no_findings(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    # Never behind the machine's clock when it counts: RocksDB's filter goes by that one.
+    clock = FakeClock(SystemClock().now_ms() - 7_000_000)
+    with open_small(root, clock, reserved_hours=1) as store:
+        fill(store, clock, 150)  # five segments
+        store.delete_topic("beta")
+        store.create_topics([("beta", 3)])
+        clock.advance(7200)
+        fill(store, clock, 20)
+        assert store.retention.run_once(now=True) >= 2
+        store.delete_topic("%LMQ%light")
+        fill(store, clock, 3)
+        store.put([Message("alpha", b"p", sys_flag=4), Message("alpha", b"r", sys_flag=12)])
+        store.reclaim()
+    assert check_store(root) == []
+
+
+def test_an_empty_store_has_no_findings(tmp_path: Path) -> None:
+    open_small(tmp_path / "store").close()
+    assert check_store(tmp_path / "store") == []
+
+
+def test_an_open_store_is_refused(root: Path) -> None:
+    with open_small(root), pytest.raises(StoreLockedError):
+        check_store(root)
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    for path in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(StoreFormatError):
+            check_store(path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+# --- after a crash: information, no fault -----------------------------------------------------
+
+
+def test_a_crash_is_no_fault(tmp_path: Path) -> None:
+    root, image = tmp_path / "store", tmp_path / "image"
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock)
+        store.flush()
+        fill(store, clock)
+        shutil.copytree(root, image)  # as a killed process leaves it
+        end = store.log.appended_offset
+    # The last record is torn.
+    last = image / "commitlog" / f"{end - end % SEGMENT_BYTES:020}"
+    with last.open("r+b") as file:
+        file.seek(end % SEGMENT_BYTES - 30)
+        file.write(bytes(30))
+    before = tree_digest(image)
+    found = check_store(image)
+    assert {finding.kind for finding in found} == {Kind.UNDISPATCHED, Kind.TORN_TAIL}
+    assert not any(finding.is_fault for finding in found)
+    assert tree_digest(image) == before
+
+
+def test_a_database_ahead_of_the_log_after_a_power_loss_is_no_fault(tmp_path: Path) -> None:
+    root, image = tmp_path / "store", tmp_path / "image"
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock, 10)
+        store.flush()
+        end = store.log.appended_offset
+        fill(store, clock, 5)
+        store.queues.flush()
+        shutil.copytree(root, image)
+    last = segment(image)
+    last.write_bytes(last.read_bytes()[:end].ljust(SEGMENT_BYTES, b"\0"))
+    found = check_store(image)
+    ahead = [finding for finding in found if finding.kind is Kind.AHEAD_OF_LOG]
+    assert len(ahead) == 1
+    assert not ahead[0].is_fault
+    with open_small(image):
+        pass
+    assert check_store(image) == []
+
+
+def test_no_database_is_no_fault(root: Path) -> None:
+    shutil.rmtree(root / "kvcq")
+    assert [finding.kind for finding in check_store(root)] == [Kind.NO_DATABASE]
+
+
+# --- the log ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("position", [3, 5, 30, 60, 100, 1000])
+def test_a_damaged_record(root: Path, position: int) -> None:
+    with database(root) as engine:
+        record = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+    flip(segment(root), record.physical_offset + position)
+    finding = only(root, Kind.DAMAGED_RECORD)
+    assert finding.physical_offset == record.physical_offset
+    assert finding.place == f"commitlog/{0:020}"
+    assert str(record.physical_offset + record.record_size) in finding.found
+
+
+def test_a_zeroed_end_of_the_durable_log(root: Path) -> None:
+    checkpoint = read_checkpoint(root / "checkpoint")
+    assert checkpoint is not None
+    end = checkpoint.flushed_offset
+    path = root / "commitlog" / f"{end - end % SEGMENT_BYTES:020}"
+    data = path.read_bytes()
+    path.write_bytes(data[: end % SEGMENT_BYTES - 500].ljust(SEGMENT_BYTES, b"\0"))
+    kinds = {finding.kind for finding in faults(root)}
+    assert Kind.DAMAGED_RECORD in kinds
+
+
+def test_a_log_that_ends_early(root: Path) -> None:
+    segment(root).write_bytes(bytes(SEGMENT_BYTES))
+    kinds = {finding.kind for finding in faults(root)}
+    assert {Kind.DAMAGED_RECORD, Kind.WRONG_UNIT} & kinds
+
+
+def test_a_gap_between_segments(root: Path) -> None:
+    shutil.copy(segment(root), segment(root, 2))
+    assert only(root, Kind.SEGMENTS).place.endswith(f"{2 * SEGMENT_BYTES:020}")
+
+
+def test_a_damaged_checkpoint_file(root: Path) -> None:
+    flip(root / "checkpoint", 44)
+    assert only(root, Kind.CHECKPOINT_FILE).place == "checkpoint"
+
+
+def test_a_damaged_store_json(root: Path) -> None:
+    (root / "store.json").write_bytes(b"{")
+    assert only(root, Kind.IDENTITY).place == "store.json"
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+def test_a_missing_unit(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(UNITS, unit_key("alpha", 1, 4))]))
+    found = faults(root)
+    assert {finding.kind for finding in found} == {Kind.MISSING_UNIT, Kind.HOLE}
+    for finding in found:
+        assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
+
+
+def test_missing_first_and_last_units(root: Path) -> None:
+    with database(root) as engine:
+        keys = [unit_key("alpha", 1, 0), unit_key("beta", 0, 14)]
+        engine.write(KvBatch(deletes=[(UNITS, key) for key in keys]))
+    kinds = {finding.kind for finding in faults(root)}
+    assert kinds == {Kind.MISSING_UNIT, Kind.WRONG_BOUND}
+
+
+@pytest.mark.parametrize("change", ["size", "tag", "time", "stamp", "offset"])
+def test_a_wrong_unit(root: Path, change: str) -> None:
+    key = unit_key("alpha", 1, 4)
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, key) or b"")
+        other = unpack_unit(engine.get(UNITS, unit_key("alpha", 0, 4)) or b"")
+        value = pack_unit(
+            {
+                "size": unit._replace(record_size=unit.record_size + 1),
+                "tag": unit._replace(tag_code=1),
+                "time": unit._replace(store_time_ms=unit.store_time_ms + 1),
+                "stamp": unit,
+                "offset": other,  # a record of another queue
+            }[change]
+        )
+        if change == "stamp":
+            value = value[:-1] + b"\x00"
+        engine.write(KvBatch(puts={UNITS: [(key, value)]}))
+    assert only(root, Kind.WRONG_UNIT).queue_offset == 4
+
+
+def test_a_unit_that_points_at_no_record(root: Path) -> None:
+    key = unit_key("alpha", 1, 4)
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, key) or b"")
+        moved = unit._replace(physical_offset=unit.physical_offset + 1)
+        engine.write(KvBatch(puts={UNITS: [(key, pack_unit(moved))]}))
+    assert only(root, Kind.WRONG_UNIT).physical_offset == moved.physical_offset
+
+
+def test_two_units_of_one_record(root: Path) -> None:
+    # As a light queue gets them when one offset is given out twice.
+    with database(root) as engine:
+        value = engine.get(UNITS, unit_key("%LMQ%light", 0, 3)) or b""
+        engine.write(KvBatch(puts={UNITS: [(unit_key("%LMQ%light", 0, 4), value)]}))
+    kinds = {finding.kind for finding in faults(root)}
+    assert kinds == {Kind.WRONG_UNIT, Kind.FALLING_OFFSET}
+
+
+def test_a_unit_behind_the_end_of_its_queue(root: Path) -> None:
+    with database(root) as engine:
+        value = engine.get(UNITS, unit_key("alpha", 1, 4)) or b""
+        engine.write(KvBatch(puts={UNITS: [(unit_key("alpha", 1, 99), value)]}))
+    kinds = {finding.kind for finding in faults(root)}
+    assert {Kind.WRONG_UNIT, Kind.HOLE, Kind.WRONG_BOUND} <= kinds
+
+
+def test_missing_and_wrong_bounds(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(BOUNDS, max_key("alpha", 1))]))
+    assert only(root, Kind.MISSING_BOUND).queue_id == 1
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 13)) or b"")
+        stale = pack_max(unit.physical_offset, 13)
+        engine.write(KvBatch(puts={BOUNDS: [(max_key("alpha", 1), stale)]}))
+    assert only(root, Kind.WRONG_BOUND).queue_offset == 14
+
+
+def test_a_bound_without_units(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(puts={BOUNDS: [(max_key("alpha", 3), pack_max(0, 0))]}))
+    assert only(root, Kind.WRONG_BOUND).queue_id == 3
+
+
+def test_families_at_two_points(root: Path) -> None:
+    # The checkpoint is behind the units: as if families had been flushed one by one.
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("beta", 1, 14)) or b"")
+        row = (CHECKPOINT_KEY, pack_i64(unit.physical_offset))
+        engine.write(KvBatch(puts={BOUNDS: [row]}))
+    found = check_store(root)
+    assert {finding.kind for finding in found} == {Kind.UNDISPATCHED, Kind.BEYOND_CHECKPOINT}
+    places = {finding.place for finding in found if finding.is_fault}
+    assert places == {UNITS, BOUNDS, INDEX}
+
+
+def test_a_checkpoint_ahead_of_a_closed_log(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(puts={BOUNDS: [(CHECKPOINT_KEY, pack_i64(1 << 40))]}))
+    assert only(root, Kind.AHEAD_OF_LOG).physical_offset == 1 << 40
+
+
+def test_missing_and_wrong_index_rows(root: Path) -> None:
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+        key = index_key("alpha", "k4", unit.store_time_ms, unit.physical_offset)
+        value = engine.get(INDEX, key) or b""
+        assert value
+        engine.write(KvBatch(deletes=[(INDEX, key)]))
+    assert only(root, Kind.MISSING_INDEX_ROW).physical_offset == unit.physical_offset
+    wrong = index_key("alpha", "other", unit.store_time_ms, unit.physical_offset)
+    with database(root) as engine:
+        engine.write(KvBatch(puts={INDEX: [(key, value), (wrong, value)]}))
+    assert "other" in only(root, Kind.WRONG_INDEX_ROW).found
+
+
+def test_rows_of_a_topic_that_does_not_exist(root: Path) -> None:
+    engine = RocksEngine.open(root / "meta", metadata_profile())
+    MetadataStore(engine).delete_topic(DeleteMark("beta", 1 << 40, 1))
+    MetadataStore(engine).drop_marks([1])
+    engine.close()
+    finding = only(root, Kind.DEAD_ROW)
+    assert finding.topic == "beta"
+    assert finding.count == 1
+
+
+def test_a_deletion_to_be_finished_is_no_fault(root: Path) -> None:
+    engine = RocksEngine.open(root / "meta", metadata_profile())
+    MetadataStore(engine).delete_topic(DeleteMark("beta", 1 << 40, 1))
+    engine.close()
+    assert [finding.kind for finding in check_store(root)] == [Kind.PENDING_DELETION]
+    open_small(root).close()
+    assert check_store(root) == []
+
+
+def test_rows_of_no_layout(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(
+            KvBatch(
+                puts={
+                    UNITS: [(b"\x00\x00\x00\x01\x01", b"x"), (unit_key("alpha", 1, 4), b"x" * 5)],
+                    BOUNDS: [(b"\x00", b"")],
+                    INDEX: [(b"\x00\x00", b"")],
+                }
+            )
+        )
+    kinds = [finding.kind for finding in faults(root)]
+    assert kinds.count(Kind.BAD_ROW) == 4
+
+
+@pytest.mark.parametrize("family", ["kvcq", "meta"])
+def test_a_damaged_database(root: Path, family: str) -> None:
+    engine = RocksEngine.open(root / family, DERIVED if family == "kvcq" else metadata_profile())
+    for name in engine._profile.names:
+        engine.compact(name)
+    engine.close()
+    for path in (root / family).glob("*.sst"):
+        for position in range(10, path.stat().st_size, 300):
+            flip(path, position, 0x10)
+    kind = Kind.DATABASE if family == "kvcq" else Kind.METADATA
+    assert kind in {finding.kind for finding in faults(root)}
+
+
+# --- the list ---------------------------------------------------------------------------------
+
+
+def test_findings_are_bounded() -> None:
+    findings = Findings(3)
+    for number in range(10):
+        findings.add(Kind.HOLE, "default", number, number)
+    findings.add(Kind.TORN_TAIL, "commitlog", 1, 2)
+    listed = findings.result()
+    assert [finding.count for finding in listed] == [1, 1, 8, 1]
+    assert [finding.is_fault for finding in listed] == [True, True, True, False]
+    assert "and 7 more" in str(listed[2])
+
+
+def test_a_finding_says_where() -> None:
+    finding = Finding(Kind.HOLE, "default", "offset 4", "offset 5", "t", 1, 4, 4096)
+    assert str(finding) == (
+        "default, topic 't', queue 1, offset 4, physical offset 4096: hole in a queue: "
+        "expected offset 4, found offset 5"
+    )

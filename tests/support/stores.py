@@ -1,0 +1,62 @@
+"""Small stores for tests: segments of 64 KiB, no disk level, no background jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from migration.opening import open_store
+from store.config import FlushMode, StoreConfig
+from tests.support.fake_clock import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store.clock import Clock
+    from store.message_store import MessageStore
+
+SEGMENT_BYTES = 64 << 10
+
+
+class Settings(TypedDict, total=False):
+    """What tests set."""
+
+    segment_bytes: int
+    max_body_bytes: int
+    crc_item: bool
+    preallocate: bool
+    flush_mode: FlushMode
+    sync_flush_timeout_s: float
+    reserved_hours: float
+    auto_create_topics: bool
+    default_queue_count: int
+    hot_queue_limit: int
+    max_dispatch_lag_bytes: int
+    expiry_margin_s: int
+    hot_read_bytes: int
+
+
+def small_config(root: Path, **settings: Unpack[Settings]) -> StoreConfig:
+    """Settings under which nothing happens by itself: the disk is never full, nothing expires."""
+    base = StoreConfig(
+        root=root,
+        segment_bytes=SEGMENT_BYTES,
+        preallocate=False,
+        disk_clean_ratio=1.0,
+        disk_clean_forcibly_ratio=1.0,
+        disk_full_ratio=1.0,
+        delete_when_hours=(),
+        clean_interval_s=1e6,
+        flush_interval_ms=10_000_000,
+        default_queue_count=4,
+    )
+    return replace(base, **settings)
+
+
+def open_small(
+    root: Path, clock: Clock | None = None, **settings: Unpack[Settings]
+) -> MessageStore:
+    """An open store without jobs: checkpoints and flushes are written when a test says so."""
+    store = open_store(small_config(root, **settings), clock=clock or FakeClock())
+    store._jobs.stop()
+    return store
