@@ -39,13 +39,16 @@ from store.consume_queue import Bounds, CqUnit, KeyHit
 from store.errors import DamagedQueueError, StoreBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from kvcq.engine import KvEngine
     from store.consume_queue import DispatchRequest
     from store.message import Boundary
 
 _INT64_MAX = (1 << 63) - 1
+_END = b"\xff"  # above every key: those begin with a length
+_PAGE = 4096
 
 
 class Expiry(Protocol):
@@ -108,6 +111,42 @@ class KvConsumeQueueStore:
                 self._engine.write(batch)
             except EngineBusyError as error:
                 raise StoreBusyError(str(error)) from error
+            self._min_offsets.clear()
+
+    def fill(self, requests: Sequence[DispatchRequest]) -> None:
+        """Write units, bounds and index rows of queues this database did not have; not the
+        checkpoint. Requests of one queue come in log order. Durable after `flush`.
+        """
+        if not requests:
+            return
+        with self._writing:
+            batch = self._builder.build(requests, 0)
+            batch.puts[BOUNDS] = [row for row in batch.puts[BOUNDS] if row[0] != CHECKPOINT_KEY]
+            try:
+                self._engine.write(batch)
+            except EngineBusyError as error:
+                raise StoreBusyError(str(error)) from error
+
+    def ingest(self, files: Mapping[str, Sequence[Path]], end_offset: int, *, move: bool) -> None:
+        """Take over sorted files, by family, made from all records up to `end_offset`.
+
+        They must go on where this database ends. Repeatable: a crash in between leaves rows that
+        dispatching from the checkpoint writes again, the same. Durable on return.
+        """
+        with self._writing:
+            if end_offset <= self._dispatched_offset:
+                return
+            # Bounds last, so that no bound is there whose units are not.
+            for family in (UNITS, INDEX, BOUNDS):
+                self._engine.ingest(family, files.get(family, ()), move=move)
+            row = (CHECKPOINT_KEY, pack_i64(end_offset))
+            try:
+                self._engine.write(KvBatch(puts={BOUNDS: [row]}))
+            except EngineBusyError as error:
+                raise StoreBusyError(str(error)) from error
+            self._dispatched_offset = end_offset
+            self._min_offsets.clear()
+        self.flush()
 
     # --- reads -----------------------------------------------------------------------------
 
@@ -116,14 +155,22 @@ class KvConsumeQueueStore:
         return [0 if row is None else unpack_max(row)[1] + 1 for row in rows]
 
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
-        row = self._engine.get(BOUNDS, max_key(topic, queue_id))
-        if row is None:
-            return Bounds(0, 0)
-        last_physical, last_offset = unpack_max(row)
-        max_offset = last_offset + 1
-        if last_physical < log_start:
-            return Bounds(max_offset, max_offset)  # all expired; offsets go on
-        return Bounds(self._min_offsets.get(topic, queue_id, max_offset, log_start), max_offset)
+        key = max_key(topic, queue_id)
+        row = self._engine.get(BOUNDS, key)
+        while row is not None:
+            last_physical, last_offset = unpack_max(row)
+            max_offset = last_offset + 1
+            if last_physical < log_start:
+                return Bounds(max_offset, max_offset)  # all expired; offsets go on
+            min_offset = self._min_offsets.get(topic, queue_id, max_offset, log_start)
+            if min_offset < max_offset:
+                return Bounds(min_offset, max_offset)
+            # Its last record is in the log, but no unit is there: not the same as expired.
+            again = self._engine.get(BOUNDS, key)
+            if again == row:
+                raise DamagedQueueError(topic, queue_id, last_offset, "its units are missing")
+            row = again  # deleted, or cut, since it was read
+        return Bounds(0, 0)
 
     def read_units(
         self, topic: str, queue_id: int, start: int, count: int
@@ -140,6 +187,16 @@ class KvConsumeQueueStore:
         first = queue_offset_of(rows[0][0])
         if queue_offset_of(rows[-1][0]) == first + len(rows) - 1:
             return list(zip(range(first, first + len(rows)), units, strict=True))
+        return [(queue_offset_of(key), unit) for (key, _), unit in zip(rows, units, strict=True)]
+
+    def stored_units(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        """As `read_units`, for a verifier: blocks it reads push no others out of the cache."""
+        prefix = unit_prefix(topic, queue_id)
+        end = prefix + pack_i64(min(start + count, _INT64_MAX))
+        rows = self._engine.scan(UNITS, prefix + pack_i64(start), end, fill_cache=False)
+        units = unpack_units([value for _, value in rows])
         return [(queue_offset_of(key), unit) for (key, _), unit in zip(rows, units, strict=True)]
 
     def search_time(
@@ -178,6 +235,17 @@ class KvConsumeQueueStore:
         start, end = max_range(topic)
         return [unpack_bounds_key(key)[2] for key, _ in self._engine.scan(BOUNDS, start, end)]
 
+    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
+        """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
+        start = b""
+        while rows := self._engine.scan(BOUNDS, start, _END, limit=_PAGE, fill_cache=False):
+            for key, value in rows:
+                topic, marker, queue_id = unpack_bounds_key(key)
+                if marker == "max" and key not in (CHECKPOINT_KEY, DELETIONS_KEY):
+                    physical_offset, queue_offset = unpack_max(value)
+                    yield topic, queue_id, queue_offset, physical_offset
+            start = rows[-1][0] + b"\0"
+
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Names of topics and light queues with messages, by length, then bytes; above `after`.
 
@@ -214,6 +282,21 @@ class KvConsumeQueueStore:
         with self._writing:
             try:
                 self._engine.write(batch)
+            except EngineBusyError as error:
+                raise StoreBusyError(str(error)) from error
+            self._min_offsets.forget(topic, queue_ids)
+
+    def purge_topic(self, topic: str) -> None:
+        """Remove every row of a name that this database no longer serves; no deletion counts."""
+        start, end = topic_range(topic)
+        queue_ids = self.queue_ids(topic)
+        with self._writing:
+            try:
+                self._engine.write(
+                    KvBatch(
+                        delete_ranges=[(family, start, end) for family in (UNITS, BOUNDS, INDEX)]
+                    )
+                )
             except EngineBusyError as error:
                 raise StoreBusyError(str(error)) from error
             self._min_offsets.forget(topic, queue_ids)

@@ -1,6 +1,6 @@
 """What the engine raises; the consume queue store turns these into the store's own errors."""
 
-from store.errors import StoreError
+from store.errors import StoreClosedError, StoreError
 
 
 class KvcqError(StoreError):
@@ -11,7 +11,7 @@ class EngineBusyError(KvcqError):
     """RocksDB stalls writes. Nothing was written; try the same batch a little later."""
 
 
-class EngineClosedError(KvcqError):
+class EngineClosedError(KvcqError, StoreClosedError):
     """The engine was closed."""
 
 

@@ -6,6 +6,7 @@ seek and a binary search, and the answer holds until the log's start passes the 
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from kvcq.keys import UNITS, pack_i64, queue_offset_of, unit_prefix
@@ -25,7 +26,9 @@ class MinOffsets:
 
     def __init__(self, engine: KvEngine) -> None:
         self._engine = engine
-        # Replaced entry by entry; a lost update costs one more search.
+        self._lock = threading.Lock()
+        # Written under _lock, read freely.
+        self._changes = 0
         self._cache: dict[tuple[str, int], tuple[int, int]] = {}
 
     def get(self, topic: str, queue_id: int, max_offset: int, log_start: int) -> int:
@@ -36,6 +39,7 @@ class MinOffsets:
         if max_offset == 0:
             return 0
         key = (topic, queue_id)
+        changes = self._changes
         cached = self._cache.get(key)
         low = 0
         if cached is not None:
@@ -46,18 +50,25 @@ class MinOffsets:
         found = self._search(prefix, low, max_offset, log_start)
         if found is None:
             return max_offset
-        if len(self._cache) >= _CACHE_LIMIT:
-            self._cache.clear()
-        self._cache[key] = found
+        with self._lock:
+            # Not when units were removed meanwhile: what was found may be gone.
+            if changes == self._changes:
+                if len(self._cache) >= _CACHE_LIMIT:
+                    self._cache.clear()
+                self._cache[key] = found
         return found[0]
 
     def forget(self, topic: str, queue_ids: list[int]) -> None:
         """The topic was deleted, or its units were cut."""
-        for queue_id in queue_ids:
-            self._cache.pop((topic, queue_id), None)
+        with self._lock:
+            self._changes += 1
+            for queue_id in queue_ids:
+                self._cache.pop((topic, queue_id), None)
 
     def clear(self) -> None:
-        self._cache.clear()
+        with self._lock:
+            self._changes += 1
+            self._cache.clear()
 
     def _search(
         self, prefix: bytes, low: int, max_offset: int, log_start: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from store.checkpoint import Checkpoint, write_checkpoint
@@ -298,10 +299,13 @@ class MessageStore:
             self._flush_service.request(below)
             if not self._dispatched.wait_for(below, _DRAIN_TIMEOUT_S):
                 raise StoreBusyError(f"dispatch did not reach {below} in {_DRAIN_TIMEOUT_S:g} s")
+        except BaseException:
+            # Its offsets were forgotten: they can be loaded again once all of it is dispatched.
+            self._dispatched.call_when(below, lambda _error: self._topics.end_delete(name))
+            raise
+        with self._repair.restoring:
             self._topics.finish_delete(name, below)
-        finally:
-            with self.log.lock:
-                self._topics.end_delete(name)
+        self._topics.end_delete(name)
 
     def describe_topic(self, name: str) -> TopicConfig:
         """Raises UnknownTopicError."""
@@ -461,20 +465,26 @@ class MessageStore:
                 return
             with self.log.lock:
                 self._closed = True
-            self._jobs.stop()
-            self._repair.stop()
-            self._flush_service.stop()
-            self.reput.stop()
-            drained = self._dispatched.value == self.log.appended_offset
-            flushed = self._flushed.value == self.log.appended_offset
-            self.queues.close()
-            if flushed:
-                self._write_checkpoint()
-            self.metadata.close()
-            self.log.close()
-            if flushed and drained:
-                self._directory.mark_clean()
-            self._directory.close()
+            # Whatever fails on the way, the rest is let go of, and the lock last of all.
+            with ExitStack() as stack:
+                stack.callback(self._directory.close)
+                stack.callback(self.log.close)
+                stack.callback(self.metadata.close)
+                self._stop_services()
+                drained = self._dispatched.value == self.log.appended_offset
+                flushed = self._flushed.value == self.log.appended_offset
+                self.queues.close()
+                if flushed:
+                    self._write_checkpoint()
+                if flushed and drained:
+                    self.metadata.close()
+                    self._directory.mark_clean()
+
+    def _stop_services(self) -> None:
+        self._jobs.stop()
+        self._repair.stop()
+        self._flush_service.stop()
+        self.reput.stop()
 
     def __enter__(self) -> MessageStore:
         return self
@@ -486,10 +496,11 @@ class MessageStore:
 def _placed_in_batch(
     error: InvalidArgumentError, messages: Sequence[Message]
 ) -> InvalidArgumentError:
-    """Name the message whose topic was refused; other fields name theirs already."""
-    if error.field != "topic":
-        return error
+    """Name the message whose topic or host was refused; other fields name theirs already."""
     for index, message in enumerate(messages):
-        if repr(message.topic) in error.reason or not message.topic:
-            return InvalidArgumentError(f"messages[{index}].topic", error.reason)
+        if (
+            error.field == "topic" and (repr(message.topic) in error.reason or not message.topic)
+        ) or (error.field == "host" and repr(message.born_host[0]) in error.reason):
+            field = "born_host" if error.field == "host" else "topic"
+            return InvalidArgumentError(f"messages[{index}].{field}", error.reason)
     return error

@@ -100,6 +100,8 @@ def assemble(
         dispatched = Watermark("dispatched", queues.dispatched_offset)
         topics = Topics(config, metadata, queues, clock)
         topics.redo_deletions()
+        if not directory.was_closed_cleanly:
+            topics.after_cut(end)
         queue_offsets = QueueOffsets(
             config.hot_queue_limit,
             lambda keys: topics.load(keys, log.appended_offset),

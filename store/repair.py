@@ -36,6 +36,9 @@ class QueueRepair:
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self.done = 0  # repairs that ran to their end
+        #: Held while rows are looked up and written: who removes a topic holds it too, so that no
+        #: row comes back. Taken before any lock of topics or queues.
+        self.restoring = threading.Lock()
 
     def start(self, topic: str, queue_id: int) -> None:
         """Begin, unless a repair is running: whoever reads the queue next starts the next one."""
@@ -78,8 +81,9 @@ class QueueRepair:
         end = self._queues.dispatched_offset
         count = 0
         while at < end and not self._stopping.is_set():
-            requests, at = self._collect(at, end, topic, queue_id)
-            self._queues.restore(requests)
+            with self.restoring:
+                requests, at = self._collect(at, end, topic, queue_id)
+                self._queues.restore(requests)
             count += len(requests)
         return count
 
