@@ -36,6 +36,8 @@ UNIT_ROWS = pa.schema(
         ("store_time_ms", pa.int64()),
     ]
 )
+_LAST_STAMP = (1 << 31) - 1
+
 INDEX_ROWS = pa.schema([("key", pa.binary())])
 
 
@@ -48,40 +50,76 @@ class DerivedRows(NamedTuple):
 
 def derive(block: RecordBlock, liveness: Liveness) -> DerivedRows:
     """Units and index keys of the records; dead and poison records give none."""
-    physical = np.asarray(block.physical_offset)
-    alive = liveness.of_topics(block.topic, physical)
-    # Poison: dispatch passes over what no queue can hold.
-    alive &= np.asarray(block.queue_id) >= 0
-    alive &= np.asarray(block.queue_offset) >= 0
-    alive &= ~block.undecodable()
-    return DerivedRows(_units(block, alive, liveness), _index(block, alive))
+    alive = _alive(block, liveness)
+    places = _places(block, alive, liveness)
+    columns = [_unit_prefixes(places.topics, places.queue_ids), pa.array(places.offsets)]
+    columns += [block.column(name).take(pa.array(places.rows)) for name in UNIT_ROWS.names[2:]]
+    return DerivedRows(pa.RecordBatch.from_arrays(columns, schema=UNIT_ROWS), _index(block, alive))
 
 
-def _units(block: RecordBlock, alive: Bools, liveness: Liveness) -> pa.RecordBatch:
+def unit_columns(block: RecordBlock, liveness: Liveness, schema: pa.Schema) -> pa.RecordBatch:
+    """The units alone, with the columns of `schema` (see columns.CONSUMEQUEUE)."""
+    places = _places(block, _alive(block, liveness), liveness)
+    rows = pa.array(places.rows)
+    columns = []
+    for field in schema:
+        if field.name == "topic":
+            columns.append(places.topics)
+        elif field.name == "queue_id":
+            columns.append(pa.array(places.queue_ids))
+        elif field.name == "queue_offset":
+            columns.append(pa.array(places.offsets))
+        elif field.name == "expiry_stamp_s":
+            stamps = expiry_stamps(np.asarray(block.store_time_ms)[places.rows])
+            columns.append(pa.array(stamps.astype(np.int32)))
+        else:
+            columns.append(block.column(field.name).take(rows))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def expiry_stamps(store_times_ms: Ints) -> Ints:
+    """As kvcq.values.expiry_stamp, in bulk, as numbers."""
+    return np.clip(store_times_ms // 1000, 0, _LAST_STAMP)
+
+
+class _Places(NamedTuple):
+    """Where units stand: for each, its record's row in the block, and its key."""
+
+    rows: Ints
+    topics: pa.StringArray
+    queue_ids: npt.NDArray[np.int32]
+    offsets: Ints
+
+
+def _alive(block: RecordBlock, liveness: Liveness) -> Bools:
+    return liveness.of_topics(block.topic, np.asarray(block.physical_offset)) & _sound(block)
+
+
+def _sound(block: RecordBlock) -> Bools:
+    """Not poison: dispatch passes over what no queue can hold."""
+    sound: Bools = np.asarray(block.queue_id) >= 0
+    sound &= np.asarray(block.queue_offset) >= 0
+    sound &= ~block.undecodable()
+    return sound
+
+
+def _places(block: RecordBlock, alive: Bools, liveness: Liveness) -> _Places:
     rows = np.flatnonzero(alive & np.asarray(block.in_queue))
     topics = block.topic.take(pa.array(rows))
     queue_ids = np.asarray(block.queue_id)[rows]
     offsets = np.asarray(block.queue_offset)[rows]
-    light_rows, names, light_offsets = _exploded(block, alive, liveness)
+    # Also of records whose own topic is gone: else their light queues would have holes.
+    light_rows, names, light_offsets = _exploded(block, _sound(block), liveness)
     if len(light_rows):
         rows = np.concatenate([rows, light_rows])
         topics = pa.concat_arrays([topics, names])
         queue_ids = np.concatenate([queue_ids, np.zeros(len(light_rows), dtype=np.int32)])
         offsets = np.concatenate([offsets, light_offsets])
-    taken = pa.array(rows)
-    columns = [
-        _unit_prefixes(topics, queue_ids),
-        pa.array(offsets),
-        block.physical_offset.take(taken),
-        block.record_size.take(taken),
-        block.tag_code.take(taken),
-        block.store_time_ms.take(taken),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=UNIT_ROWS)
+    return _Places(rows, topics, queue_ids, offsets)
 
 
 def _exploded(
-    block: RecordBlock, alive: Bools, liveness: Liveness
+    block: RecordBlock, sound: Bools, liveness: Liveness
 ) -> tuple[Ints, pa.StringArray, Ints]:
     """Record, name and offset for each light queue that a record stands in."""
     names = block.light_queues.flatten()
@@ -89,7 +127,7 @@ def _exploded(
     offsets = np.asarray(block.light_offsets.flatten())
     if not len(rows):
         return rows, names, offsets
-    kept = alive[rows] & liveness.of_light(names, np.asarray(block.physical_offset)[rows])
+    kept = sound[rows] & liveness.of_light(names, np.asarray(block.physical_offset)[rows])
     return rows[kept], names.filter(pa.array(kept)), offsets[kept]
 
 

@@ -22,7 +22,7 @@ from kvcq.keys import INDEX, UNITS
 from kvcq.options import DERIVED
 from kvcq.rocks import write_sst
 from migration.spark.decoder import ReadOptions, read_blocks
-from migration.spark.derived_rows import INDEX_ROWS, UNIT_ROWS, derive
+from migration.spark.derived_rows import INDEX_ROWS, UNIT_ROWS, derive, expiry_stamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,7 +57,6 @@ BOUNDS_ROWS = pa.schema(
 _FAMILIES = {family.name: family for family in DERIVED.families}
 #: Rows that are Python objects at one time.
 _WRITE_CHUNK = 65_536
-_LAST_STAMP = (1 << 31) - 1
 
 
 class RebuildTask(NamedTuple):
@@ -188,13 +187,9 @@ def _unit_values(columns: dict[str, npt.NDArray[np.int64]], rows: slice) -> list
     values = np.empty(rows.stop - rows.start, dtype=_VALUE)
     for name in ("physical_offset", "record_size", "tag_code", "store_time_ms"):
         values[name] = columns[name][rows]
-    values["stamp"] = _stamps(columns["store_time_ms"][rows])
+    values["stamp"] = expiry_stamps(columns["store_time_ms"][rows])
     packed: list[bytes] = values.view(f"V{_VALUE.itemsize}").tolist()
     return packed
-
-
-def _stamps(store_times_ms: Ints) -> Ints:
-    return np.clip(store_times_ms // 1000, 0, _LAST_STAMP)
 
 
 def _bounds(
@@ -230,7 +225,7 @@ def _index_pairs(keys: pa.BinaryArray) -> Iterator[Pair]:
         times = np.ndarray(shape=(len(data) - 7,), dtype="V8", buffer=data, strides=(1,))[
             np.array(ends[1:]) - 16
         ].view(">i8")
-        stamps = _stamps(times.astype(np.int64)).astype("<i4").view("V4").tolist()
+        stamps = expiry_stamps(times.astype(np.int64)).astype("<i4").view("V4").tolist()
         slices = [data[begin:end] for begin, end in pairwise(ends)]
         yield from zip(slices, stamps, strict=True)
 
