@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.errors import DamagedQueueError, InvalidArgumentError, StoreFormatError
+from store.errors import (
+    DamagedQueueError,
+    InvalidArgumentError,
+    StoreError,
+    StoreFormatError,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,3 +49,34 @@ class IndexFileError(StoreFormatError):
     def __init__(self, path: Path, position: int, reason: str) -> None:
         super().__init__(path, f"position {position}: {reason}")
         self.position = position
+
+
+class IllegalStepError(StoreError):
+    """The migration cannot take this step now. Nothing was changed."""
+
+    def __init__(self, step: str, phase: str, reason: str, next_command: str) -> None:
+        super().__init__(f"{step} is not possible in state {phase}: {reason}")
+        self.step = step
+        self.phase = phase
+        self.reason = reason
+        self.next_command = next_command
+
+
+class MigrationStateError(StoreFormatError):
+    """migration.json is damaged, of a newer version, or does not fit what is in the directory."""
+
+
+class JobCancelledError(StoreError):
+    """The job ended because it was told to; it can be started again."""
+
+
+class UnknownJobError(StoreError):
+    """No job of that id in this process."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"no job {job_id!r}")
+        self.job_id = job_id
+
+
+class LogDamageError(StoreFormatError):
+    """A record in the middle of a log to be taken over does not verify; others lie behind it."""

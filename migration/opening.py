@@ -1,31 +1,39 @@
-"""Open a store directory: the one way in for the service, the tools and programs that embed it."""
+"""Open a store directory: the one way in for the service, the tools and programs that embed it.
+
+What the queues are read from and written to follows from migration.json: RocksDB alone where
+there is none, else what its phase says. A directory in which that would hide messages is refused.
+"""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.errors import EngineFailedError
-from kvcq.expiry_filter import ExpiryFilter
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import DERIVED, metadata_profile
+from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
-from migration.repair_queues import move_aside
+from migration.double_queue_store import DoubleQueueStore
+from migration.errors import MigrationStateError
+from migration.live import LiveMigration
+from migration.routes import Routes, SideName
+from migration.side_opener import SideOpener
+from migration.sides import NO_TOPIC
+from migration.state import FILE_NAME, Phase, read_state
+from migration.state_keeper import StateKeeper
 from store.clock import SystemClock
-from store.errors import StoreFormatError
+from store.errors import StoreError, StoreFormatError
 from store.opening import assemble
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from migration.sides import SideStore
+    from migration.state import MigrationState
     from store.clock import Clock
     from store.config import StoreConfig
     from store.message_store import MessageStore
-
-logger = logging.getLogger(__name__)
+    from store.metadata import Metadata
 
 
 def open_store(
@@ -36,25 +44,120 @@ def open_store(
 ) -> MessageStore:
     """A running store in `config.root`, made there if the directory is empty or absent.
 
-    A `kvcq/` database that is lost or damaged is rebuilt from the log; a damaged one is kept
-    beside it under another name. `progress` is told what is being done, and how much, 0 to 1.
-    Raises StoreLockedError, StoreFormatError, DiskFullError, CorruptRecordError.
+    A `kvcq/` database that is lost or damaged is rebuilt from the log, where nothing else knows
+    more than the log; a damaged one is kept beside it under another name. A backfill that was
+    under way goes on. `progress` is told what is being done, and how much, 0 to 1.
+    Raises StoreLockedError, StoreFormatError, MigrationStateError, DiskFullError,
+    CorruptRecordError.
     """
     clock = clock or SystemClock()
     progress = progress or (lambda _what, _share: None)
     directory = StoreDir.open(config.root, config.segment_bytes, clock)
     try:
+        state = read_state(config.root)
+        if state is not None and state.phase is Phase.ADOPTING:
+            raise MigrationStateError(
+                config.root / FILE_NAME,
+                f"taking over was cut short: `kvcq migrate start {config.root}` goes on with it",
+            )
+        opener = SideOpener(config, clock, directory, progress)
         metadata = MetadataStore(_open_metadata(directory))
+        if state is not None:
+            try:
+                double, keeper = _compose(state, opener, directory, clock)
+            except BaseException:
+                metadata.close()
+                raise
+            return _assemble_double(
+                config, clock, directory, double, keeper, opener, metadata, progress
+            )
         try:
-            engine = _open_derived(directory.kvcq)
+            queues = opener.rocksdb()
         except BaseException:
             metadata.close()
             raise
     except BaseException:
         directory.close()
         raise
-    queues = KvConsumeQueueStore(engine, ExpiryFilter(engine, clock, config.expiry_margin_s))
     return assemble(config, clock, directory, queues, metadata, progress)
+
+
+def _compose(
+    state: MigrationState, opener: SideOpener, directory: StoreDir, clock: Clock
+) -> tuple[DoubleQueueStore, StateKeeper]:
+    """The sides that the state needs, and what it does not need removed.
+
+    Raises MigrationStateError when a side that serves messages is missing, and what opening one
+    raises; another side that cannot be opened is left out, and the state says why.
+    """
+    keeper = StateKeeper(directory.root, state, clock)
+    routes = Routes(state.phase, state.routing)
+    needed = {SideName.FILES: state.needs_files, SideName.ROCKSDB: state.needs_rocksdb}
+    # Without a file side the log is all there is to know about the queues, as in any store of ours.
+    for name in SideName:
+        if needed[name] and routes.required(name) and state.needs_files:
+            opener.require(name, state)
+    for name, is_needed in needed.items():
+        if not is_needed:
+            opener.remove(name)  # a step was cut short after its change of phase
+    stores: dict[SideName, SideStore] = {}
+    try:
+        for name in sorted(SideName, key=routes.required, reverse=True):
+            if not needed[name]:
+                continue
+            try:
+                stores[name] = opener.open(name, state)
+            except StoreError as error:
+                if routes.required(name):
+                    raise
+                keeper.stop(f"the {name.value} side cannot be opened: {error}")
+        _seed_deletions(stores)
+    except BaseException:
+        for store in stores.values():
+            store.close()
+        raise
+    new_rocksdb = SideName.ROCKSDB in stores and stores[SideName.ROCKSDB].dispatched_offset == 0
+    if state.phase is Phase.VERIFIED and new_rocksdb:
+        keeper.move("RocksDB is made anew", phase=Phase.DOUBLE_WRITE)
+        routes = Routes(Phase.DOUBLE_WRITE, state.routing)
+    double = DoubleQueueStore(routes, stores, lambda _, error: keeper.stop(str(error)))
+    if state.stopped:
+        for name in stores:
+            if not routes.required(name):
+                double.keep_out(name, state.stopped)
+    return double, keeper
+
+
+def _seed_deletions(stores: dict[SideName, SideStore]) -> None:
+    """A side made anew counts deletions from where the other one is."""
+    applied = max((store.applied_deletions for store in stores.values()), default=0)
+    for store in stores.values():
+        if store.dispatched_offset == 0 and store.applied_deletions < applied:
+            store.delete_topic(NO_TOPIC, applied)
+
+
+def _assemble_double(
+    config: StoreConfig,
+    clock: Clock,
+    directory: StoreDir,
+    double: DoubleQueueStore,
+    keeper: StateKeeper,
+    opener: SideOpener,
+    metadata: Metadata,
+    progress: Callable[[str, float], None],
+) -> MessageStore:
+    store = assemble(
+        config,
+        clock,
+        directory,
+        double,
+        metadata,
+        progress,
+        still_needed=double.still_needed,
+    )
+    double.live = LiveMigration(store, double, keeper, opener, clock)
+    double.live.look()
+    return store
 
 
 def _open_metadata(directory: StoreDir) -> RocksEngine:
@@ -74,13 +177,3 @@ def _open_metadata(directory: StoreDir) -> RocksEngine:
             f"is damaged ({error}). Bring it back from a copy, or move it away and run "
             "`kvcq repair --metadata` to make the topics again from the log",
         ) from error
-
-
-def _open_derived(path: Path) -> RocksEngine:
-    """The derived database; one that cannot be opened is moved aside, and a new one made."""
-    try:
-        return RocksEngine.open(path, DERIVED)
-    except EngineFailedError as error:
-        aside = move_aside(path, "damaged")
-        logger.error("%s is moved to %s and rebuilt from the log: %s", path, aside.name, error)
-        return RocksEngine.open(path, DERIVED)

@@ -1,0 +1,162 @@
+"""Take over a directory that RocketMQ wrote: afterwards it is a store of ours in state FILES.
+
+Its log, queue files and index files stay as they are, except queues and index files in which a
+fault was found: those are made again from the log. Topics and committed offsets are imported.
+
+The order makes each step repeatable: migration.json says ADOPTING before anything else is
+written, and FILES when all is done; in between only `kvcq migrate start` opens the directory.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvcq.metadata_store import MetadataStore
+from kvcq.options import metadata_profile
+from kvcq.rocks import RocksEngine
+from migration.errors import LogDamageError
+from migration.file_queue_options import Adoption, FileQueueOptions
+from migration.legacy import Inventory, take_inventory
+from migration.legacy_findings import Remedy
+from migration.log_survey import segment_files
+from migration.record_lookup import RecordLookup
+from migration.rocketmq_config import read_group_offsets
+from migration.sides import FileSideStore
+from migration.state import FILE_NAME, MigrationState, Phase, read_state, write_state
+from store.checkpoint import Checkpoint, write_checkpoint
+from store.errors import StoreFormatError, StoreLockedError
+from store.metadata import TopicConfig
+from store.store_dir import DirKind, StoreDir, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from migration.routing import RoutingPolicy
+    from migration.state import FileLayout
+    from store.clock import Clock
+    from store.metadata import Metadata
+
+    Progress = Callable[[str, float], None]
+
+
+def adopt(
+    root: Path,
+    layout: FileLayout | None,
+    routing: RoutingPolicy | None,
+    clock: Clock,
+    progress: Progress,
+) -> MigrationState:
+    """The store in `root` is ours, in state FILES. Repeatable; in a later state nothing is done.
+
+    Raises StoreFormatError for a directory that is neither RocketMQ's nor being taken over,
+    LogDamageError, StoreLockedError while a broker has it open. Durable on return.
+    """
+    state = read_state(root)
+    kind, _ = inspect(root)
+    if state is not None and state.phase is not Phase.ADOPTING:
+        return state
+    if state is None and kind is not DirKind.ROCKETMQ:
+        raise StoreFormatError(
+            root, "is not a store that RocketMQ wrote: there is nothing to take over"
+        )
+    inventory = take_inventory(root, layout, progress)
+    if inventory.log.found_behind is not None:
+        raise LogDamageError(
+            root / "commitlog",
+            f"{inventory.log.end_reason} at physical offset {inventory.log.end}, and a whole "
+            f"record lies behind it at {inventory.log.found_behind}: bring the segment back from a "
+            "copy. Nothing was changed",
+        )
+    trust = inventory.was_closed and not any(
+        finding.remedy is not Remedy.IGNORE for finding in inventory.findings
+    )
+    state = MigrationState(Phase.ADOPTING, layout=inventory.layout, trust_files=trust).moved(
+        clock.now_ms(), "taking over a store of RocketMQ's"
+    )
+    if routing is not None:
+        state = replace(state, routing=routing)
+    fresh = not (root / FILE_NAME).exists()
+    write_state(root, state)
+    with ExitStack() as held:
+        try:
+            directory = StoreDir.open(root, inventory.segment_bytes, clock, adopt=True)
+        except StoreLockedError:
+            if fresh:
+                (root / FILE_NAME).unlink()
+            raise
+        held.callback(directory.close)
+        _make_log_durable(directory, inventory, progress)
+        _mend(directory, inventory, clock, progress)
+        progress("topics and groups", 0.0)
+        metadata = MetadataStore(RocksEngine.open(directory.meta, metadata_profile()))
+        held.callback(metadata.close)
+        _import_metadata(root, inventory, metadata, clock)
+        progress("topics and groups", 1.0)
+        state = state.moved(clock.now_ms(), "taken over", phase=Phase.FILES)
+        write_state(root, state)
+        return state
+
+
+def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progress) -> None:
+    """What was surveyed survives a power loss, so that no opening has to survey it again."""
+    paths = segment_files(directory.commitlog)
+    for done, path in enumerate(paths):
+        progress("making the log durable", done / len(paths))
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    end = inventory.log.end
+    time_ms = inventory.last_store_time_ms
+    write_checkpoint(
+        directory.checkpoint,
+        Checkpoint(log_time_ms=time_ms, confirmed_offset=end, flushed_offset=end),
+    )
+
+
+def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress) -> None:
+    """Forget queues and index files with a fault; the first opening makes them from the log."""
+    queues = {
+        (finding.topic, finding.queue_id)
+        for finding in inventory.findings
+        if finding.remedy is Remedy.REBUILD_QUEUE
+    }
+    index = any(finding.remedy is Remedy.REBUILD_INDEX for finding in inventory.findings)
+    if not queues and not index:
+        return
+    layout = inventory.layout
+    files = FileSideStore(
+        directory.root,
+        RecordLookup(directory.commitlog, inventory.segment_bytes),
+        FileQueueOptions(units_per_file=layout.units_per_file, index=layout.index),
+        clock,
+        Adoption.COMPARE,
+        progress,
+    )
+    try:
+        for topic, queue_id in sorted(queues, key=str):
+            if topic is not None and queue_id is not None:
+                files.rebuild_queue(topic, queue_id, inventory.log.start)
+        if index:
+            files.rebuild_index()
+    finally:
+        files.close()
+
+
+def _import_metadata(root: Path, inventory: Inventory, metadata: Metadata, clock: Clock) -> None:
+    """Topics with as many queues as anything says they have; offsets as they were committed."""
+    now_ms = clock.now_ms()
+    # Their records count from the start of the log on.
+    metadata.put_topics(
+        TopicConfig(name, count, now_ms, 0) for name, count in inventory.topics.items()
+    )
+    groups: dict[str, list[tuple[str, int, int]]] = {}
+    for group, topic, queue_id, offset in read_group_offsets(root):
+        groups.setdefault(group, []).append((topic, queue_id, offset))
+    for group, offsets in groups.items():
+        metadata.commit_offsets(group, offsets)

@@ -1,0 +1,191 @@
+"""What a directory that RocketMQ wrote holds, and what is wrong in it. Reads only."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from migration.cq_format import UNIT_SIZE, UNITS_PER_FILE, parse_file_name, parse_queue_id
+from migration.errors import LogDamageError
+from migration.index_format import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexLayout, parse_index_name
+from migration.legacy_check import check_legacy
+from migration.log_survey import LogSurvey, segment_files, survey_log
+from migration.record_lookup import RecordLookup
+from migration.rocketmq_config import read_topics
+from migration.state import FileLayout
+from store.errors import InvalidArgumentError, StoreFormatError
+from store.segment_set import SegmentSet
+from store.units import LMQ_PREFIX
+from store.validation import check_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from migration.legacy_findings import Finding
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All there is to know before the directory is taken over."""
+
+    segment_bytes: int
+    segment_count: int
+    layout: FileLayout
+    log: LogSurvey
+    last_store_time_ms: int
+    was_closed: bool  # RocketMQ removed its abort file
+    topics: dict[str, int]  # queue counts
+    findings: list[Finding]
+
+
+def take_inventory(
+    root: Path,
+    layout: FileLayout | None,
+    progress: Callable[[str, float], None],
+) -> Inventory:
+    """Read the log once, and hold all derived files against it.
+
+    Raises StoreFormatError when the segments cannot be those of one log, or the sizes of queue and
+    index files cannot be told.
+    """
+    segment_bytes = detect_segment_bytes(root)
+    layout = layout or detect_layout(root)
+    try:
+        segments = SegmentSet.load(root / "commitlog", segment_bytes, read_only=True)
+    except StoreFormatError as error:
+        raise LogDamageError(error.path, error.reason) from error
+    lookup = RecordLookup(root / "commitlog", segment_bytes)
+    try:
+        log = survey_log(segments, lambda share: progress("reading the log", share))
+        findings = list(
+            check_legacy(
+                root,
+                log_start=log.start,
+                log_end=log.end,
+                record_at=lookup.request,
+                log_bounds=log.queues,
+                file_bytes=layout.units_per_file * UNIT_SIZE,
+                layout=layout.index,
+                progress=progress,
+            )
+        )
+        last_ms = _last_store_time_ms(lookup, log)
+    finally:
+        segments.close()
+        lookup.close()
+    return Inventory(
+        segment_bytes,
+        len(segments),
+        layout,
+        log,
+        last_ms,
+        not (root / "abort").exists(),
+        _topics(root, log),
+        findings,
+    )
+
+
+def detect_segment_bytes(root: Path) -> int:
+    """The one size that all segments have. Raises StoreFormatError."""
+    commitlog = root / "commitlog"
+    try:
+        paths = segment_files(commitlog)
+    except OSError as error:
+        raise StoreFormatError(commitlog, f"cannot be read: {error}") from error
+    sizes = {path.stat().st_size for path in paths}
+    if not paths:
+        raise StoreFormatError(commitlog, "has no segments: there is nothing to take over")
+    size = max(sizes)
+    starts = [int(path.name) for path in paths]
+    if len(starts) > 1:
+        # A last file cut short would hide the size; the names tell it.
+        size = min(after - before for before, after in pairwise(starts))
+    if size < 4096 or size % 4096:
+        raise StoreFormatError(
+            commitlog, f"segments of {size} bytes: only multiples of 4096 can be taken over"
+        )
+    return size
+
+
+def detect_layout(root: Path) -> FileLayout:
+    """Sizes of queue and index files, from the files. Raises StoreFormatError."""
+    return FileLayout(_units_per_file(root), *_index_layout(root))
+
+
+def _units_per_file(root: Path) -> int:
+    """What most of the first queue files say; RocketMQ's default when there is none."""
+    sizes: dict[int, int] = {}
+    for topic in _entries(root / "consumequeue"):
+        for queue in _entries(topic):
+            for path in _entries(queue):
+                if (
+                    parse_queue_id(queue.name) is not None
+                    and parse_file_name(path.name) is not None
+                ):
+                    size = path.stat().st_size
+                    sizes[size] = sizes.get(size, 0) + 1
+        if sum(sizes.values()) >= 1000:
+            break
+    whole = {size: count for size, count in sizes.items() if size and size % UNIT_SIZE == 0}
+    if not whole:
+        return UNITS_PER_FILE
+    return max(whole, key=lambda size: (whole[size], size)) // UNIT_SIZE
+
+
+def _index_layout(root: Path) -> IndexLayout:
+    paths = [path for path in _entries(root / "index") if parse_index_name(path.name) is not None]
+    sizes = {path.stat().st_size for path in paths}
+    default = IndexLayout()
+    if not sizes or default.file_bytes in sizes:
+        return default
+    raise StoreFormatError(
+        root / "index",
+        f"index files of {max(sizes)} bytes are not of RocketMQ's default sizes: say its "
+        "maxHashSlotNum and maxIndexNum with --index-slots and --index-entries "
+        f"(bytes = {HEADER_SIZE} + {SLOT_SIZE} * slots + {ENTRY_SIZE} * entries)",
+    )
+
+
+def _topics(root: Path, log: LogSurvey) -> dict[str, int]:
+    """Queue counts: the most that topics.json, the queue files, or the log say.
+
+    With a topics.json, a topic that only the log knows was deleted, and stays so.
+    """
+    known = read_topics(root)
+    counts = dict(known or {})
+    for topic in _entries(root / "consumequeue"):
+        for queue in _entries(topic):
+            queue_id = parse_queue_id(queue.name) if queue.is_dir() else None
+            if queue_id is not None:
+                counts[topic.name] = max(counts.get(topic.name, 1), queue_id + 1)
+    for name, queue_id in log.topics.items():
+        if known is None or name in counts:
+            counts[name] = max(counts.get(name, 1), queue_id + 1)
+    found: dict[str, int] = {}
+    for name, count in sorted(counts.items()):
+        if name.startswith(LMQ_PREFIX):
+            continue  # light queues need no row
+        try:
+            check_topic(name)
+        except InvalidArgumentError as error:
+            logger.warning("topic %r is left out: %s", name, error)
+            continue
+        found[name] = count
+    return found
+
+
+def _last_store_time_ms(lookup: RecordLookup, log: LogSurvey) -> int:
+    """Store time of the newest record of a queue; 0 without one."""
+    return lookup.store_time_ms(log.last_physical_offset) or 0 if log.records else 0
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

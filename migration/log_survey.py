@@ -1,0 +1,145 @@
+"""One pass over a log that somebody else wrote, before it is taken over. Changes nothing.
+
+It tells where the log ends, and whether that is an end: a record that does not verify with whole
+records behind it is damage, and cutting the log there would lose them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from migration.log_feed import whole_request
+from store.record import BLANK_BYTES, Found, check_record
+from store.sealed_run import parse_sealed
+from store.segment import parse_segment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from store.consume_queue import DispatchRequest
+    from store.segment_set import SegmentSet
+
+_RUN = 4096
+#: Behind the end of a log this many bytes are looked through for a whole record.
+_LOOK_BEHIND = 64 << 20
+_MAGIC_STARTS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab")
+
+
+@dataclass
+class LogSurvey:
+    """What the log holds."""
+
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    units: int = 0
+    last_physical_offset: int = 0
+    #: Queue offsets [first, end) of each queue and light queue.
+    queues: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    #: Highest queue id met of each topic, records that stand in no queue included.
+    topics: dict[str, int] = field(default_factory=dict)
+    #: Records that no queue can hold, by physical offset: the first few.
+    poison: list[int] = field(default_factory=list)
+    end_reason: str = ""
+    #: Physical offset of a whole record behind the end: the log is damaged at its `end`.
+    found_behind: int | None = None
+
+    def add(self, requests: Sequence[DispatchRequest]) -> None:
+        queues, topics = self.queues, self.topics
+        self.records += len(requests)
+        if requests:
+            self.last_physical_offset = requests[-1].physical_offset
+        for request in requests:
+            topic, queue_id, offset = request[:3]
+            if topics.get(topic, -1) < queue_id:
+                topics[topic] = queue_id
+            if not request.in_queue:
+                continue
+            self.units += 1 + len(request.light_queues)
+            for name, number, at in (
+                (topic, queue_id, offset),
+                *((light, 0, light_at) for light, light_at in request.light_queues),
+            ):
+                known = queues.get((name, number))
+                queues[name, number] = (at if known is None else known[0], at + 1)
+
+
+def survey_log(
+    segments: SegmentSet, progress: Callable[[float], None] | None = None, end: int | None = None
+) -> LogSurvey:
+    """Read every record, up to `end` if that is given. Memory: one entry for each queue."""
+    found = LogSurvey(start=segments.first_offset, end=segments.first_offset)
+    span = max(1, len(segments) * segments.segment_bytes)
+    names: dict[bytes, str] = {}
+    at = found.start
+    while (segment := segments.find(at)) is not None and not found.end_reason:
+        view = segment.view(0, segment.size)
+        try:
+            base, stop = segment.start_offset, segment.start_offset + segment.size
+            while at < stop and (end is None or at < end):
+                requests, at = parse_sealed(view, base, at, stop, _RUN, names)
+                found.add(requests)
+                if len(requests) == _RUN:
+                    continue
+                if stop - at < BLANK_BYTES:
+                    found.end_reason = "no blank record closes the segment"
+                    break
+                checked = check_record(view, at - base, segment.size, at)
+                if checked.found is Found.BLANK:
+                    at = stop
+                elif checked.found is Found.NOTHING:
+                    found.end_reason = checked.reason
+                    break
+                else:
+                    request = whole_request(view, at - base)
+                    if request is not None:
+                        found.add([request])
+                    elif len(found.poison) < 100:
+                        found.poison.append(at)
+                    at += checked.size
+            if progress is not None:
+                progress((at - found.start) / span)
+        finally:
+            view.release()
+        if end is not None and at >= end:
+            break
+    found.end = at
+    if found.end_reason:
+        found.found_behind = _record_behind(segments, at)
+    return found
+
+
+def _record_behind(segments: SegmentSet, end: int) -> int | None:
+    """Physical offset of a whole record beyond `end`: in that segment, or first of a later one."""
+    for segment in segments:
+        if segment.start_offset + segment.size <= end:
+            continue
+        view = segment.view(0, segment.size)
+        try:
+            base = segment.start_offset
+            if base > end:
+                if check_record(view, 0, segment.size, base).found is Found.RECORD:
+                    return base
+                continue
+            first = end - base + 1
+            data = bytes(view[first : first + _LOOK_BEHIND])
+            for magic in _MAGIC_STARTS:
+                position = data.find(magic)
+                while position >= 0:
+                    at = first + position - 4
+                    if (
+                        at >= first
+                        and check_record(view, at, segment.size, base + at).found is Found.RECORD
+                    ):
+                        return base + at
+                    position = data.find(magic, position + 1)
+        finally:
+            view.release()
+    return None
+
+
+def segment_files(commitlog: Path) -> list[Path]:
+    """Segment files of a log, oldest first."""
+    return sorted(path for path in commitlog.iterdir() if parse_segment_name(path.name) is not None)

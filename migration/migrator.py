@@ -1,0 +1,262 @@
+"""The migration as a whole, for the service, the command line, and programs.
+
+`Migrator(store)` works on a store that is open. `open_migrator(root)` opens a stopped one for
+as long as it is used. Both have the same steps; see docs/migration.md.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from migration.adopt import adopt
+from migration.double_queue_store import DoubleQueueStore
+from migration.errors import IllegalStepError
+from migration.opening import open_store
+from migration.plan import plan_live
+from migration.rebuild_side import set_side_aside
+from migration.routes import SideName
+from migration.routing import Route, RoutingPolicy
+from migration.state import MigrationState, Phase, read_state, to_document, write_state
+from migration.state_keeper import next_command
+from store.clock import SystemClock
+from store.config import StoreConfig
+from store.errors import StoreFormatError
+from store.store_dir import DirKind, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from migration.jobs import Job, JobStatus
+    from migration.live import LiveMigration
+    from migration.plan import Plan
+    from migration.state import FileLayout
+    from migration.verify import Difference, VerifyOptions
+    from store.message_store import MessageStore
+
+    Progress = Callable[[str, float], None]
+
+_FAR_AWAY_S = 1e6
+
+
+@dataclass(frozen=True)
+class SideStatus:
+    """One side as it is now."""
+
+    name: str
+    dispatched_offset: int
+    behind_bytes: int
+    joined: bool
+    failure: str
+
+
+@dataclass(frozen=True)
+class MigrationStatus:
+    """Everything that `status` shows."""
+
+    state: MigrationState
+    log_start_offset: int
+    log_end_offset: int
+    dispatched_offset: int
+    deletions: int
+    sides: tuple[SideStatus, ...]
+    jobs: tuple[JobStatus, ...]
+    next_command: str
+
+    def to_document(self) -> dict[str, Any]:
+        """In plain values, for `--json`."""
+        jobs = [
+            {**asdict(job), "state": job.state.value, "percent": round(job.percent, 1)}
+            for job in self.jobs
+        ]
+        return {
+            **to_document(self.state),
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "dispatched_offset": self.dispatched_offset,
+            "deletions": self.deletions,
+            "sides": [asdict(side) for side in self.sides],
+            "jobs": jobs,
+            "next_command": self.next_command,
+        }
+
+
+class Migrator:
+    """Steps and jobs of one open store. Thread: any."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    @property
+    def live(self) -> LiveMigration:
+        """Raises IllegalStepError for a store that was never on files: it has no migration."""
+        found = self._find()
+        if found is None:
+            raise IllegalStepError(
+                "this",
+                Phase.FINISHED.value,
+                "the store was made in RocksDB and has no migration",
+                f"stop the service, then: kvcq migrate rollback {self._store.config.root}",
+            )
+        return found
+
+    def _find(self) -> LiveMigration | None:
+        queues = self._store.queues
+        return queues.live if isinstance(queues, DoubleQueueStore) else None
+
+    def plan(self) -> Plan:
+        """A dry run; changes nothing."""
+        return plan_live(self._store, self._find())
+
+    def status(self) -> MigrationStatus:
+        """Also of a store without a migration: it is in RocksDB alone."""
+        live = self._find()
+        log = self._store.log
+        dispatched = self._store.queues.dispatched_offset
+        if live is None:
+            state = MigrationState(Phase.FINISHED, routing=RoutingPolicy((), Route.ROCKSDB))
+            sides: tuple[SideStatus, ...] = (
+                SideStatus(SideName.ROCKSDB.value, dispatched, 0, joined=True, failure=""),
+            )
+            jobs: tuple[JobStatus, ...] = ()
+        else:
+            state = live.state
+            jobs = tuple(job.status() for job in live.jobs())
+            sides = tuple(
+                SideStatus(
+                    name.value,
+                    side.store.dispatched_offset,
+                    max(0, dispatched - side.store.dispatched_offset),
+                    joined=side.joined,
+                    failure="" if side.failure is None else str(side.failure),
+                )
+                for name in SideName
+                if (side := live.double.side(name)) is not None
+            )
+        return MigrationStatus(
+            state,
+            log.start_offset,
+            log.appended_offset,
+            dispatched,
+            self._store.queues.applied_deletions,
+            sides,
+            jobs,
+            next_command(state),
+        )
+
+    def job(self, job_id: str) -> Job:
+        """Raises UnknownJobError."""
+        return self.live.job(job_id)
+
+    def start(self, routing: RoutingPolicy | None = None) -> Job:
+        return self.live.start(routing)
+
+    def verify(self, options: VerifyOptions | None = None) -> Job:
+        return self.live.verify(options)
+
+    @property
+    def differences(self) -> Sequence[Difference]:
+        """Of the last verification of this process."""
+        return self.live.differences
+
+    def cutover(self) -> MigrationState:
+        return self.live.cutover()
+
+    def rollback(self) -> Job | None:
+        return self.live.rollback()
+
+    def finish(self) -> MigrationState:
+        return self.live.finish()
+
+    def routing(self) -> RoutingPolicy:
+        return self.status().state.routing
+
+    def set_routing(self, routing: RoutingPolicy) -> Job | None:
+        return self.live.set_routing(routing)
+
+    def cancel(self, job_id: str = "") -> None:
+        self.live.cancel(job_id)
+
+    def resume(self) -> Job | None:
+        return self.live.resume()
+
+    def ingest(
+        self,
+        files: Mapping[str, Sequence[Path]],
+        dispatched_offset: int,
+        *,
+        start_offset: int = 0,
+        deletions: int | None = None,
+    ) -> bool:
+        """See LiveMigration.ingest."""
+        return self.live.ingest(
+            files, dispatched_offset, start_offset=start_offset, deletions=deletions
+        )
+
+
+def adopt_directory(
+    root: Path,
+    *,
+    layout: FileLayout | None = None,
+    routing: RoutingPolicy | None = None,
+    progress: Progress | None = None,
+) -> MigrationState | None:
+    """A directory that RocketMQ wrote is ours, in state FILES. Repeatable.
+
+    None for a store of ours that has no migration. Raises what `adopt` raises.
+    """
+    kind, _ = inspect(root)
+    if kind is DirKind.OURS and read_state(root) is None:
+        return None
+    return adopt(root, layout, routing, SystemClock(), progress or _silent)
+
+
+def rebuild_side(root: Path, name: SideName) -> None:
+    """A side of a stopped store is set aside; the next opening makes it again from the log.
+
+    What the log does not know is lost with it: offsets of queues whose messages are all expired
+    begin at 0 again, unless the other side has them. Raises StoreFormatError, StoreLockedError.
+    """
+    set_side_aside(root, name, SystemClock())
+
+
+@contextmanager
+def open_migrator(root: Path, progress: Progress | None = None) -> Iterator[Migrator]:
+    """The store in `root`, opened for its migration, and closed again.
+
+    Retention does not run meanwhile. Raises StoreFormatError, StoreLockedError while a service has
+    it open, MigrationStateError.
+    """
+    kind, identity = inspect(root)
+    if kind is DirKind.ROCKETMQ:
+        raise IllegalStepError(
+            "this", "none", "RocketMQ wrote this store", f"kvcq migrate start {root}"
+        )
+    if kind is not DirKind.OURS or identity is None:
+        raise StoreFormatError(root, "is not a store")
+    config = StoreConfig(
+        root=root,
+        segment_bytes=identity.segment_bytes,
+        clean_interval_s=_FAR_AWAY_S,
+        preallocate=False,
+    )
+    with open_store(config, progress=progress or _silent) as store:
+        yield Migrator(store)
+
+
+def begin_on_rocksdb(root: Path) -> None:
+    """A store that was made in RocksDB gets a migration.json, in state FINISHED. Repeatable.
+
+    So that its files can be made, by a rollback. It must be stopped.
+    """
+    if read_state(root) is None:
+        policy = RoutingPolicy((), Route.BOTH)
+        now_ms = SystemClock().now_ms()
+        state = MigrationState(Phase.FINISHED, routing=policy)
+        write_state(root, state.moved(now_ms, "made in RocksDB"))
+
+
+def _silent(_what: str, _share: float) -> None:
+    """Progress for nobody."""

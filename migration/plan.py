@@ -1,0 +1,293 @@
+"""A dry run: what a migration would read, write, and need, and what is wrong before it begins.
+
+Nothing in the store's directory changes. Speed and size come from a sample that is really
+written, into a database in a temporary directory.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.options import DERIVED
+from kvcq.rocks import RocksEngine
+from migration.legacy import take_inventory
+from migration.log_feed import LogFeed, whole_request
+from migration.log_survey import segment_files, survey_log
+from migration.state import Phase, read_state
+from migration.state_keeper import next_command
+from store.errors import StoreFormatError
+from store.record import Found, check_record
+from store.sealed_run import parse_sealed
+from store.segment_set import SegmentSet
+from store.store_dir import DirKind, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from migration.legacy_findings import Finding
+    from migration.live import LiveMigration
+    from migration.state import FileLayout
+    from store.consume_queue import DispatchRequest
+    from store.message_store import MessageStore
+
+    Progress = Callable[[str, float], None]
+
+#: Records of the sample: about a tenth of a second.
+_SAMPLE = 20_000
+_BATCH = 2048
+
+
+class Sample(NamedTuple):
+    """What was measured on a piece of the log."""
+
+    records: int
+    units: int
+    log_bytes: int
+    database_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `start` would do. Estimates follow from the sample."""
+
+    kind: str  # rocketmq, or ours
+    phase: str
+    segments: int
+    log_bytes: int
+    bytes_to_replay: int
+    messages: int
+    messages_are_estimated: bool
+    topics: int
+    queues: int
+    bytes_per_unit: float
+    disk_needed_bytes: int
+    disk_free_bytes: int
+    units_per_s: float
+    expected_s: float
+    findings: tuple[Finding, ...]
+    blocking: tuple[str, ...]  # reasons for which `start` would be refused
+    next_command: str
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings and not self.blocking
+
+
+def measure(runs: Iterator[list[DispatchRequest]]) -> Sample:
+    """Write a sample of the log into a database of its own, compacted as it will be."""
+    records = units = log_bytes = 0
+    with tempfile.TemporaryDirectory(prefix="kvcq-plan-") as name:
+        path = Path(name) / "kvcq"
+        store = KvConsumeQueueStore(RocksEngine.open(path, DERIVED))
+        began_s = time.perf_counter()
+        seconds = 0.0
+        try:
+            for requests in runs:
+                if not requests:
+                    continue
+                last = requests[-1]
+                records += len(requests)
+                units += sum(1 + len(each.light_queues) for each in requests if each.in_queue)
+                log_bytes += last.physical_offset + last.record_size - requests[0].physical_offset
+                store.dispatch(requests, last.physical_offset + last.record_size)
+                if records >= _SAMPLE:
+                    break
+            seconds = time.perf_counter() - began_s
+            store.flush()
+            store.compact()
+        finally:
+            store.close()
+        size = sum(each.stat().st_size for each in path.iterdir() if each.suffix == ".sst")
+    return Sample(records, units, log_bytes, size, seconds)
+
+
+def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) -> Plan:
+    """The plan for a directory that nobody has open. Raises StoreFormatError."""
+    kind, identity = inspect(root)
+    state = read_state(root)
+    if kind is DirKind.ROCKETMQ or (state is not None and state.phase is Phase.ADOPTING):
+        return _plan_legacy(root, layout, progress)
+    if kind is not DirKind.OURS or identity is None:
+        raise StoreFormatError(root, f"is {kind.value}, not a store: there is nothing to plan")
+    segments = SegmentSet.load(root / "commitlog", identity.segment_bytes, read_only=True)
+    try:
+        progress("measuring", 0.0)
+        sample = measure(_runs(segments))
+        log = survey_log(segments, lambda share: progress("reading the log", share))
+        count, log_bytes = len(segments), log.end - log.start
+    finally:
+        segments.close()
+    phase = "FINISHED" if state is None else state.phase.value
+    replay = log_bytes if state is not None and state.phase is Phase.FILES else 0
+    return _plan(
+        "ours",
+        phase,
+        count,
+        log_bytes,
+        replay,
+        sample,
+        (log.records, log.units),
+        len(log.topics),
+        len(log.queues),
+        root,
+        following=f"kvcq migrate rollback {root}" if state is None else next_command(state),
+    )
+
+
+def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> Plan:
+    inventory = take_inventory(root, layout, progress)
+    progress("measuring", 0.0)
+    segments = SegmentSet.load(root / "commitlog", inventory.segment_bytes, read_only=True)
+    try:
+        sample = measure(_runs(segments))
+    finally:
+        segments.close()
+    log = inventory.log
+    blocking = []
+    if log.found_behind is not None:
+        blocking.append(
+            f"commitlog: {log.end_reason} at physical offset {log.end}, and a whole record lies "
+            f"behind it at {log.found_behind}"
+        )
+    return _plan(
+        "rocketmq",
+        "none",
+        inventory.segment_count,
+        log.end - log.start,
+        log.end - log.start,
+        sample,
+        (log.records, log.units),
+        len(inventory.topics),
+        len(log.queues),
+        root,
+        findings=tuple(inventory.findings),
+        blocking=tuple(blocking),
+        following=f"kvcq migrate start {root}",
+    )
+
+
+def plan_live(store: MessageStore, live: LiveMigration | None) -> Plan:
+    """The plan for a store that is open, from sizes and the sample alone."""
+    feed = LogFeed(store)
+    log = store.log
+    start, end = log.start_offset, log.appended_offset
+    sample = measure(_feed_runs(feed, start, store.flushed_offset))
+    done = (
+        end
+        if live is None
+        else min(
+            (mark for name in live.sides() if (mark := live.double.watermark(name)) is not None),
+            default=start,
+        )
+    )
+    waiting = live is not None and live.state.phase is Phase.FILES
+    phase = "FINISHED" if live is None else live.state.phase.value
+    topics = queues = 0
+    after: str | None = None
+    while page := store.list_topics("", after, 1000):
+        topics += len(page)
+        queues += sum(each.queue_count for each in page)
+        after = page[-1].name
+    return _plan(
+        "ours",
+        phase,
+        len(segment_files(store.config.root / "commitlog")),
+        end - start,
+        end - start if waiting else max(0, end - max(done, start)),
+        sample,
+        None,
+        topics,
+        queues,
+        store.config.root,
+        following="none" if live is None else next_command(live.state),
+    )
+
+
+def _plan(
+    kind: str,
+    phase: str,
+    segments: int,
+    log_bytes: int,
+    replay: int,
+    sample: Sample,
+    counted: tuple[int, int] | None,
+    topics: int,
+    queues: int,
+    root: Path,
+    *,
+    following: str,
+    findings: tuple[Finding, ...] = (),
+    blocking: tuple[str, ...] = (),
+) -> Plan:
+    if counted is None:
+        share = log_bytes / sample.log_bytes if sample.log_bytes else 0.0
+        counted = round(sample.records * share), round(sample.units * share)
+        estimated = True
+    else:
+        estimated = False
+    records, units = counted
+    to_write = units * replay / log_bytes if log_bytes else 0.0
+    per_unit = sample.database_bytes / sample.units if sample.units else 0.0
+    rate = sample.units / sample.seconds if sample.seconds else 0.0
+    free = shutil.disk_usage(root).free
+    # Compaction holds old and new files for a while.
+    needed = round(2 * per_unit * to_write)
+    if needed > free:
+        blocking = (*blocking, f"disk: {needed} bytes are needed, {free} are free")
+    return Plan(
+        kind,
+        phase,
+        segments,
+        log_bytes,
+        replay,
+        records,
+        estimated,
+        topics,
+        queues,
+        per_unit,
+        needed,
+        free,
+        rate,
+        to_write / rate if rate else 0.0,
+        findings,
+        blocking,
+        following,
+    )
+
+
+def _feed_runs(feed: LogFeed, at: int, end: int) -> Iterator[list[DispatchRequest]]:
+    while at < end:
+        requests, at = feed.read(at, end, _BATCH)
+        yield requests
+
+
+def _runs(segments: SegmentSet) -> Iterator[list[DispatchRequest]]:
+    """Runs from the first segment on, for the sample."""
+    names: dict[bytes, str] = {}
+    for segment in segments:
+        view = segment.view(0, segment.size)
+        try:
+            base = at = segment.start_offset
+            stop = base + segment.size
+            while at < stop:
+                requests, at = parse_sealed(view, base, at, stop, _BATCH, names)
+                while len(requests) < _BATCH and at < stop:
+                    checked = check_record(view, at - base, segment.size, at)
+                    if checked.found is not Found.RECORD:
+                        break
+                    request = whole_request(view, at - base)
+                    if request is not None:
+                        requests.append(request)
+                    at += checked.size
+                if not requests:
+                    break
+                yield requests
+        finally:
+            view.release()

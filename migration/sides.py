@@ -1,0 +1,145 @@
+"""One of the two stores of queues behind a double write, and what it can do besides."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from migration.cq_format import valid_units
+from migration.file_queue_store import FileQueueStore
+from store.consume_queue import ConsumeQueueStore
+from store.files import fsync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from migration.file_queue_options import Adoption, FileQueueOptions
+    from migration.record_lookup import RecordLookup
+    from migration.routes import SideName
+    from store.clock import Clock
+    from store.consume_queue import DispatchRequest
+
+#: A name no topic can have: deletion number N "of it" sets a new side's count of deletions.
+NO_TOPIC = "?"
+_TRASH = "purged_queues"
+
+
+class SideStore(ConsumeQueueStore, Protocol):
+    """A ConsumeQueueStore that can gain and lose single topics."""
+
+    def fill(self, requests: Sequence[DispatchRequest]) -> None:
+        """Write queues that it did not have, in log order; its watermark stays.
+
+        Raises StoreBusyError when it cannot be taken now.
+        """
+        ...
+
+    def purge_topic(self, topic: str) -> None:
+        """Remove every row of a name that it does not serve any more. Repeatable."""
+        ...
+
+    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
+        """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
+        ...
+
+    def stored_units(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        """Up to `count` units as they are stored: physical offset, size, tag code and, where it
+        is kept, store time. Without a look at the log."""
+        ...
+
+
+class IngestingStore(SideStore, Protocol):
+    """One that takes files which somebody else has sorted."""
+
+    def ingest(
+        self, files: Mapping[str, Sequence[Path]], end_offset: int, *, move: bool
+    ) -> None: ...
+
+
+class FileSideStore(FileQueueStore):
+    """The file queues as one side. `purge_topic` leaves the key index, which holds all topics."""
+
+    def __init__(
+        self,
+        root: Path,
+        lookup: RecordLookup,
+        options: FileQueueOptions,
+        clock: Clock,
+        adoption: Adoption,
+        progress: Callable[[str, float], None],
+    ) -> None:
+        """As FileQueueStore; takes over `lookup`, the records of the log."""
+        self._lookup = lookup
+        super().__init__(
+            root,
+            store_time_ms=lookup.store_time_ms,
+            record_keys=lookup.record_keys,
+            options=options,
+            clock=clock,
+            adoption=adoption,
+            progress=progress,
+        )
+
+    def fill(self, requests: Sequence[DispatchRequest]) -> None:
+        """See SideStore. The index passes over keys of records it is already beyond."""
+        self.dispatch(requests, 0)
+
+    def purge_topic(self, topic: str) -> None:
+        with self._writing:
+            self._check_writable()
+            trash = self._root / _TRASH
+            shutil.rmtree(trash, ignore_errors=True)
+            trash.mkdir()
+            if self._queues.move_topic_away(topic, trash / "queues"):
+                fsync_directory(self._queues.root)
+            shutil.rmtree(trash, ignore_errors=True)
+
+    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
+        for topic, queue_id in self._queues.names():
+            queue = self._queues.get(topic, queue_id)
+            unit = None if queue is None or queue.end == 0 else queue.unit(queue.end - 1)
+            if queue is not None and unit is not None:
+                yield topic, queue_id, queue.end - 1, unit[0]
+
+    def stored_units(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return []
+        found: list[tuple[int, tuple[int, ...]]] = []
+        for first, units in queue.read(start, count):
+            valid = np.flatnonzero(valid_units(units))
+            rows = units[valid].tolist()
+            found += zip((valid + first).tolist(), rows, strict=True)
+        return found
+
+    def expire(self, log_start: int, store_time_ms: int) -> None:
+        self._lookup.forget_below(log_start)
+        super().expire(log_start, store_time_ms)
+
+    def close(self) -> None:
+        super().close()
+        self._lookup.close()
+
+
+class Side:
+    """A side that is in use. Its fields are guarded by the double store's lock, read freely."""
+
+    def __init__(self, name: SideName, store: SideStore) -> None:
+        # Constant after construction.
+        self.name = name
+        self.store = store
+        #: Held while a filler reads a piece of the log and writes it here, and while a topic is
+        #: deleted: so nothing of a deleted topic is written after its deletion.
+        self.filling = threading.RLock()
+        #: Live dispatch feeds it.
+        self.joined = False
+        #: Why it was left behind, until somebody resumes.
+        self.failure: BaseException | None = None

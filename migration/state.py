@@ -1,0 +1,190 @@
+"""The state of a migration, in `<root>/migration.json`: what it says is so, whatever crashed.
+
+| phase        | files hold             | RocksDB holds          | reads come from                |
+|--------------|------------------------|------------------------|--------------------------------|
+| FILES        | all                    | nothing; leftovers     | files                          |
+| DOUBLE_WRITE | all                    | routed rocksdb or both | files                          |
+| VERIFIED     | all                    | routed rocksdb or both | files                          |
+| ROCKSDB      | routed files or both   | routed rocksdb or both | RocksDB; files where routed so |
+| FINISHED     | routed files           | routed rocksdb or both | RocksDB; files where routed so |
+
+A store without the file was made by this program and is in RocksDB alone. The file is replaced
+whole, by a rename, and fsynced; each change of phase is one replacement, so a crash leaves the
+phase before it or the phase after it. What a step does to other files is done before it when
+it makes something (a phase that needs it is not written sooner), and after it when it removes
+something (what a phase does not need is removed again on the next opening).
+
+One line of JSON, then its CRC-32 in hex, so that a flipped bit is noticed.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import zlib
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from migration.cq_format import UNITS_PER_FILE
+from migration.errors import MigrationStateError
+from migration.index_format import ENTRIES_PER_FILE, SLOTS_PER_FILE, IndexLayout
+from migration.routing import Route, RoutingPolicy
+from store.errors import InvalidArgumentError
+from store.files import write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_NAME = "migration.json"
+_VERSION = 1
+#: Changes of phase that the state remembers, for people.
+_HISTORY = 50
+
+
+class Phase(enum.Enum):
+    """How far the migration is."""
+
+    ADOPTING = "ADOPTING"  # a RocketMQ store is being taken over; `start` goes on with it
+    FILES = "FILES"
+    DOUBLE_WRITE = "DOUBLE_WRITE"
+    VERIFIED = "VERIFIED"
+    ROCKSDB = "ROCKSDB"
+    FINISHED = "FINISHED"
+
+
+#: Phases before the cutover: files hold everything, and serve it.
+BEFORE_CUTOVER = frozenset({Phase.ADOPTING, Phase.FILES, Phase.DOUBLE_WRITE, Phase.VERIFIED})
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """Sizes of the queue and index files; RocketMQ must be set to the same ones."""
+
+    units_per_file: int = UNITS_PER_FILE
+    index_slots: int = SLOTS_PER_FILE
+    index_entries: int = ENTRIES_PER_FILE
+
+    @property
+    def index(self) -> IndexLayout:
+        return IndexLayout(self.index_slots, self.index_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What the last finished verification found."""
+
+    cut_offset: int  # physical: everything below was compared
+    compared_units: int
+    difference_count: int
+    finished_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a change of routes goes to."""
+
+    phase: Phase
+    routing: RoutingPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationState:
+    """All that is kept about a migration."""
+
+    phase: Phase
+    layout: FileLayout = field(default_factory=FileLayout)
+    routing: RoutingPolicy = field(default_factory=RoutingPolicy)
+    #: A change of routes under way: a side that gains names is being filled for it.
+    pending: Target | None = None
+    #: Why a side was left behind; empty while all is well. `resume` goes on.
+    stopped: str = ""
+    #: RocketMQ stopped in good order before it was taken over: its units need not be compared.
+    trust_files: bool = False
+    verified: VerifyResult | None = None
+    #: (ms since 1970, what happened)
+    history: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether the file queues are in use."""
+        targets = [Target(self.phase, self.routing)]
+        if self.pending is not None:
+            targets.append(self.pending)
+        return any(
+            each.phase is not Phase.FINISHED or each.routing.uses(Route.FILES) for each in targets
+        )
+
+    @property
+    def needs_rocksdb(self) -> bool:
+        return self.phase not in (Phase.ADOPTING, Phase.FILES)
+
+    def moved(self, now_ms: int, event: str, **changes: Any) -> MigrationState:  # noqa: ANN401 - fields
+        """A copy with `changes`, and the event in its history."""
+        history = (*self.history, (now_ms, event))[-_HISTORY:]
+        return replace(self, history=history, **changes)
+
+
+def to_document(state: MigrationState) -> dict[str, Any]:
+    """The state in plain values, for the file and for `--json`."""
+    pending = state.pending
+    return {
+        "phase": state.phase.value,
+        "layout": asdict(state.layout),
+        "routing": state.routing.to_document(),
+        "pending": None
+        if pending is None
+        else {
+            "phase": pending.phase.value,
+            "routing": pending.routing.to_document(),
+        },
+        "stopped": state.stopped,
+        "trust_files": state.trust_files,
+        "verified": None if state.verified is None else asdict(state.verified),
+        "history": [list(each) for each in state.history],
+    }
+
+
+def read_state(root: Path) -> MigrationState | None:
+    """What migration.json says; None when there is none. Raises MigrationStateError."""
+    path = root / FILE_NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    body, _, checksum = data.rstrip(b"\n").rpartition(b"\n")
+    if f"{zlib.crc32(body):08x}".encode() != checksum:
+        raise MigrationStateError(
+            path, "its checksum does not fit: bring it back from a copy of the directory"
+        )
+    document = json.loads(body)
+    # The version comes first: a newer one may have changed everything else.
+    if document["version"] > _VERSION:
+        raise MigrationStateError(
+            path, f"version {document['version']}, this program knows up to {_VERSION}"
+        )
+    try:
+        pending = document["pending"]
+        verified = document["verified"]
+        return MigrationState(
+            phase=Phase(document["phase"]),
+            layout=FileLayout(**document["layout"]),
+            routing=RoutingPolicy.from_document(document["routing"]),
+            pending=None
+            if pending is None
+            else Target(Phase(pending["phase"]), RoutingPolicy.from_document(pending["routing"])),
+            stopped=document["stopped"],
+            trust_files=document["trust_files"],
+            verified=None if verified is None else VerifyResult(**verified),
+            history=tuple((time_ms, event) for time_ms, event in document["history"]),
+        )
+    except (KeyError, TypeError, ValueError, InvalidArgumentError) as error:
+        raise MigrationStateError(path, f"does not make sense: {error!r}") from error
+
+
+def write_state(root: Path, state: MigrationState) -> None:
+    """migration.json says `state`, durably; after a crash, that or what it said before.
+
+    Raises OSError; the file is then unchanged.
+    """
+    body = json.dumps({"version": _VERSION, **to_document(state)}).encode()
+    write_file(root / FILE_NAME, body + f"\n{zlib.crc32(body):08x}\n".encode())

@@ -1,0 +1,283 @@
+"""Compares log, files and RocksDB below a cut point, while traffic goes on above it.
+
+The log is the judge. It is read once, in windows; each queue's units in a window are read from
+each side that is to have them, and compared. That finds what is missing or wrong. What is there
+and should not be is found by counting: a side that has more units than were compared is gone
+through unit by unit. Reports, and never repairs.
+
+Memory: one window, and at most `kept` differences; the rest are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from migration.backfill import Pace
+from migration.log_feed import LogFeed, whole_request
+from migration.routes import SideName
+from store.consume_queue import KeyHit
+from store.errors import MessageNotFoundError, StoreBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from migration.double_queue_store import DoubleQueueStore
+    from migration.jobs import Job
+    from migration.sides import SideStore
+    from store.consume_queue import DispatchRequest
+    from store.message_store import MessageStore
+
+_WINDOW = 32_768
+_READ = 4096
+_FIELDS = ("physical_offset", "record_size", "tag_code", "store_time_ms")
+
+#: Stands for a unit that is not there.
+NOTHING = "nothing"
+
+
+class Difference(NamedTuple):
+    """One fact on which the log and a side do not agree."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    field: str
+    side: str
+    in_log: str
+    in_side: str
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """How much is compared, and kept."""
+
+    #: Of every so many messages with keys, the keys of one are looked up on each side; 0: of none.
+    key_every: int = 16
+    #: Differences that are kept in full; more are counted.
+    kept: int = 10_000
+
+
+class Verified(NamedTuple):
+    """What a verification found."""
+
+    cut_offset: int  # physical
+    compared_units: int
+    difference_count: int
+    differences: list[Difference]
+
+
+class Verification:
+    """One run. Used by one job's thread."""
+
+    def __init__(
+        self, store: MessageStore, double: DoubleQueueStore, job: Job, options: VerifyOptions
+    ) -> None:
+        self._store = store
+        self._double = double
+        self._job = job
+        self._options = options
+        self._feed = LogFeed(store)
+        self._routes = double.routes
+        self._stores: dict[SideName, SideStore] = {
+            name: side.store
+            for name in SideName
+            if (side := double.side(name)) is not None and side.joined
+        }
+        self._matched = dict.fromkeys(self._stores, 0)  # units found as the log has them, or wrong
+        self._compared = 0
+        self._with_keys = 0
+        self._found: list[Difference] = []
+
+    def run(self) -> Verified:
+        """Raises JobCancelledError, CorruptRecordError, and StoreBusyError when the routes change.
+
+        Segments that are dropped meanwhile are not compared.
+        """
+        cut = self._double.dispatched_offset
+        at = start = self._feed.start_offset
+        self._job.step("compare units", at, cut)
+        pace = Pace(self._feed)
+        while at < cut:
+            requests: list[DispatchRequest] = []
+            before = at
+            while at < cut and len(requests) < _WINDOW:
+                try:
+                    more, at = self._feed.read(at, cut, _READ)
+                except MessageNotFoundError:
+                    continue  # its segment was dropped just now: the feed begins behind it
+                requests += more
+                pace.after_batch(self._job, cut - at)
+            self._compare(requests)
+            self._job.report(at, cut, len(requests))
+            assert at > before
+            self._check_routes()
+        self._job.step("look for what is too much", 0, len(self._stores))
+        for done, name in enumerate(self._stores):
+            self._count(name, start, cut)
+            self._job.report(done + 1, len(self._stores))
+        return Verified(cut, self._compared, self._job.differences, self._found)
+
+    def _check_routes(self) -> None:
+        if self._double.routes is not self._routes:
+            raise StoreBusyError("the routes changed meanwhile: verify again")
+
+    def _differ(self, *fields: object) -> None:
+        self._job.differences += 1
+        if len(self._found) < self._options.kept:
+            topic, queue_id, offset, field, side, in_log, in_side = fields
+            assert isinstance(topic, str)
+            assert isinstance(queue_id, int)
+            assert isinstance(offset, int)
+            assert isinstance(side, SideName)
+            self._found.append(
+                Difference(
+                    topic, queue_id, offset, str(field), side.value, str(in_log), str(in_side)
+                )
+            )
+
+    # --- what the log has ------------------------------------------------------------------
+
+    def _compare(self, requests: Sequence[DispatchRequest]) -> None:
+        queues: dict[tuple[str, int], list[tuple[int, tuple[int, ...]]]] = {}
+        every = self._options.key_every
+        for request in requests:
+            unit = request[3:7]
+            if request.keys and every:
+                self._with_keys += 1
+                if self._with_keys % every == 0:
+                    self._compare_keys(request)
+            if not request.in_queue:
+                continue
+            queues.setdefault((request.topic, request.queue_id), []).append(
+                (request.queue_offset, unit)
+            )
+            for light, offset in request.light_queues:
+                queues.setdefault((light, 0), []).append((offset, unit))
+        for (topic, queue_id), expected in queues.items():
+            self._compared += len(expected)
+            for name in self._stores:
+                if self._routes.takes(name, topic):
+                    self._compare_queue(name, topic, queue_id, expected)
+            self._job.check()
+
+    def _compare_queue(
+        self,
+        name: SideName,
+        topic: str,
+        queue_id: int,
+        expected: list[tuple[int, tuple[int, ...]]],
+    ) -> None:
+        first = expected[0][0]
+        count = expected[-1][0] - first + 1
+        found = self._stores[name].stored_units(topic, queue_id, first, count)
+        self._matched[name] += len(found)
+        width = 3 if name is SideName.FILES else 4
+        if width == 3:
+            expected = [(offset, unit[:3]) for offset, unit in expected]
+        if found == expected:
+            return
+        there = dict(found)
+        log_start = self._feed.start_offset
+        for offset, unit in expected:
+            other = there.get(offset)
+            if other == unit or unit[0] < log_start:
+                continue  # dropped since it was read
+            if other is None:
+                self._differ(topic, queue_id, offset, "unit", name, unit, NOTHING)
+                continue
+            for field, ours, theirs in zip(_FIELDS, unit, other, strict=False):
+                if ours != theirs:
+                    self._differ(topic, queue_id, offset, field, name, ours, theirs)
+
+    def _compare_keys(self, request: DispatchRequest) -> None:
+        hit = KeyHit(request.store_time_ms, request.physical_offset)
+        before = KeyHit(request.store_time_ms, request.physical_offset - 1)
+        for name, store in self._stores.items():
+            if not self._routes.takes(name, request.topic):
+                continue
+            for key in request.keys:
+                time_ms = request.store_time_ms
+                found = store.query_key(request.topic, key, time_ms, time_ms, before, 1)
+                if found != [hit] and request.physical_offset >= self._feed.start_offset:
+                    offset = request.queue_offset
+                    shown = found[0].physical_offset if found else NOTHING
+                    self._differ(
+                        request.topic,
+                        request.queue_id,
+                        offset,
+                        f"key {key}",
+                        name,
+                        hit.physical_offset,
+                        shown,
+                    )
+
+    # --- what the log does not have --------------------------------------------------------
+
+    def _count(self, name: SideName, start: int, cut: int) -> None:
+        """Units of a side in start..cut are as many as were compared; else which are too many."""
+        store = self._stores[name]
+        total = 0
+        for topic, queue_id, last_offset, last_physical in store.last_units():
+            self._job.check()
+            if not self._routes.takes(name, topic):
+                continue
+            if last_physical < start:
+                self._compare_end(name, topic, queue_id, last_offset)
+                continue
+            first, end = self._range(store, topic, queue_id, start, cut)
+            total += end - first
+        if total == self._matched[name]:
+            return
+        for topic, queue_id, _, last_physical in store.last_units():
+            if self._routes.takes(name, topic) and last_physical >= start:
+                self._find_extra(name, topic, queue_id, start, cut)
+
+    def _compare_end(self, name: SideName, topic: str, queue_id: int, last_offset: int) -> None:
+        """A queue whose messages are all expired goes on at one offset on both sides."""
+        other = self._stores.get(name.other)
+        if other is None or not self._routes.takes(name.other, topic):
+            return
+        end = other.next_offsets([(topic, queue_id)])[0]
+        if end < last_offset + 1:
+            self._differ(topic, queue_id, end, "max_offset", name.other, last_offset + 1, end)
+
+    def _range(
+        self, store: SideStore, topic: str, queue_id: int, start: int, cut: int
+    ) -> tuple[int, int]:
+        """Offsets of the queue's first unit at or above `start`, and of the first one at `cut`."""
+        low, high = store.bounds(topic, queue_id, start)
+        first = low
+        while low < high:
+            middle = (low + high) // 2
+            units = store.stored_units(topic, queue_id, middle, 1)
+            if units and units[0][1][0] >= cut:
+                high = middle
+            else:
+                low = middle + 1
+        return first, low
+
+    def _find_extra(self, name: SideName, topic: str, queue_id: int, start: int, cut: int) -> None:
+        store = self._stores[name]
+        first, end = self._range(store, topic, queue_id, start, cut)
+        for at in range(first, end, _READ):
+            self._job.check()
+            for offset, unit in store.stored_units(topic, queue_id, at, min(_READ, end - at)):
+                if unit[0] < self._feed.start_offset or unit[0] >= cut:
+                    continue
+                if not self._is_its_record(unit[0], topic, queue_id, offset):
+                    self._differ(topic, queue_id, offset, "unit", name, NOTHING, unit)
+
+    def _is_its_record(self, physical_offset: int, topic: str, queue_id: int, offset: int) -> bool:
+        try:
+            record = self._store.log.read_at(physical_offset)
+        except MessageNotFoundError:
+            return False
+        request = whole_request(record, 0)
+        if request is None or not request.in_queue:
+            return False
+        return (request.topic, request.queue_id, request.queue_offset) == (
+            topic,
+            queue_id,
+            offset,
+        ) or (topic, offset) in request.light_queues
