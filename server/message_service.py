@@ -95,6 +95,8 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         stored = await parts.sessions.append(producer.producer_id, producer.sequence, messages)
         response = convert.batch_out(stored.columns, stored.store_time_ms, parts.store_host)
         response.repeated_batch = stored.repeated
+        if not stored.repeated:
+            self.metrics.count("messages_put", len(messages))
         return Answer(response, stored.end_offset)
 
     # --- pull ------------------------------------------------------------------------------

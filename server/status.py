@@ -11,6 +11,7 @@ error's own values as metadata. What a caller may do about it follows from the c
 | OUT_OF_RANGE        | the offset is outside min..max; both are in the metadata                |
 | RESOURCE_EXHAUSTED  | the disk is full: puts are refused, reads go on                         |
 | FAILED_PRECONDITION | the same call cannot succeed before something else is done              |
+| ABORTED             | somebody ended the job; it may be started again                         |
 | UNAVAILABLE         | the same call may succeed a little later                                |
 | DATA_LOSS           | what is on disk does not verify                                         |
 | INTERNAL            | a defect of the server; its log has the request id and the traceback    |
@@ -25,6 +26,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from kvcq import errors as kvcq_errors
+from migration import errors as migration_errors
 from server import errors as server_errors
 from store import errors as store_errors
 
@@ -81,6 +83,12 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
         _Code.UNAVAILABLE, "FLUSH_DISK_TIMEOUT", ("end_offset",)
     ),
     store_errors.DiskFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "DISK_FULL"),
+    # What a migration was asked for.
+    migration_errors.IllegalStepError: StatusRow(
+        _Code.FAILED_PRECONDITION, "ILLEGAL_STEP", ("step", "phase", "next_command")
+    ),
+    migration_errors.JobCancelledError: StatusRow(_Code.ABORTED, "JOB_CANCELLED"),
+    migration_errors.UnknownJobError: StatusRow(_Code.NOT_FOUND, "UNKNOWN_JOB", ("job_id",)),
     # What is over until an operator acts.
     store_errors.StoreFailedError: StatusRow(_Code.FAILED_PRECONDITION, "STORE_FAILED"),
     store_errors.FlushError: StatusRow(_Code.FAILED_PRECONDITION, "FLUSH_FAILED"),

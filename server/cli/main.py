@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from server.cli.check import check
 from server.cli.messages import get, pull, put, query
 from server.cli.repair import repair
 from server.cli.serve import serve
@@ -21,5 +22,5 @@ def main() -> None:
     """
 
 
-for command in (serve, put, pull, query, get, topic, stats, repair):
+for command in (serve, put, pull, query, get, topic, stats, check, repair):
     main.add_command(command)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import grpc
@@ -11,7 +13,7 @@ import pytest
 
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
-from tests.support.server_process import ServerProcess
+from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +99,8 @@ def test_p1_no_acknowledged_message_is_missing_after_kill_9(tmp_path: Path, flus
     with _ready(tmp_path, "--flush", flush) as server:
         load = asyncio.run(_load_until(server, lambda: server.send(signal.SIGKILL)))
         assert server.wait() == -signal.SIGKILL
+    checked = run_kvcq("check", str(tmp_path))
+    assert checked.returncode == 0, checked.stderr
     with _ready(tmp_path, "--flush", flush) as server:
 
         async def send_again_and_read() -> None:
@@ -109,6 +113,10 @@ def test_p1_no_acknowledged_message_is_missing_after_kill_9(tmp_path: Path, flus
                 assert await _bodies(server.target, producer) == expected
 
         asyncio.run(send_again_and_read())
+        server.send(signal.SIGKILL)
+        server.wait()
+    checked = run_kvcq("check", str(tmp_path))
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_sigterm_finishes_calls_and_closes_the_store(tmp_path: Path) -> None:
@@ -138,6 +146,22 @@ def test_a_second_server_on_the_same_port_is_refused(tmp_path: Path) -> None:
             assert second.wait() == 1
             assert "--port" in "".join(second.errors)
         assert not (tmp_path / "two").exists(), "nothing was made before the port was had"
+
+
+def test_a_person_is_told_what_to_type_next(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "server", "serve", "--port", "0", "--data", str(tmp_path)]
+    command += ["--set", "store.segment_bytes=4194304"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = []
+        for line in process.stderr:
+            told.append(line)
+            if line.startswith("Ctrl-C"):
+                process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+    text = "".join(told)
+    for expected in ("kvcq listens on 127.0.0.1:", "kvcq put --server", "the store is closed"):
+        assert expected in text
 
 
 async def _is_serving(target: str) -> bool:

@@ -1,0 +1,106 @@
+"""kvcq check on directories that real servers left behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from click.testing import CliRunner
+
+from proto.v1 import kvcq_pb2 as pb
+from proto.v1 import kvcq_pb2_grpc
+from server.cli.main import main
+from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.integration, pytest.mark.crash]
+
+
+def _fill(target: str) -> None:
+    with grpc.insecure_channel(target) as channel:
+        stub = kvcq_pb2_grpc.MessageServiceStub(channel)
+        for number in range(20):
+            stub.PutBatch(
+                pb.PutBatchRequest(
+                    messages=[
+                        pb.Message(
+                            topic=f"t{number % 3}",
+                            body=b"%d" % each,
+                            keys=[f"k{each}"],
+                            light_queues=["%LMQ%a"] if each % 2 else [],
+                        )
+                        for each in range(50)
+                    ]
+                )
+            )
+
+
+def _served(directory: Path, end: signal.Signals) -> None:
+    with ServerProcess(directory) as server:
+        server.wait_for("ready")
+        _fill(server.target)
+        server.send(end)
+        server.wait()
+
+
+def _check(directory: Path) -> tuple[int, dict[str, Any]]:
+    result = CliRunner().invoke(main, ["check", str(directory), "--json"])
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_wrong_however_the_server_ended(tmp_path: Path, end: signal.Signals) -> None:
+    for _ in range(2):
+        _served(tmp_path, end)
+        assert _check(tmp_path)[1]["first"] == []
+        assert _check(tmp_path)[0] == 0
+    result = CliRunner().invoke(main, ["check", str(tmp_path)])
+    assert "nothing is wrong" in result.stderr
+
+
+def test_a_flipped_byte_in_the_log_is_found(tmp_path: Path) -> None:
+    _served(tmp_path, signal.SIGTERM)
+    segment = min((tmp_path / "commitlog").iterdir())
+    with segment.open("r+b") as file:
+        file.seek(95)
+        byte = file.read(1)[0]
+        file.seek(95)
+        file.write(bytes([byte ^ 1]))
+    exit_code, report = _check(tmp_path)
+    assert exit_code == 1
+    assert report["faults"] >= 1
+    result = CliRunner().invoke(main, ["check", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "kvcq repair" in result.stderr
+
+
+def test_queues_of_another_log_are_found(tmp_path: Path) -> None:
+    _served(tmp_path / "one", signal.SIGTERM)
+    _served(tmp_path / "two", signal.SIGTERM)
+    _served(tmp_path / "two", signal.SIGTERM)
+    shutil.rmtree(tmp_path / "one" / "kvcq")
+    shutil.copytree(tmp_path / "two" / "kvcq", tmp_path / "one" / "kvcq")
+    exit_code, report = _check(tmp_path / "one")
+    assert exit_code == 1
+    assert {finding["place"] for finding in report["first"]}
+
+
+def test_a_running_store_is_refused(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        server.wait_for("ready")
+        result = CliRunner().invoke(main, ["check", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "stop its server" in result.stderr
+
+
+def test_a_directory_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear reader")
+    result = CliRunner().invoke(main, ["check", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "kvcq serve --data" in result.stderr
