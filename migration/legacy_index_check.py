@@ -11,6 +11,7 @@ from migration.index_format import (
     ENTRY_SIZE,
     HEADER,
     HEADER_SIZE,
+    MAX_SECONDS,
     SLOT_DTYPE,
     SLOT_SIZE,
     IndexLayout,
@@ -18,6 +19,7 @@ from migration.index_format import (
     key_hashes,
 )
 from migration.legacy_findings import Fault, Finding, Remedy
+from store.record import SCHEDULE_TOPIC, java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 _CHUNK_SLOTS = 1 << 20
 _CHUNK_ENTRIES = 1 << 18
+#: UTF-16 units; an entry of a longer tag would be reported.
+_LONGEST_TAG = 512
 
 
 def check_index_file(
@@ -185,6 +189,23 @@ def _check_records(
         if known[1] is None:
             detail = f"nothing at physical offset {offset}"
             yield _finding(path, position, Fault.NO_RECORD, detail)
-        elif key_hash not in known[2]:
+        elif key_hash not in known[2] and not _is_of_tag(known[1], key_hash):
             detail = f"the record at {offset} has no key of this hash"
             yield _finding(path, position, Fault.WRONG_RECORD, detail)
+
+
+def _is_of_tag(record: DispatchRequest, key_hash: int) -> bool:
+    """Whether the entry may be that of the record's tag, which RocketMQ 5.5 indexes as well.
+
+    Its key is `topic#T#tag`. The record's tag code is the hash of the tag, all but its length.
+    """
+    if record.topic == SCHEDULE_TOPIC:
+        return True  # its tag code is the due time
+    hashed = java_hash(f"{record.topic}#T#") & 0xFFFFFFFF
+    for _ in range(_LONGEST_TAG):
+        hashed = 31 * hashed & 0xFFFFFFFF
+        value = (hashed + record.tag_code) & 0xFFFFFFFF
+        absolute = abs(value - (1 << 32) if value >> 31 else value)
+        if (0 if absolute > MAX_SECONDS else absolute) == key_hash:
+            return True
+    return False

@@ -17,6 +17,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
 from migration.legacy import take_inventory
+from migration.legacy_findings import Remedy
 from migration.log_feed import LogFeed, whole_request
 from migration.log_survey import segment_files, survey_log
 from migration.state import Phase, read_state
@@ -76,8 +77,13 @@ class Plan:
     next_command: str
 
     @property
+    def faults(self) -> list[Finding]:
+        """Findings that something is done about; the others are left where they are."""
+        return [each for each in self.findings if each.remedy is not Remedy.IGNORE]
+
+    @property
     def is_clean(self) -> bool:
-        return not self.findings and not self.blocking
+        return not self.faults and not self.blocking
 
 
 def measure(runs: Iterator[list[DispatchRequest]]) -> Sample:
