@@ -11,7 +11,9 @@ fixed number of units and has its full size from the moment it is made; what was
 is zero. Its name is the byte offset of its first unit in the whole queue, as 20 digits.
 
 A *blank* unit is (0, 0x7FFFFFFF, 0). It fills a file up to the first unit of a queue whose
-earlier messages are gone. Neither a blank nor a zero unit is valid.
+earlier messages are gone. An *end mark* is (0, 1, 0), our own: it stands where the last unit of
+a queue stood when a truncation took all units there were, so that its offsets go on. RocketMQ
+takes it for the unit of an expired record. Neither is valid, and a zero unit is not.
 
 Source: RocketMQ 5, classes ConsumeQueue and DefaultMappedFile.
 """
@@ -31,6 +33,7 @@ UNIT_SIZE = 20
 #: RocketMQ mappedFileSizeConsumeQueue / 20.
 UNITS_PER_FILE = 300_000
 BLANK_SIZE = 0x7FFFFFFF
+END_MARK_SIZE = 1  # no record is that small
 
 UNIT_DTYPE = np.dtype(
     [
@@ -44,6 +47,7 @@ assert UNIT_DTYPE.itemsize == UNIT_SIZE
 _UNIT = struct.Struct(">qiq")
 assert _UNIT.size == UNIT_SIZE
 
+END_MARK = _UNIT.pack(0, END_MARK_SIZE, 0)
 BLANK_UNIT = _UNIT.pack(0, BLANK_SIZE, 0)
 ZERO_UNIT = bytes(UNIT_SIZE)
 
@@ -65,10 +69,11 @@ def unpack_units(data: bytes) -> UnitArray:
 
 
 def valid_units(units: UnitArray) -> BoolArray:
-    """Which of `units` can point at a record: neither zero nor blank nor negative."""
+    """Which of `units` can point at a record: no zeros, blanks, end marks, nothing negative."""
     sizes = units["record_size"]
     return np.asarray(
-        (units["physical_offset"] >= 0) & (sizes > 0) & (sizes != BLANK_SIZE), dtype=np.bool_
+        (units["physical_offset"] >= 0) & (sizes > END_MARK_SIZE) & (sizes != BLANK_SIZE),
+        dtype=np.bool_,
     )
 
 
@@ -77,7 +82,7 @@ def unpack_unit(data: bytes) -> tuple[int, int, int] | None:
     if len(data) < UNIT_SIZE:
         return None
     physical_offset, record_size, tag_code = _UNIT.unpack_from(data)
-    if physical_offset < 0 or record_size <= 0 or record_size == BLANK_SIZE:
+    if physical_offset < 0 or record_size <= END_MARK_SIZE or record_size == BLANK_SIZE:
         return None
     return physical_offset, record_size, tag_code
 

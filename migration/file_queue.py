@@ -16,6 +16,7 @@ import numpy as np
 
 from migration.cq_format import (
     BLANK_UNIT,
+    END_MARK,
     UNIT_SIZE,
     UnitArray,
     pack_units,
@@ -115,6 +116,8 @@ class FileQueue:
                 self._end = last.offset + 1
                 self._physical_end = last.physical_offset + last.record_size
                 break
+        else:
+            self._end = self._files.end_without_units()
         return self
 
     # --- reading ---------------------------------------------------------------------------
@@ -182,7 +185,7 @@ class FileQueue:
         """
         count = len(offsets)
         first, end = offsets[0], self._end
-        if end == 0:
+        if self._physical_end == 0:  # no unit: the queue may begin anywhere
             end = first
         if first == end and (count == 1 or list(offsets) == list(range(first, first + count))):
             if fields[0] < self._physical_end:
@@ -254,7 +257,7 @@ class FileQueue:
         Raises DiskFullError; the caller then calls `undo`.
         """
         for offset, fields in pending.runs:
-            if self._end == 0:
+            if self._physical_end == 0:
                 self._begin(offset)
             elif offset < self._files.first_offset():
                 self._fill_with_blanks(offset)
@@ -296,12 +299,19 @@ class FileQueue:
         """Forget all units at or above `physical_offset`, and what follows them. Whether any was.
 
         Also drops what a torn write left: units that fall behind the ones before them. Old
-        bytes are written over with zeros, so that they cannot come back (H1). Durable after
-        the owner's sync; a crash half way leaves less of the queue, never a gap.
+        bytes are written over with zeros, so that they cannot come back (H1). If no unit is left,
+        the offset of the first that was remains the end, so offsets of expired units are not used
+        again. Durable after the owner's sync; a crash half way leaves less, never a gap.
         """
         changed, end, physical_end = False, 0, 0
+        first = self._files.next_valid(0, self._end)
+        first = self._end if first is None else first
         for start in reversed(list(self._files.starts)):
             last = self._files.last_below(start, physical_offset)
+            if last is None and start == self._files.starts[0] and first:
+                end = first
+                changed = self._leave_end_mark(first) or changed
+                break
             if last is None:
                 self._files.remove(start)
                 changed = True
@@ -313,6 +323,23 @@ class FileQueue:
             self._end, self._physical_end = end, physical_end
             self._first = self._min = None
         return changed
+
+    def _leave_end_mark(self, end: int) -> bool:
+        """The only file left says where the queue ends, and no more. Whether that was news."""
+        files = self._files
+        (start,) = files.starts
+        wanted = files.start_of(end)
+        if wanted == start and files.last_valid(start) is None:
+            if files.end_without_units() == end:
+                return False
+        elif wanted != start:
+            files.make(wanted)
+            files.remove(start)
+        if end * UNIT_SIZE > wanted:  # else the name of the file says it
+            self._fill_with_blanks(end - 1)
+            files.write(end - 1, END_MARK)
+        files.clear_rest(wanted, end)
+        return True
 
     def drop_leading(self, log_start: int) -> int:
         """Delete first files all of whose units are below `log_start`; never the last file.

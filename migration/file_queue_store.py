@@ -13,14 +13,12 @@ derived again, starting at the durable checkpoint:
 from __future__ import annotations
 
 import contextlib
-import enum
 import logging
 import shutil
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from migration.cq_format import UNIT_SIZE, UNITS_PER_FILE, valid_units
+from migration.cq_format import UNIT_SIZE
 from migration.dispatch_groups import DispatchGroups, group_requests
 from migration.errors import IndexFileError, QueueFileError
 from migration.file_handles import FileHandles
@@ -30,54 +28,31 @@ from migration.file_queue_checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
+from migration.file_queue_options import (
+    INDEX_DIRECTORY,
+    QUEUE_DIRECTORY,
+    TRASH_DIRECTORY,
+    Adoption,
+    FileQueueOptions,
+)
+from migration.file_queue_reads import FileQueueReads
 from migration.file_queue_set import FileQueueSet
 from migration.index_file_set import IndexFileSet
-from migration.index_format import IndexLayout
 from store.clock import Clock, SystemClock
-from store.consume_queue import Bounds, CqUnit, KeyHit
-from store.errors import FlushError, StoreClosedError, StoreFailedError
+from store.errors import FlushError, StoreFailedError
 from store.files import fsync_directory
-from store.message import Boundary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
-    from migration.file_queue import FileQueue, PendingUnits, Unit
+    from migration.file_queue import FileQueue, PendingUnits
     from store.consume_queue import DispatchRequest
 
 logger = logging.getLogger(__name__)
 
-QUEUE_DIRECTORY = "consumequeue"
-INDEX_DIRECTORY = "index"
-#: Directories of deleted topics on their way out. Not inside `consumequeue/`, where RocketMQ
-#: would take them for topics.
-TRASH_DIRECTORY = "file_queue_trash"
 
-
-class Adoption(enum.Enum):
-    """What to make of files without a checkpoint of ours: RocketMQ wrote them."""
-
-    #: All records of the log are dispatched again. Units that are there are compared, holes are
-    #: filled, the index is made anew.
-    COMPARE = "compare"
-    #: RocketMQ stopped in good order: dispatching goes on behind its last unit.
-    TRUST = "trust"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileQueueOptions:
-    """Sizes of files are RocketMQ's; both programs must use the same."""
-
-    units_per_file: int = UNITS_PER_FILE
-    index: IndexLayout = field(default_factory=IndexLayout)
-    #: Well below the usual limit of 1024 for a process, of which others need a part.
-    max_open_files: int = 256
-    #: About 0.5 KB each; beyond it a queue is read from its files again when it is touched.
-    max_cached_queues: int = 65_536
-
-
-class FileQueueStore:
+class FileQueueStore(FileQueueReads):
     """ConsumeQueueStore over files, byte for byte as RocketMQ 5 lays them out.
 
     Thread: any. Writers one at a time, under `_writing`; reads take no lock of the store.
@@ -103,24 +78,20 @@ class FileQueueStore:
         Raises StoreFormatError for a damaged checkpoint.
         """
         options = options or FileQueueOptions()
-        # Constant after construction.
-        self._root = root
-        self._store_time_ms = store_time_ms
-        self._record_keys = record_keys
-        self._handles = FileHandles(options.max_open_files)
-        self._queues = FileQueueSet(
+        handles = FileHandles(options.max_open_files)
+        queues = FileQueueSet(
             root / QUEUE_DIRECTORY,
             options.units_per_file * UNIT_SIZE,
-            self._handles,
+            handles,
             options.max_cached_queues,
         )
-        self._index = IndexFileSet(
-            root / INDEX_DIRECTORY,
-            options.index,
-            self._handles,
-            clock or SystemClock(),
-            store_time_ms,
+        index = IndexFileSet(
+            root / INDEX_DIRECTORY, options.index, handles, clock or SystemClock(), store_time_ms
         )
+        super().__init__(queues, index, store_time_ms, record_keys)
+        # Constant after construction.
+        self._root = root
+        self._handles = handles
         self._flushing = threading.Lock()
         self._writing = threading.Lock()
         # Guarded by _writing; single values are read freely.
@@ -129,13 +100,11 @@ class FileQueueStore:
         self._durable = 0  # what is derived from records below it survives a crash
         self._clean = True  # so the checkpoint on disk says
         self._applied_deletions = 0
-        self._dead: dict[str, int] = {}
         self._log_start = 0
         self._index_is_stale = False
         self._units_written = 0
         self._flushes = 0
         self._failure: BaseException | None = None
-        self._closed = False
         self._open(adoption, progress or _silent)
 
     # --- opening ---------------------------------------------------------------------------
@@ -268,7 +237,7 @@ class FileQueueStore:
                 clean=clean,
                 applied_deletions=self._applied_deletions,
                 dead_topics=tuple(DeadTopic(*pair) for pair in sorted(self._dead.items())),
-                indexed=self._index.file_count > 0,
+                indexed=0 <= self._index.first_offset < self._flushed,
             ),
         )
         self._clean = clean
@@ -286,106 +255,6 @@ class FileQueueStore:
                     queue.write(units)
                     queue.commit(units)
 
-    # --- reads -----------------------------------------------------------------------------
-
-    def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
-        """See ConsumeQueueStore. Raises QueueFileError."""
-        found = (self._get(*name) for name in queues)
-        return [0 if queue is None else queue.end for queue in found]
-
-    def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
-        """See ConsumeQueueStore. Min is looked for in the units, so no blank is ever visible."""
-        queue = self._get(topic, queue_id)
-        return Bounds(0, 0) if queue is None else queue.bounds(log_start)
-
-    def read_units(
-        self, topic: str, queue_id: int, start: int, count: int
-    ) -> list[tuple[int, CqUnit]]:
-        """See ConsumeQueueStore. The store time is 0 where the record is gone from the log."""
-        queue = self._get(topic, queue_id)
-        if queue is None:
-            return []
-        store_time_ms = self._store_time_ms
-        found = []
-        for first, units in queue.read(start, count):
-            valid = valid_units(units).tolist()
-            for at, (physical_offset, size, tag_code) in enumerate(units.tolist()):
-                if valid[at]:
-                    time_ms = store_time_ms(physical_offset) or 0
-                    unit = CqUnit(physical_offset, size, tag_code, time_ms)
-                    found.append((first + at, unit))
-        return found
-
-    def search_time(
-        self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
-    ) -> int:
-        """See ConsumeQueueStore. A unit whose record is gone counts as too early."""
-        queue = self._get(topic, queue_id)
-        if queue is None:
-            return 0
-        low, high = queue.bounds(log_start)
-        upper = boundary is Boundary.UPPER
-
-        def beyond(unit: Unit) -> bool:
-            there = self._store_time_ms(unit[0])
-            return there is not None and (there > time_ms or (there == time_ms and not upper))
-
-        found = queue.first_where(low, high, beyond)
-        return max(low, found - 1) if upper else found
-
-    def query_key(
-        self,
-        topic: str,
-        key: str,
-        begin_ms: int,
-        end_ms: int,
-        after: KeyHit | None,
-        limit: int,
-    ) -> list[KeyHit]:
-        """See ConsumeQueueStore. Rising by physical offset: store times never fall along a log.
-
-        Each hit was verified against its record (H34), topic, key and time to the millisecond.
-        """
-        self._check_open()
-        beyond = -1 if after is None else after.physical_offset
-        beyond = max(beyond, self._dead.get(topic, 0) - 1)
-        hits: list[KeyHit] = []
-        for offsets in self._index.candidates(topic, key, begin_ms, end_ms):
-            for offset in offsets:
-                if len(hits) >= limit:
-                    return hits
-                if offset <= beyond:
-                    continue
-                record = self._record_keys(offset)
-                if record is None or record[0] != topic or key not in record[1]:
-                    continue
-                time_ms = self._store_time_ms(offset)
-                if time_ms is not None and begin_ms <= time_ms <= end_ms:
-                    hits.append(KeyHit(time_ms, offset))
-                    beyond = offset
-        return hits
-
-    def queue_ids(self, topic: str) -> list[int]:
-        self._check_open()
-        return self._queues.queue_ids(topic)
-
-    def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """Names of topics and light queues with files, by length, then bytes; above `after`."""
-        self._check_open()
-
-        def rank(name: str) -> tuple[int, bytes]:
-            encoded = name.encode()
-            return len(encoded), encoded
-
-        ranked = sorted(
-            (rank(name), name) for name in self._queues.topics() if name.startswith(prefix)
-        )
-        return [name for order, name in ranked if after is None or order > rank(after)][:limit]
-
-    def _get(self, topic: str, queue_id: int) -> FileQueue | None:
-        self._check_open()
-        return self._queues.get(topic, queue_id)
-
     # --- removal ---------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, sequence: int) -> None:
@@ -400,7 +269,7 @@ class FileQueueStore:
                 fsync_directory(self._root / QUEUE_DIRECTORY)
                 fsync_directory(trash)
             # The index cannot forget single keys, so the checkpoint remembers who is dead.
-            self._dead[topic] = max(self._dispatched, self._durable)
+            self._dead = {**self._dead, topic: max(self._dispatched, self._durable)}
             self._applied_deletions = sequence
             self._save(clean=self._clean)
         shutil.rmtree(trash, ignore_errors=True)
@@ -456,6 +325,9 @@ class FileQueueStore:
 
         A file that cannot be read stays. Repeatable; a crash brings some files back, no harm.
         """
+        if self._flushed < min(log_start, self._dispatched):
+            # The log cannot give back what is gone from it: offsets must go on after a crash.
+            self.flush()
         self._log_start = max(self._log_start, log_start)
         for topic, queue_id in self._queues.names():
             if self._queues.count_files(topic, queue_id) < 2:
@@ -471,8 +343,11 @@ class FileQueueStore:
                     queue.drop_leading(log_start)
         with self._writing:
             self._check_writable()
-            self._index.expire(log_start)
-            self._dead = {name: end for name, end in self._dead.items() if end > log_start}
+            dropped = self._index.expire(log_start)
+            alive = {name: end for name, end in self._dead.items() if end > log_start}
+            if dropped or alive != self._dead:
+                self._dead = alive
+                self._save(clean=self._clean)
 
     def maintain(self) -> None:
         """Nothing: files need no looking after from time to time."""
@@ -540,10 +415,6 @@ class FileQueueStore:
                     self._flushed_up_to(self._dispatched, clean=True)
             finally:
                 self._handles.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the file queues are closed")
 
     def _check_writable(self) -> None:
         self._check_open()

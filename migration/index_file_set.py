@@ -69,6 +69,11 @@ class IndexFileSet:
         return sum(file.next_entry - 1 for file in list(self._files))
 
     @property
+    def first_offset(self) -> int:
+        """Physical offset of the first record indexed; -1 when there is none."""
+        return next((file.begin_offset for file in list(self._files) if not file.empty), -1)
+
+    @property
     def end_offset(self) -> int:
         """Physical offset of the last record indexed; -1 when there is none."""
         return self._end_offset

@@ -9,6 +9,7 @@ import numpy as np
 
 from migration.cq_format import (
     BLANK_SIZE,
+    END_MARK_SIZE,
     UNIT_SIZE,
     UnitArray,
     parse_file_name,
@@ -167,7 +168,8 @@ class QueueCheck:
         Blanks before the first unit of the queue are in order, zeros there are not.
         """
         zero = (units["record_size"] == 0) & (units["physical_offset"] == 0)
-        blank = units["record_size"] == BLANK_SIZE
+        sizes = units["record_size"]
+        blank = (sizes == BLANK_SIZE) | (sizes == END_MARK_SIZE)
         impossible = np.flatnonzero(~valid & ~zero & ~blank)
         if impossible.size:
             offset = first + int(impossible[0])

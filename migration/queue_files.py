@@ -158,12 +158,34 @@ class QueueFiles:
                 stop = chunk
         return None
 
+    def end_without_units(self) -> int:
+        """Where the queue ends if no file has a valid unit: behind the blanks, or an end mark.
+
+        A first file of zeros says that the queue ends where the file begins.
+        """
+        for start in self.starts[:1]:
+            path = self.path(start)
+            for first, last in reversed(self._handles.data_ranges(path, 0, self.file_bytes)):
+                begin, stop = _whole_units(first, last)
+                units = unpack_units(self._handles.read(path, stop - begin, begin))
+                at = np.flatnonzero(units["record_size"])
+                if at.size:
+                    return (start + begin) // UNIT_SIZE + int(at[-1]) + 1
+            return start // UNIT_SIZE
+        return 0
+
     def last_below(self, start: int, physical_offset: int) -> PlacedUnit | None:
         """The last unit of a file before the first one that is at or above `physical_offset`.
 
-        A unit that falls behind the ones before it ends the run too: a torn write left it.
+        A unit that is not above all before it, the file before included, ends the run too: a
+        torn write left it.
         """
         path = self.path(start)
+        floor = -1
+        before_it = self.starts.index(start) - 1
+        if before_it >= 0:
+            last_before = self.last_valid(self.starts[before_it])
+            floor = -1 if last_before is None else last_before.physical_offset
         found: PlacedUnit | None = None
         for first, last in self._handles.data_ranges(path, 0, self.file_bytes):
             begin, stop = _whole_units(first, last)
@@ -172,9 +194,12 @@ class QueueFiles:
                 units = unpack_units(self._handles.read(path, size, chunk))
                 at = np.flatnonzero(valid_units(units))
                 offsets = units["physical_offset"][at].astype(np.int64)
-                highest = -1 if found is None else found.physical_offset
+                highest = floor if found is None else found.physical_offset
                 before = np.maximum.accumulate(np.concatenate(([highest], offsets)))[:-1]
-                bad = np.flatnonzero((offsets >= physical_offset) | (offsets < before))
+                # The log's first record is the first of each of its queues, so a zero further
+                # on is half a unit.
+                half = (offsets == 0) & (at + (start + chunk) // UNIT_SIZE > 0)
+                bad = np.flatnonzero((offsets >= physical_offset) | (offsets <= before) | half)
                 good = int(bad[0]) if bad.size else len(at)
                 if good:
                     found = self._placed(start, chunk, units, int(at[good - 1]))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from migration.cq_format import (
     BLANK_SIZE,
     BLANK_UNIT,
+    END_MARK,
     UNIT_SIZE,
     ZERO_UNIT,
     file_name,
@@ -63,7 +64,9 @@ def test_one_reader_and_many_agree_on_what_is_valid(units: list[tuple[int, int, 
     assert valid_units(unpack_units(data)).tolist() == one_by_one
 
 
-@pytest.mark.parametrize("data", [BLANK_UNIT, ZERO_UNIT, pack_units((-1, 100, 0)), b"", b"\0" * 19])
+@pytest.mark.parametrize(
+    "data", [BLANK_UNIT, ZERO_UNIT, END_MARK, pack_units((-1, 100, 0)), b"", b"\0" * 19]
+)
 def test_blanks_zeros_and_pieces_are_no_units(data: bytes) -> None:
     assert unpack_unit(data) is None
 

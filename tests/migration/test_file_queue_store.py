@@ -15,7 +15,8 @@ import pytest
 
 from migration.errors import QueueGapError, QueueNameError, UnitConflictError
 from migration.file_queue_checkpoint import FILE_NAME, read_checkpoint
-from migration.file_queue_store import Adoption, FileQueueOptions, FileQueueStore
+from migration.file_queue_options import Adoption, FileQueueOptions
+from migration.file_queue_store import FileQueueStore
 from migration.index_format import IndexLayout
 from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit, KeyHit
 from store.errors import (
@@ -771,7 +772,8 @@ _MANY_QUEUES = """
 import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-from migration.file_queue_store import FileQueueOptions, FileQueueStore
+from migration.file_queue_options import FileQueueOptions
+from migration.file_queue_store import FileQueueStore
 from tests.support.dispatch_log import DispatchLog
 log = DispatchLog()
 for n in range(6000):

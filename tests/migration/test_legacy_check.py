@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.cq_format import BLANK_UNIT, UNIT_SIZE, pack_units
-from migration.file_queue_store import FileQueueOptions, FileQueueStore
+from migration.file_queue_options import FileQueueOptions
+from migration.file_queue_store import FileQueueStore
 from migration.index_format import IndexLayout
 from migration.legacy_check import check_legacy, log_bounds_of_directory
 from migration.legacy_findings import Fault, Finding, Remedy

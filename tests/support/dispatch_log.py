@@ -53,16 +53,23 @@ class DispatchLog:
         self._next[topic, queue_id] = offset + 1
         return offset
 
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        return self._next.get((topic, queue_id), 0)
+
     def since(self, physical_offset: int) -> list[DispatchRequest]:
         return [each for each in self.requests if each.physical_offset >= physical_offset]
 
+    def forget_queue(self, topic: str, queue_id: int) -> None:
+        """The topic was deleted: offsets of its queue begin at 0 again."""
+        self._next.pop((topic, queue_id), None)
+
     def truncate(self, end: int) -> None:
         """Forget records from `end` on, which is a record's beginning."""
-        for each in self.since(end):
+        for each in reversed(self.since(end)):
             del self._by_offset[each.physical_offset]
-            self._next[each.topic, each.queue_id] -= 1
-            for name, _ in each.light_queues:
-                self._next[name, 0] -= 1
+            self._next[each.topic, each.queue_id] = each.queue_offset
+            for name, offset in each.light_queues:
+                self._next[name, 0] = offset
         self.requests = [each for each in self.requests if each.physical_offset < end]
         self.end = end
 
