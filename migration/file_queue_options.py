@@ -33,5 +33,6 @@ class FileQueueOptions:
     index: IndexLayout = field(default_factory=IndexLayout)
     #: Well below the usual limit of 1024 for a process, of which others need a part.
     max_open_files: int = 256
-    #: About 0.5 KB each; beyond it a queue is read from its files again when it is touched.
-    max_cached_queues: int = 65_536
+    #: About 1 KB each; beyond it a queue is read from its files again when it is touched,
+    #: which takes some 0.1 ms.
+    max_cached_queues: int = 16_384

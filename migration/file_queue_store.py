@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from migration.file_queue import FileQueue, PendingUnits
     from store.consume_queue import DispatchRequest
 
+__all__ = ["Adoption", "FileQueueOptions", "FileQueueStore"]
+
 logger = logging.getLogger(__name__)
 
 

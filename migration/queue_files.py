@@ -55,6 +55,8 @@ class QueueFiles:
     Thread: one writer; `read` and `first_offset` from any thread.
     """
 
+    __slots__ = ("_handles", "directory", "file_bytes", "starts")
+
     def __init__(self, directory: str, file_bytes: int, handles: FileHandles) -> None:
         # Constant after construction.
         self.directory = directory
