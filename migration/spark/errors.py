@@ -10,10 +10,10 @@ class PipelineError(StoreError):
 
 
 class SparkMissingError(PipelineError):
-    """PySpark, or one of the packages it needs, is not installed."""
+    """A package of an extra is not installed."""
 
-    def __init__(self, package: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'kvcq[spark]'")
+    def __init__(self, package: str, extra: str = "spark") -> None:
+        super().__init__(f"{package} is not installed: pip install 'kvcq[{extra}]'")
         self.package = package
 
 
