@@ -149,7 +149,8 @@ class ReputService:
                 self._wake.wait()
                 self._wake.clear()
                 stopping = self._stopped.is_set()
-                while self.dispatched.value < self._limit():
+                # A watermark that has failed does not rise any more.
+                while self.dispatched.failure is None and self.dispatched.value < self._limit():
                     try:
                         self._step()
                     except StoreBusyError as error:
