@@ -19,7 +19,7 @@ CHECK_TESTS  ?= test
 TEST_WORKERS ?= 2
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
 FAST_TESTS   := not crash and not spark and not soak
-PROTOS       := proto/v1/kvcq.proto
+PROTOS       := proto/v1/kvcq.proto proto/v1/migration.proto
 PROTOC       := $(PY) -m grpc_tools.protoc -I .
 
 .DEFAULT_GOAL := help

@@ -14,9 +14,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.keys import BOUNDS, UNITS
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import metadata_profile
+from kvcq.options import FamilyProfile, Profile, metadata_profile
 from kvcq.rocks import RocksEngine
+from migration.backfill import seed
 from migration.errors import LogDamageError
 from migration.file_queue_options import Adoption, FileQueueOptions
 from migration.legacy import Inventory, take_inventory
@@ -41,6 +44,11 @@ if TYPE_CHECKING:
     from store.metadata import Metadata
 
     Progress = Callable[[str, float], None]
+
+#: The families of RocketMQ's own database, which lies among its queue files.
+_ROCKETMQ_ROCKSDB = Profile(
+    families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUNDS)), wal=False
+)
 
 
 def adopt(
@@ -91,6 +99,7 @@ def adopt(
         held.callback(directory.close)
         _make_log_durable(directory, inventory, progress)
         _mend(directory, inventory, clock, progress)
+        _seed_expired(directory, inventory, clock, progress)
         progress("topics and groups", 0.0)
         metadata = MetadataStore(RocksEngine.open(directory.meta, metadata_profile()))
         held.callback(metadata.close)
@@ -119,6 +128,41 @@ def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progr
     )
 
 
+def _seed_expired(
+    directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress
+) -> None:
+    """Queues that only RocketMQ's own RocksDB knows the end of go on from there.
+
+    The log has no message of them any more, and without file queues nothing else knows them.
+    """
+    if inventory.log.start == 0 or not (directory.consumequeue / "CURRENT").is_file():
+        return
+    engine = RocksEngine.open_read_only(directory.consumequeue, _ROCKETMQ_ROCKSDB)
+    theirs = KvConsumeQueueStore(engine)
+    files = _open_files(directory, inventory, clock, progress)
+    try:
+        for topic, queue_id, offset, physical_offset in theirs.last_units():
+            if physical_offset < inventory.log.start:
+                seed(files, topic, queue_id, offset, physical_offset)
+    finally:
+        files.close()
+        theirs.close()
+
+
+def _open_files(
+    directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress
+) -> FileSideStore:
+    layout = inventory.layout
+    return FileSideStore(
+        directory.root,
+        RecordLookup(directory.commitlog, inventory.segment_bytes),
+        FileQueueOptions(units_per_file=layout.units_per_file, index=layout.index),
+        clock,
+        Adoption.COMPARE,
+        progress,
+    )
+
+
 def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress) -> None:
     """Forget queues and index files with a fault; the first opening makes them from the log."""
     queues = {
@@ -129,15 +173,7 @@ def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Pro
     index = any(finding.remedy is Remedy.REBUILD_INDEX for finding in inventory.findings)
     if not queues and not index:
         return
-    layout = inventory.layout
-    files = FileSideStore(
-        directory.root,
-        RecordLookup(directory.commitlog, inventory.segment_bytes),
-        FileQueueOptions(units_per_file=layout.units_per_file, index=layout.index),
-        clock,
-        Adoption.COMPARE,
-        progress,
-    )
+    files = _open_files(directory, inventory, clock, progress)
     try:
         for topic, queue_id in sorted(queues, key=str):
             if topic is not None and queue_id is not None:

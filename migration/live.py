@@ -282,6 +282,9 @@ class LiveMigration:
         made; with more by now they are refused, since they may hold what was deleted.
         Raises InvalidArgumentError, IllegalStepError. Durable on return; repeatable.
         """
+        for path in (each for paths in files.values() for each in paths):
+            if not path.is_file():
+                raise InvalidArgumentError("files", f"{path} is no file on this machine")
         with self._steps:
             side = self._double.side(SideName.ROCKSDB)
             if side is None:

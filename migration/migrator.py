@@ -170,6 +170,10 @@ class Migrator:
     def finish(self) -> MigrationState:
         return self.live.finish()
 
+    def rocksdb_offset(self) -> int:
+        """Up to where RocksDB took everything that is routed to it; 0 when it is not in use."""
+        return self.live.double.watermark(SideName.ROCKSDB) or 0
+
     def routing(self) -> RoutingPolicy:
         return self.status().state.routing
 

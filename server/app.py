@@ -18,7 +18,7 @@ import grpc
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from proto.v1 import kvcq_pb2, kvcq_pb2_grpc
+from proto.v1 import kvcq_pb2, kvcq_pb2_grpc, migration_pb2, migration_pb2_grpc
 from server import health
 from server.admin_service import AdminService
 from server.collector import calm_collector
@@ -27,6 +27,7 @@ from server.errors import ServerBindError, ServerDrainingError
 from server.group_service import GroupService
 from server.message_service import MessageService
 from server.metrics import CallMetrics
+from server.migration_service import MigrationService
 from server.producer_sessions import ProducerSessions
 from server.put_coalescer import PutCoalescer
 from server.queue_chooser import QueueChooser
@@ -43,9 +44,12 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.message_store import MessageStore
 
-SERVICES = tuple(
-    kvcq_pb2.DESCRIPTOR.services_by_name[name].full_name
-    for name in ("MessageService", "TopicService", "GroupService", "AdminService")
+SERVICES = (
+    *(
+        kvcq_pb2.DESCRIPTOR.services_by_name[name].full_name
+        for name in ("MessageService", "TopicService", "GroupService", "AdminService")
+    ),
+    migration_pb2.DESCRIPTOR.services_by_name["MigrationService"].full_name,
 )
 
 
@@ -223,6 +227,9 @@ def _rpc_server(config: ServerConfig, stage: Stage) -> grpc.aio.Server:
     kvcq_pb2_grpc.add_TopicServiceServicer_to_server(TopicService(stage, metrics), server)
     kvcq_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage, metrics), server)
     kvcq_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(stage, metrics), server)
+    migration_pb2_grpc.add_MigrationServiceServicer_to_server(
+        MigrationService(stage, metrics), server
+    )
     health_pb2_grpc.add_HealthServicer_to_server(health.HealthService(stage, SERVICES), server)
     reflection.enable_server_reflection(
         (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server

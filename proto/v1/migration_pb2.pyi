@@ -1,0 +1,342 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class MigrationPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MIGRATION_PHASE_UNSPECIFIED: _ClassVar[MigrationPhase]
+    MIGRATION_PHASE_FILES: _ClassVar[MigrationPhase]
+    MIGRATION_PHASE_DOUBLE_WRITE: _ClassVar[MigrationPhase]
+    MIGRATION_PHASE_VERIFIED: _ClassVar[MigrationPhase]
+    MIGRATION_PHASE_ROCKSDB: _ClassVar[MigrationPhase]
+    MIGRATION_PHASE_FINISHED: _ClassVar[MigrationPhase]
+
+class Route(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROUTE_UNSPECIFIED: _ClassVar[Route]
+    ROUTE_FILES: _ClassVar[Route]
+    ROUTE_ROCKSDB: _ClassVar[Route]
+    ROUTE_BOTH: _ClassVar[Route]
+
+class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
+    JOB_STATE_RUNNING: _ClassVar[JobState]
+    JOB_STATE_DONE: _ClassVar[JobState]
+    JOB_STATE_CANCELLED: _ClassVar[JobState]
+    JOB_STATE_FAILED: _ClassVar[JobState]
+MIGRATION_PHASE_UNSPECIFIED: MigrationPhase
+MIGRATION_PHASE_FILES: MigrationPhase
+MIGRATION_PHASE_DOUBLE_WRITE: MigrationPhase
+MIGRATION_PHASE_VERIFIED: MigrationPhase
+MIGRATION_PHASE_ROCKSDB: MigrationPhase
+MIGRATION_PHASE_FINISHED: MigrationPhase
+ROUTE_UNSPECIFIED: Route
+ROUTE_FILES: Route
+ROUTE_ROCKSDB: Route
+ROUTE_BOTH: Route
+JOB_STATE_UNSPECIFIED: JobState
+JOB_STATE_RUNNING: JobState
+JOB_STATE_DONE: JobState
+JOB_STATE_CANCELLED: JobState
+JOB_STATE_FAILED: JobState
+
+class RoutingRule(_message.Message):
+    __slots__ = ("pattern", "route")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    ROUTE_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    route: Route
+    def __init__(self, pattern: _Optional[str] = ..., route: _Optional[_Union[Route, str]] = ...) -> None: ...
+
+class RoutingPolicy(_message.Message):
+    __slots__ = ("rules", "default_route")
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_ROUTE_FIELD_NUMBER: _ClassVar[int]
+    rules: _containers.RepeatedCompositeFieldContainer[RoutingRule]
+    default_route: Route
+    def __init__(self, rules: _Optional[_Iterable[_Union[RoutingRule, _Mapping]]] = ..., default_route: _Optional[_Union[Route, str]] = ...) -> None: ...
+
+class FileLayout(_message.Message):
+    __slots__ = ("units_per_file", "index_slots", "index_entries")
+    UNITS_PER_FILE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    units_per_file: int
+    index_slots: int
+    index_entries: int
+    def __init__(self, units_per_file: _Optional[int] = ..., index_slots: _Optional[int] = ..., index_entries: _Optional[int] = ...) -> None: ...
+
+class MigrationSide(_message.Message):
+    __slots__ = ("name", "dispatched_offset", "behind_bytes", "joined", "failure")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DISPATCHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_BYTES_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    dispatched_offset: int
+    behind_bytes: int
+    joined: bool
+    failure: str
+    def __init__(self, name: _Optional[str] = ..., dispatched_offset: _Optional[int] = ..., behind_bytes: _Optional[int] = ..., joined: _Optional[bool] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class MigrationJob(_message.Message):
+    __slots__ = ("job_id", "kind", "step", "state", "percent", "done_bytes", "total_bytes", "rows", "rows_per_s", "elapsed_s", "remaining_s", "differences", "error")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    DONE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_S_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_S_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    kind: str
+    step: str
+    state: JobState
+    percent: float
+    done_bytes: int
+    total_bytes: int
+    rows: int
+    rows_per_s: float
+    elapsed_s: float
+    remaining_s: float
+    differences: int
+    error: str
+    def __init__(self, job_id: _Optional[str] = ..., kind: _Optional[str] = ..., step: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., percent: _Optional[float] = ..., done_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., rows: _Optional[int] = ..., rows_per_s: _Optional[float] = ..., elapsed_s: _Optional[float] = ..., remaining_s: _Optional[float] = ..., differences: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+
+class VerifyResult(_message.Message):
+    __slots__ = ("cut_offset", "compared_units", "difference_count", "finished_ms")
+    CUT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_UNITS_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_MS_FIELD_NUMBER: _ClassVar[int]
+    cut_offset: int
+    compared_units: int
+    difference_count: int
+    finished_ms: int
+    def __init__(self, cut_offset: _Optional[int] = ..., compared_units: _Optional[int] = ..., difference_count: _Optional[int] = ..., finished_ms: _Optional[int] = ...) -> None: ...
+
+class Difference(_message.Message):
+    __slots__ = ("topic", "queue_id", "queue_offset", "field", "side", "in_log", "in_side")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    SIDE_FIELD_NUMBER: _ClassVar[int]
+    IN_LOG_FIELD_NUMBER: _ClassVar[int]
+    IN_SIDE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    queue_offset: int
+    field: str
+    side: str
+    in_log: str
+    in_side: str
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., field: _Optional[str] = ..., side: _Optional[str] = ..., in_log: _Optional[str] = ..., in_side: _Optional[str] = ...) -> None: ...
+
+class MigrationEvent(_message.Message):
+    __slots__ = ("time_ms", "event")
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    time_ms: int
+    event: str
+    def __init__(self, time_ms: _Optional[int] = ..., event: _Optional[str] = ...) -> None: ...
+
+class MigrationStatus(_message.Message):
+    __slots__ = ("phase", "routing", "pending_phase", "pending_routing", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_FIELD_NUMBER: _ClassVar[int]
+    PENDING_PHASE_FIELD_NUMBER: _ClassVar[int]
+    PENDING_ROUTING_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DISPATCHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELETIONS_FIELD_NUMBER: _ClassVar[int]
+    SIDES_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_COMMAND_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    phase: MigrationPhase
+    routing: RoutingPolicy
+    pending_phase: MigrationPhase
+    pending_routing: RoutingPolicy
+    stopped: str
+    verified: VerifyResult
+    history: _containers.RepeatedCompositeFieldContainer[MigrationEvent]
+    log_start_offset: int
+    log_end_offset: int
+    dispatched_offset: int
+    deletions: int
+    sides: _containers.RepeatedCompositeFieldContainer[MigrationSide]
+    jobs: _containers.RepeatedCompositeFieldContainer[MigrationJob]
+    next_command: str
+    layout: FileLayout
+    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ...) -> None: ...
+
+class PlanMigrationRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MigrationFinding(_message.Message):
+    __slots__ = ("path", "position", "fault", "detail", "remedy")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    REMEDY_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    position: int
+    fault: str
+    detail: str
+    remedy: str
+    def __init__(self, path: _Optional[str] = ..., position: _Optional[int] = ..., fault: _Optional[str] = ..., detail: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
+
+class MigrationPlan(_message.Message):
+    __slots__ = ("kind", "phase", "segments", "log_bytes", "bytes_to_replay", "messages", "messages_are_estimated", "topics", "queues", "bytes_per_unit", "disk_needed_bytes", "disk_free_bytes", "units_per_s", "expected_s", "findings", "blocking", "next_command")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_TO_REPLAY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_ARE_ESTIMATED_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_UNIT_FIELD_NUMBER: _ClassVar[int]
+    DISK_NEEDED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNITS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_S_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKING_FIELD_NUMBER: _ClassVar[int]
+    NEXT_COMMAND_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    phase: str
+    segments: int
+    log_bytes: int
+    bytes_to_replay: int
+    messages: int
+    messages_are_estimated: bool
+    topics: int
+    queues: int
+    bytes_per_unit: float
+    disk_needed_bytes: int
+    disk_free_bytes: int
+    units_per_s: float
+    expected_s: float
+    findings: _containers.RepeatedCompositeFieldContainer[MigrationFinding]
+    blocking: _containers.RepeatedScalarFieldContainer[str]
+    next_command: str
+    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[str] = ..., segments: _Optional[int] = ..., log_bytes: _Optional[int] = ..., bytes_to_replay: _Optional[int] = ..., messages: _Optional[int] = ..., messages_are_estimated: _Optional[bool] = ..., topics: _Optional[int] = ..., queues: _Optional[int] = ..., bytes_per_unit: _Optional[float] = ..., disk_needed_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., units_per_s: _Optional[float] = ..., expected_s: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[MigrationFinding, _Mapping]]] = ..., blocking: _Optional[_Iterable[str]] = ..., next_command: _Optional[str] = ...) -> None: ...
+
+class StartMigrationRequest(_message.Message):
+    __slots__ = ("routing",)
+    ROUTING_FIELD_NUMBER: _ClassVar[int]
+    routing: RoutingPolicy
+    def __init__(self, routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ...) -> None: ...
+
+class VerifyMigrationRequest(_message.Message):
+    __slots__ = ("key_every",)
+    KEY_EVERY_FIELD_NUMBER: _ClassVar[int]
+    key_every: int
+    def __init__(self, key_every: _Optional[int] = ...) -> None: ...
+
+class CutoverRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RollbackRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FinishRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetRoutingRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetRoutingRequest(_message.Message):
+    __slots__ = ("routing",)
+    ROUTING_FIELD_NUMBER: _ClassVar[int]
+    routing: RoutingPolicy
+    def __init__(self, routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ...) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class ResumeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetMigrationStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MigrationStepResponse(_message.Message):
+    __slots__ = ("job_id", "status")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    status: MigrationStatus
+    def __init__(self, job_id: _Optional[str] = ..., status: _Optional[_Union[MigrationStatus, _Mapping]] = ...) -> None: ...
+
+class ListDifferencesRequest(_message.Message):
+    __slots__ = ("limit", "skip")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    skip: int
+    def __init__(self, limit: _Optional[int] = ..., skip: _Optional[int] = ...) -> None: ...
+
+class ListDifferencesResponse(_message.Message):
+    __slots__ = ("differences",)
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    differences: _containers.RepeatedCompositeFieldContainer[Difference]
+    def __init__(self, differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ...) -> None: ...
+
+class IngestFilesRequest(_message.Message):
+    __slots__ = ("files", "start_offset", "dispatched_offset", "deletions")
+    class File(_message.Message):
+        __slots__ = ("path", "family")
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        FAMILY_FIELD_NUMBER: _ClassVar[int]
+        path: str
+        family: str
+        def __init__(self, path: _Optional[str] = ..., family: _Optional[str] = ...) -> None: ...
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DISPATCHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELETIONS_FIELD_NUMBER: _ClassVar[int]
+    files: _containers.RepeatedCompositeFieldContainer[IngestFilesRequest.File]
+    start_offset: int
+    dispatched_offset: int
+    deletions: int
+    def __init__(self, files: _Optional[_Iterable[_Union[IngestFilesRequest.File, _Mapping]]] = ..., start_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ...) -> None: ...
+
+class IngestFilesResponse(_message.Message):
+    __slots__ = ("ingested", "dispatched_offset")
+    INGESTED_FIELD_NUMBER: _ClassVar[int]
+    DISPATCHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ingested: bool
+    dispatched_offset: int
+    def __init__(self, ingested: _Optional[bool] = ..., dispatched_offset: _Optional[int] = ...) -> None: ...
