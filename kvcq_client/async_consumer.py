@@ -91,6 +91,11 @@ class AsyncConsumer:
             elif not core.behind:
                 return
 
+    @property
+    def queue(self) -> Queue | None:
+        """The queue of the last message or batch; a light queue where one was read."""
+        return self._core.queue
+
     def positions(self) -> dict[Queue, int]:
         """The next offset of each queue: behind the last message that was handed out."""
         return self._core.positions()

@@ -180,6 +180,24 @@ class SendingMany:
         """Whether all were acknowledged or have failed."""
         return all(batch.done for batch, _, _ in self._parts)
 
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once, when all are done, on the delivering thread; or now. Must be short."""
+        left = len(self._parts)
+        lock = threading.Lock()
+
+        def one_done() -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                last = left == 0
+            if last:
+                callback()
+
+        if not left:
+            callback()
+        for batch, _, _ in self._parts:
+            batch.when_done(one_done)
+
     def result(self, timeout_s: float | None = None) -> list[Placed]:
         """Where each stands. Raises the first error. `timeout_s` is for each batch."""
         for batch, _, _ in self._parts:

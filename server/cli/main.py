@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from server.cli.bench import bench
 from server.cli.check import check
 from server.cli.messages import get, pull, put, query
 from server.cli.repair import repair
@@ -22,5 +23,5 @@ def main() -> None:
     """
 
 
-for command in (serve, put, pull, query, get, topic, stats, check, repair):
+for command in (serve, put, pull, query, get, topic, stats, check, repair, bench):
     main.add_command(command)

@@ -1,0 +1,157 @@
+"""A store in this process as target: without gRPC, and with queues in RocksDB or in files."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from kvcq_bench.disk import disk_bytes
+from kvcq_bench.errors import NotPossibleHereError
+from kvcq_bench.target import Resources
+from kvcq_client import Bounds, Pulled, Queue, split_records
+from migration.opening import open_store
+from store.config import FlushMode, StoreConfig
+from store.message import Boundary as StoreBoundary
+from store.message import Message as StoreMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from kvcq_client import Boundary, Message, StoredMessage
+    from store.message_store import MessageStore
+
+_BATCH = 1024
+
+
+def _setting(name: str, value: Any) -> Any:  # noqa: ANN401 - StoreConfig checks it
+    """The setting as StoreConfig has it, from what a TOML file can hold."""
+    if name == "flush_mode":
+        return FlushMode(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+class EmbeddedWriter:
+    """Puts on the calling thread, one list after the other."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._turn = 0
+
+    def write(
+        self, messages: Sequence[Message], on_done: Callable[[Mapping[int, Exception]], None]
+    ) -> None:
+        self._store.put(
+            [
+                StoreMessage(
+                    message.topic,
+                    message.body,
+                    message.queue_id or 0,
+                    message.tag,
+                    tuple(message.keys),
+                    tuple(message.light_queues),
+                    message.properties,
+                    message.flag,
+                )
+                for message in messages
+            ]
+        )
+        on_done({})
+
+    def flush(self) -> None:
+        """Every put waited."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class EmbeddedTarget:
+    """A MessageStore of this process."""
+
+    is_ours = True
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, Any],
+        opener: Callable[[StoreConfig], MessageStore] = open_store,
+        name: str = "store in the process",
+    ) -> None:
+        self.name = name
+        self.directory: Path | None = directory
+        self._root = directory
+        self._settings = dict(settings)
+        self._opener = opener
+        self._store = self._open()
+
+    def _open(self) -> MessageStore:
+        self._root.mkdir(parents=True, exist_ok=True)
+        settings = {name: _setting(name, value) for name, value in self._settings.items()}
+        return self._opener(StoreConfig(root=self._root / "store", **settings))
+
+    def writer(self) -> EmbeddedWriter:
+        return EmbeddedWriter(self._store)
+
+    def create_topics(self, topics: Mapping[str, int]) -> None:
+        items = list(topics.items())
+        for begin in range(0, len(items), 10_000):
+            self._store.create_topics(items[begin : begin + 10_000])
+
+    def delete_topic(self, name: str) -> None:
+        self._store.delete_topic(name)
+
+    def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
+        found = self._store.bounds(queues)
+        return {queue: Bounds(*one) for queue, one in zip(queues, found, strict=True)}
+
+    def pull(self, queue: Queue, offset: int, max_messages: int) -> Pulled:
+        pulled = self._store.pull(*queue, offset, max_messages=max_messages)
+        return Pulled(
+            split_records(b"".join(pulled.records), pulled.queue_offsets),
+            pulled.next_offset,
+            pulled.min_offset,
+            pulled.max_offset,
+        )
+
+    def read_to_end(
+        self, starts: Mapping[Queue, int]
+    ) -> Iterator[tuple[Queue, list[StoredMessage]]]:
+        for queue, start in starts.items():
+            at, end = start, start + 1
+            while at < end:
+                pulled = self.pull(queue, at, _BATCH)
+                at, end = pulled.next_offset, pulled.max_offset
+                if pulled.messages:
+                    yield queue, pulled.messages
+
+    def query(self, topic: str, key: str, max_messages: int) -> list[StoredMessage]:
+        page = self._store.query(topic, key, limit=max_messages)
+        return split_records(b"".join(page.records))
+
+    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
+        return self._store.search_time(topic, queue_id, time_ms, StoreBoundary(boundary.value))
+
+    def statistics(self) -> dict[str, float]:
+        return self._store.statistics()
+
+    def resources(self) -> Resources:
+        process = psutil.Process()
+        times = process.cpu_times()
+        return Resources(process.memory_info().rss, process.num_fds(), times.user + times.system)
+
+    def disk_bytes(self) -> dict[str, int]:
+        return disk_bytes(self._root)
+
+    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+        if kill:
+            raise NotPossibleHereError("a store in this process cannot be killed alone")
+        self._store.close()
+        self._settings.update(settings or {})
+        started = perf_counter()
+        self._store = self._open()
+        return perf_counter() - started
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,30 @@
+"""The kinds of scenarios, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq_bench.kinds.cold_reads import run_cold_reads
+from kvcq_bench.kinds.file_against_kv import run_file_against_kv
+from kvcq_bench.kinds.light_queues import run_light_queues
+from kvcq_bench.kinds.queries import run_queries
+from kvcq_bench.kinds.removal import run_removal
+from kvcq_bench.kinds.soak import run_soak
+from kvcq_bench.kinds.steady import run_steady
+from kvcq_bench.kinds.topics import run_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcq_bench.run import Run
+
+KINDS: dict[str, Callable[[Run], None]] = {
+    "steady": run_steady,
+    "topics": run_topics,
+    "light-queues": run_light_queues,
+    "cold-reads": run_cold_reads,
+    "queries": run_queries,
+    "removal": run_removal,
+    "file-against-kv": run_file_against_kv,
+    "soak": run_soak,
+}

@@ -1,0 +1,80 @@
+"""The same traffic into queues in files and queues in RocksDB, in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from kvcq_bench.embedded import EmbeddedTarget
+from kvcq_bench.errors import NotPossibleHereError
+from kvcq_bench.file_store import open_file_store
+from kvcq_bench.load import Plan, in_turn, produce
+from kvcq_bench.run import Run, Workers, read_back
+from kvcq_client import Queue
+from migration.opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.config import StoreConfig
+    from store.message_store import MessageStore
+
+_STORES: dict[str, Callable[[StoreConfig], MessageStore]] = {
+    "files": open_file_store,
+    "rocksdb": open_store,
+}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    counts: list[int]  # queues
+    messages_a_queue: int
+    size: int = 256
+    batch: int = 128
+
+
+def run_file_against_kv(run: Run) -> None:
+    """Figures for each kind and count: put/s, read/s, open files, memory, disk, restart time.
+
+    It opens stores of its own, in the run's directory.
+    """
+    parameters = run.scenario.parameters_as(Parameters)
+    if run.target.directory is None:
+        raise NotPossibleHereError("it opens stores of its own: use --data instead of --target")
+    for count in parameters.counts:
+        for kind, opener in _STORES.items():
+            directory = run.target.directory / f"{kind}-{count}"
+            target = EmbeddedTarget(directory, run.scenario.store, opener, kind)
+            try:
+                _run_one(
+                    Run(run.scenario, target, run.recorder), parameters, f"{kind} {count}", count
+                )
+            finally:
+                target.close()
+
+
+def _run_one(run: Run, parameters: Parameters, name: str, count: int) -> None:
+    figure = run.recorder.figure
+    run.recorder.begin(name)
+    queues = [Queue(f"queue-{number:05d}", 0) for number in range(count)]
+    ledger = run.ledger(count, parameters.size)
+    memory_before = run.target.resources().resident_bytes or 0
+    run.target.create_topics({queue.topic: 1 for queue in queues})
+    total = count * parameters.messages_a_queue
+    started_s = perf_counter()
+    with Workers() as workers:
+        choices = in_turn(range(count), total, parameters.batch)
+        plan = Plan(queues, choices, parameters.size, latency=f"put {name}")
+        workers.start(produce, run, ledger, plan, workers.stop)
+    figure(f"put_messages_per_s {name}", total / (perf_counter() - started_s))
+    resources = run.target.resources()
+    figure(f"open_files {name}", resources.open_files or 0)
+    figure(f"memory_growth_mb {name}", ((resources.resident_bytes or 0) - memory_before) / 1e6)
+    figure(f"reopen_s {name}", run.target.reopen())
+    for entry, size in run.target.disk_bytes().items():
+        if entry in ("consumequeue", "kvcq", "index"):
+            figure(f"{entry}_mb {name}", size / 1e6)
+    started_s = perf_counter()
+    read_back(run, ledger, queues)
+    figure(f"read_messages_per_s {name}", total / (perf_counter() - started_s))

@@ -1,0 +1,121 @@
+"""Light queues: one message stands in 1, 10, 100, 1,000 of them, and readers pick some.
+
+Message `number` of a fan-out stands in `fan_out` queues behind one another, and each message goes
+on where the one before ended, round and round. So which messages a queue must hold follows from
+arithmetic: nothing is remembered for ten million queues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from kvcq_bench.errors import CheckFailedError, NotPossibleHereError
+from kvcq_bench.load import Plan, in_turn, produce
+from kvcq_bench.run import Workers, read_back
+from kvcq_client import Queue
+
+if TYPE_CHECKING:
+    from kvcq_bench.ledger import Ledger
+    from kvcq_bench.run import Run
+
+
+@dataclass(frozen=True)
+class Parameters:
+    queues: int  # light queues of each fan-out
+    fan_outs: list[int]
+    units: int  # of each fan-out: messages are units / fan_out
+    sample_queues: int  # of each fan-out, read and checked
+    size: int = 256
+
+
+def run_light_queues(run: Run) -> None:
+    """Figures for each fan-out: units/s, sampled queues/s. Points: memory and disk."""
+    parameters = run.scenario.parameters_as(Parameters)
+    homes = [Queue(f"fan-out-{fan_out}", 0) for fan_out in parameters.fan_outs]
+    run.target.create_topics({home.topic: 1 for home in homes})
+    ledger = run.ledger(len(homes), parameters.size)
+    run.recorder.point(0)
+    touched = 0
+    for stream, fan_out in enumerate(parameters.fan_outs):
+        messages = max(1, parameters.units // fan_out)
+        touched += min(parameters.queues, messages * fan_out)
+        _fill(run, parameters, ledger, homes, stream, fan_out, messages)
+        run.recorder.point(touched)
+        _sample(run, parameters, ledger, stream, fan_out, messages)
+    try:
+        run.recorder.begin("restart")
+        ready_s = run.reopen()
+    except NotPossibleHereError as error:
+        run.recorder.notes.append(f"no restart: {error}")
+    else:
+        run.recorder.figure(f"ready_after_clean_stop_s {touched} light queues", ready_s)
+        run.recorder.point(touched, ready_s=ready_s)
+    run.recorder.begin("read back")
+    read_back(run, ledger, homes)
+
+
+def _name(stream: int, place: int) -> str:
+    return f"%LMQ%{stream}/{place}"
+
+
+def _fill(
+    run: Run,
+    parameters: Parameters,
+    ledger: Ledger,
+    homes: list[Queue],
+    stream: int,
+    fan_out: int,
+    messages: int,
+) -> None:
+    run.recorder.begin(f"{messages:,} messages in {fan_out:,} light queues each")
+    queues = parameters.queues
+
+    def names(stream: int, number: int) -> tuple[str, ...]:
+        first = number * fan_out
+        return tuple([_name(stream, at % queues) for at in range(first, first + fan_out)])
+
+    started_s = perf_counter()
+    with Workers() as workers:
+        plan = Plan(
+            homes,
+            in_turn([stream], messages, max(1, 1000 // fan_out)),
+            parameters.size,
+            light_queues=names,
+            latency=f"put in {fan_out} light queues",
+        )
+        workers.start(produce, run, ledger, plan, workers.stop)
+    run.recorder.figure(
+        f"units_per_s fan-out {fan_out}", messages * fan_out / (perf_counter() - started_s)
+    )
+
+
+def _sample(
+    run: Run, parameters: Parameters, ledger: Ledger, stream: int, fan_out: int, messages: int
+) -> None:
+    """Read light queues at random: each holds exactly the messages that name it, in order."""
+    run.recorder.begin(f"read {parameters.sample_queues:,} light queues of fan-out {fan_out:,}")
+    touched = min(parameters.queues, messages * fan_out)
+    random = run.random(3, stream)
+    places = random.choice(
+        touched, min(parameters.sample_queues, touched), replace=False, shuffle=False
+    ).tolist()
+    histogram = run.recorder.latency("read a light queue")
+    started_s = perf_counter()
+    for place in places:
+        # The units of this queue are those at place, place + queues, …, of all units in a row.
+        expected = [unit // fan_out for unit in range(place, messages * fan_out, parameters.queues)]
+        began_s = perf_counter()
+        found = []
+        for _, batch in run.target.read_to_end({Queue(_name(stream, place)): 0}):
+            found += [ledger.bodies.check(message.body) for message in batch]
+        histogram.add(perf_counter() - began_s)
+        if found != [(stream, number) for number in expected]:
+            raise CheckFailedError(
+                f"{_name(stream, place)} holds {found[:5]}…, not messages {expected[:5]}…"
+            )
+        run.recorder.count("light_units_read", len(found))
+    run.recorder.figure(
+        f"light_queues_read_per_s fan-out {fan_out}", len(places) / (perf_counter() - started_s)
+    )

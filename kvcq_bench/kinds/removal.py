@@ -1,0 +1,151 @@
+"""Deleting a tenth of the topics under load, then expiry: space comes back, readers go on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from kvcq_bench.errors import CheckFailedError, NotPossibleHereError
+from kvcq_bench.ledger import Checker
+from kvcq_bench.load import Plan, in_turn, produce
+from kvcq_bench.run import Workers
+from kvcq_client import Queue
+
+if TYPE_CHECKING:
+    from kvcq_bench.ledger import Ledger
+    from kvcq_bench.run import Run
+
+
+@dataclass(frozen=True)
+class Parameters:
+    topics: int
+    messages: int  # spread over all topics, before anything is deleted
+    expire_timeout_s: float  # how long to wait for the first segment to go
+    size: int = 1024
+    batch: int = 500
+    rate: float = 10_000.0  # of the producer beside, messages a second
+
+
+def run_removal(run: Run) -> None:
+    """Figures: topics deleted/s, disk before and after. Latency of reads before and meanwhile."""
+    parameters = run.scenario.parameters_as(Parameters)
+    queues = [Queue(f"removal-{number:06d}", 0) for number in range(parameters.topics)]
+    run.target.create_topics({queue.topic: 1 for queue in queues})
+    ledger = run.ledger(len(queues), parameters.size)
+    run.recorder.begin("fill")
+    with Workers() as workers:
+        choices = in_turn(range(len(queues)), parameters.messages, parameters.batch)
+        workers.start(produce, run, ledger, Plan(queues, choices, parameters.size), workers.stop)
+    kept = [stream for stream in range(len(queues)) if stream % 10]
+    run.recorder.begin("reads before deletion")
+    _reads(run, parameters, ledger, queues, kept, "read before deletion", None)
+    run.recorder.point(len(queues))
+    _delete_tenth(run, parameters, ledger, queues, kept)
+    run.recorder.begin("read back")
+    checker = Checker(ledger)
+    stream_of = {queues[stream]: stream for stream in kept}
+    wanted = list(stream_of)
+    for begin in range(0, len(wanted), 20_000):
+        starts = dict.fromkeys(wanted[begin : begin + 20_000], 0)
+        for queue, messages in run.target.read_to_end(starts):
+            checker.see(messages, stream_of[queue])
+    checker.finish(kept)
+    _expire(run, parameters, ledger, queues, kept)
+
+
+def _delete_tenth(
+    run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queue], kept: list[int]
+) -> None:
+    run.recorder.begin("delete a tenth of the topics, under load")
+    done = threading.Event()
+    with Workers() as beside:
+        choices = in_turn(kept, sys.maxsize, parameters.batch)
+        plan = Plan(
+            queues, choices, parameters.size, parameters.rate, latency="put beside deletion"
+        )
+        beside.start(produce, run, ledger, plan, done)
+        beside.start(_reads, run, parameters, ledger, queues, kept, "read beside deletion", done)
+        started_s = perf_counter()
+        try:
+            for stream in range(0, len(queues), 10):
+                run.target.delete_topic(queues[stream].topic)
+                run.recorder.count("topics_deleted")
+        finally:
+            seconds = perf_counter() - started_s
+            done.set()
+    run.recorder.figure("topics_deleted_per_s", run.recorder.counted("topics_deleted") / seconds)
+    run.recorder.point(len(kept))
+
+
+def _reads(
+    run: Run,
+    parameters: Parameters,
+    ledger: Ledger,
+    queues: list[Queue],
+    kept: list[int],
+    latency: str,
+    done: threading.Event | None,
+) -> None:
+    """Pull one message of a queue at random: 1,000 times, or until `done`."""
+    random = run.random(5, len(latency))
+    histogram = run.recorder.latency(latency)
+    count = 0
+    each = parameters.messages // len(queues)
+    while count < 1000 if done is None else not done.is_set():
+        stream = kept[int(random.integers(len(kept)))]
+        offset = int(random.integers(each)) if each else 0
+        began_s = perf_counter()
+        pulled = run.target.pull(queues[stream], offset, 1)
+        histogram.add(perf_counter() - began_s)
+        count += 1
+        if pulled.messages and ledger.bodies.check(pulled.messages[0].body) != (stream, offset):
+            raise CheckFailedError(f"{queues[stream]} at {offset}: {pulled.messages[0]}")
+
+
+def _expire(
+    run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queue], kept: list[int]
+) -> None:
+    """Open again with a short retention; old segments and their units must go, no live one."""
+    run.recorder.begin("expiry")
+    before = run.target.disk_bytes()
+    try:
+        run.reopen(
+            {
+                "reserved_hours": 1e-4,
+                "delete_when_hours": list(range(24)),
+                "clean_interval_s": 1.0,
+                "expiry_margin_s": 2,
+            }
+        )
+    except NotPossibleHereError as error:
+        run.recorder.notes.append(f"no expiry: {error}")
+        return
+    end_s = perf_counter() + parameters.expire_timeout_s
+    waiting = threading.Event()
+    while run.target.statistics()["log_start_offset"] == 0:
+        if perf_counter() > end_s:
+            run.recorder.notes.append(
+                f"nothing expired within {parameters.expire_timeout_s:g} s: the log has one segment"
+            )
+            return
+        waiting.wait(0.2)
+    run.recorder.begin("read back what is left")
+    checker = Checker(ledger)
+    left = 0
+    for stream in kept:
+        bounds = run.target.bounds([queues[stream]])[queues[stream]]
+        if bounds.min_offset == bounds.max_offset:
+            continue
+        left += 1
+        checker.begin_at(stream, bounds.min_offset)
+        for _, messages in run.target.read_to_end({queues[stream]: bounds.min_offset}):
+            checker.see(messages, stream)
+        checker.finish([stream])
+    after = run.target.disk_bytes()
+    run.recorder.figure("queues_with_messages_after_expiry", left)
+    for name in ("commitlog", "kvcq"):
+        run.recorder.figure(f"{name}_mb before expiry", before.get(name, 0) / 1e6)
+        run.recorder.figure(f"{name}_mb after expiry", after.get(name, 0) / 1e6)

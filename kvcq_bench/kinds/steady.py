@@ -1,0 +1,107 @@
+"""Steady put and pull: producers and consumers side by side, case after case."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from kvcq_bench.errors import NotPossibleHereError
+from kvcq_bench.ledger import Checker
+from kvcq_bench.load import Plan, in_turn, produce
+from kvcq_bench.run import Workers
+from kvcq_client import Queue
+
+if TYPE_CHECKING:
+    from kvcq_bench.ledger import Ledger
+    from kvcq_bench.run import Run
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Each case: size (bytes), producers, consumers, flush ("async" or "sync"), bytes to send."""
+
+    cases: list[dict[str, Any]]
+    bytes_a_case: int
+    max_messages_a_case: int
+    batch_bytes: int = 128 << 10  # of one list of messages
+
+
+def run_steady(run: Run) -> None:
+    """Figures: messages/s put, and pulled while they are put, for each case."""
+    parameters = run.scenario.parameters_as(Parameters)
+    flush = str(run.scenario.store.get("flush_mode", "async"))
+    for number, case in enumerate(parameters.cases):
+        if case["flush"] != flush:
+            try:
+                run.reopen({"flush_mode": case["flush"]})
+            except NotPossibleHereError as error:
+                run.recorder.notes.append(f"case {number} left out: {error}")
+                continue
+            flush = case["flush"]
+        _run_case(run, parameters, number, case)
+
+
+def _run_case(run: Run, parameters: Parameters, number: int, case: dict[str, Any]) -> None:
+    size, producers, consumers = case["size"], case["producers"], case["consumers"]
+    name = f"{size}B-{producers}p-{consumers}c-{case['flush']}"
+    run.recorder.begin(name)
+    total = min(parameters.max_messages_a_case, max(producers, parameters.bytes_a_case // size))
+    topic = f"steady-{number}"
+    queues = [Queue(topic, queue_id) for queue_id in range(max(producers, consumers))]
+    run.target.create_topics({topic: len(queues)})
+    ledger = run.ledger(len(queues), size)
+    batch = max(1, min(1000, parameters.batch_bytes // size, total // producers))
+    done = threading.Event()
+    started_s = perf_counter()
+    with Workers() as readers:
+        for reader in range(consumers):
+            mine = list(range(reader, len(queues), consumers))
+            readers.start(_follow, run, ledger, queues, mine, done, readers.stop)
+        try:
+            with Workers() as writers:
+                for producer in range(producers):
+                    streams = list(range(producer, len(queues), producers))
+                    plan = Plan(
+                        queues,
+                        in_turn(streams, total // producers, batch),
+                        size,
+                        latency=f"put {name}",
+                    )
+                    writers.start(produce, run, ledger, plan, readers.stop)
+            put_s = perf_counter() - started_s
+        finally:
+            done.set()
+    pulled_s = perf_counter() - started_s
+    count = ledger.acknowledged_messages
+    run.recorder.figure(f"put_messages_per_s {name}", count / put_s)
+    run.recorder.figure(f"put_and_pulled_messages_per_s {name}", count / pulled_s)
+
+
+def _follow(
+    run: Run,
+    ledger: Ledger,
+    queues: list[Queue],
+    streams: list[int],
+    done: threading.Event,
+    stop: threading.Event,
+) -> None:
+    """Read the queues while they are written, and once more when all is written; check all."""
+    checker = Checker(ledger)
+    stream_of = {queues[stream]: stream for stream in streams}
+    positions = dict.fromkeys(stream_of, 0)
+    last = False
+    while not stop.is_set():
+        last = done.is_set()
+        found = 0
+        for queue, messages in run.target.read_to_end(positions):
+            checker.see(messages, stream_of[queue])
+            positions[queue] = messages[-1].queue_offset + 1
+            run.recorder.count("pulled", len(messages))
+            found += len(messages)
+        if last:
+            checker.finish(streams)
+            return
+        if not found:
+            done.wait(0.02)

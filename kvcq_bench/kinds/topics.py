@@ -1,0 +1,147 @@
+"""Many topics: create, one message each, Zipf traffic, restart, read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvcq_bench.errors import NotPossibleHereError
+from kvcq_bench.ledger import Checker
+from kvcq_bench.load import Plan, produce
+from kvcq_bench.run import Workers
+from kvcq_client import Queue
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterable
+
+    from kvcq_bench.ledger import Ledger
+    from kvcq_bench.run import Run
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """`counts` rise; each step adds topics up to that count, and its figures stand alone."""
+
+    counts: list[int]
+    traffic_messages: int  # after each step
+    sample_queues: int  # read back after each step; after the last one all are
+    size: int = 1024
+    batch: int = 1000
+    zipf: float = 1.1
+
+
+def run_topics(run: Run) -> None:
+    """Figures for each count: creations/s, first messages/s (and its last tenth over its first),
+    traffic messages/s, seconds until ready after a restart. Points: memory and disk.
+    """
+    parameters = run.scenario.parameters_as(Parameters)
+    queues = [Queue(f"topic-{number:07d}", 0) for number in range(parameters.counts[-1])]
+    ledger = run.ledger(len(queues), parameters.size)
+    run.recorder.point(0)
+    before = 0
+    for count in parameters.counts:
+        _grow(run, parameters, ledger, queues, before, count)
+        _traffic(run, parameters, ledger, queues[:count])
+        try:
+            run.recorder.begin(f"restart with {count:,} topics")
+            ready_s = run.reopen()
+        except NotPossibleHereError as error:
+            run.recorder.notes.append(f"no restart: {error}")
+            run.recorder.point(count)
+        else:
+            run.recorder.figure(f"ready_after_clean_stop_s {count} topics", ready_s)
+            run.recorder.point(count, ready_s=ready_s)
+        sample = parameters.sample_queues if count != parameters.counts[-1] else count
+        _read(run, ledger, queues, count, sample)
+        before = count
+
+
+def _grow(
+    run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queue], begin: int, end: int
+) -> None:
+    run.recorder.begin(f"create {end - begin:,} topics")
+    started_s = perf_counter()
+    for first in range(begin, end, 10_000):
+        part = queues[first : min(first + 10_000, end)]
+        run.target.create_topics({queue.topic: 1 for queue in part})
+        run.recorder.count("topics_created", len(part))
+    run.recorder.figure(
+        f"topics_created_per_s {end} topics", (end - begin) / (perf_counter() - started_s)
+    )
+    run.recorder.begin(f"first message to {end - begin:,} topics")
+    tenth = max(1, (end - begin) // 10)
+    rates = []
+    started_s = perf_counter()
+    for first in range(begin, end, tenth):
+        streams = range(first, min(first + tenth, end))
+        part_s = perf_counter()
+        _send(run, parameters, ledger, queues, _cut(streams, parameters.batch), "first message")
+        rates.append(len(streams) / (perf_counter() - part_s))
+    run.recorder.figure(
+        f"first_messages_per_s {end} topics", (end - begin) / (perf_counter() - started_s)
+    )
+    run.recorder.figure(f"last_tenth_over_first {end} topics", rates[-1] / rates[0])
+
+
+def _cut(streams: range, batch: int) -> Iterable[range]:
+    for begin in range(0, len(streams), batch):
+        yield streams[begin : begin + batch]
+
+
+def _traffic(run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queue]) -> None:
+    run.recorder.begin(f"Zipf traffic over {len(queues):,} topics")
+    random = run.random(1, len(queues))
+    # Which topics are popular is shuffled: it must have nothing to do with their names' order.
+    popular = random.permutation(len(queues))
+
+    def choices() -> Iterable[list[int]]:
+        left = parameters.traffic_messages
+        while left > 0:
+            count = min(left, parameters.batch)
+            ranks = (random.zipf(parameters.zipf, count) - 1) % len(queues)
+            chosen: list[int] = popular[ranks].tolist()
+            yield chosen
+            left -= count
+
+    started_s = perf_counter()
+    _send(run, parameters, ledger, queues, choices(), "Zipf traffic")
+    run.recorder.figure(
+        f"traffic_messages_per_s {len(queues)} topics",
+        parameters.traffic_messages / (perf_counter() - started_s),
+    )
+
+
+def _send(
+    run: Run,
+    parameters: Parameters,
+    ledger: Ledger,
+    queues: list[Queue],
+    choices: Iterable[range] | Iterable[list[int]],
+    latency: str,
+) -> None:
+    with Workers() as workers:
+        plan = Plan(queues, choices, parameters.size, latency=latency)
+        stop: threading.Event = workers.stop
+        workers.start(produce, run, ledger, plan, stop)
+
+
+def _read(run: Run, ledger: Ledger, queues: list[Queue], count: int, sample: int) -> None:
+    run.recorder.begin(f"read back {min(sample, count):,} of {count:,} topics")
+    chosen = np.sort(run.random(2, count).permutation(count)[:sample]).tolist()
+    checker = Checker(ledger)
+    stream_of = {queues[stream]: stream for stream in chosen}
+    wanted = list(stream_of)
+    started_s = perf_counter()
+    for begin in range(0, len(wanted), 20_000):
+        starts = dict.fromkeys(wanted[begin : begin + 20_000], 0)
+        for queue, messages in run.target.read_to_end(starts):
+            checker.see(messages, stream_of[queue])
+            run.recorder.count("read_back", len(messages))
+    checker.finish(chosen)
+    run.recorder.figure(
+        f"queues_read_per_s {count} topics", len(wanted) / (perf_counter() - started_s)
+    )

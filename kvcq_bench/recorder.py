@@ -1,0 +1,150 @@
+"""What a run measures: counters and latencies while it goes, samples of the target, figures."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from kvcq_bench.histogram import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from kvcq_bench.target import Target
+
+#: Walking a directory of many files costs more than all else: every so many samples.
+_DISK_EVERY = 5
+_STATISTICS = (
+    "l0_files",
+    "sst_bytes",
+    "memtable_bytes",
+    "pending_compaction_bytes",
+    "running_compactions",
+    "write_stopped",
+    "delayed_write_bytes_per_s",
+    "flush_behind_bytes",
+    "dispatch_behind_bytes",
+    "hot_queues",
+)
+
+
+class Recorder:
+    """Owned by the run; `count` and `latency` from any thread. Samples come from its own thread."""
+
+    def __init__(self, target: Target, interval_s: float, watch: Callable[[str], None]) -> None:
+        self._target = target
+        self._interval_s = interval_s
+        self._watch = watch
+        self._started_s = perf_counter()
+        self._lock = threading.Lock()
+        self._counters: Counter[str] = Counter()
+        self._latencies: dict[str, Histogram] = {}
+        self.samples: list[dict[str, float]] = []
+        self.points: list[dict[str, float]] = []
+        self.figures: dict[str, float] = {}
+        self.notes: list[str] = []
+        self.phase = ""
+        self.phases: list[tuple[float, str]] = []
+        self._stop = threading.Event()
+        # Held while a sample is taken: a target that is being reopened cannot answer.
+        self.sampling = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="bench-samples", daemon=True)
+
+    # --- what scenarios call ---------------------------------------------------------------
+
+    def begin(self, phase: str) -> None:
+        """What follows is called so, in the progress and in the plots."""
+        self.phase = phase
+        self.phases.append((self.elapsed_s, phase))
+        self._watch(phase)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        with self._lock:
+            self._counters[name] += amount
+
+    def counted(self, name: str) -> int:
+        return self._counters[name]
+
+    def latency(self, name: str) -> Histogram:
+        """The histogram of that name; made when it is first asked for."""
+        with self._lock:
+            return self._latencies.setdefault(name, Histogram())
+
+    def figure(self, name: str, value: float) -> None:
+        """A result, with its unit in the name."""
+        self.figures[name] = value
+
+    def point(self, queues: int, **values: float) -> None:
+        """Memory and disk at this number of queues, and what else is known there."""
+        resources = self._target.resources()
+        point: dict[str, float] = {"queues": queues, **values}
+        if resources.resident_bytes is not None:
+            point["resident_bytes"] = resources.resident_bytes
+        if resources.open_files is not None:
+            point["open_files"] = resources.open_files
+        for name, size in self._target.disk_bytes().items():
+            point[f"disk_{name}_bytes"] = size
+        self.points.append(point)
+
+    @property
+    def elapsed_s(self) -> float:
+        return perf_counter() - self._started_s
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for the report."""
+        return {
+            "duration_s": self.elapsed_s,
+            "figures": self.figures,
+            "counters": dict(self._counters),
+            "latencies": {name: one.summary() for name, one in self._latencies.items()},
+            "phases": [{"at_s": at_s, "name": name} for at_s, name in self.phases],
+            "samples": self.samples,
+            "points": self.points,
+            "notes": self.notes,
+        }
+
+    # --- samples ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            self.sample()
+
+    def sample(self) -> None:
+        """Note how things are."""
+        with self.sampling:
+            row: dict[str, float] = {"at_s": self.elapsed_s}
+            with self._lock:
+                row |= {f"count.{name}": value for name, value in self._counters.items()}
+            resources = self._target.resources()
+            if resources.resident_bytes is not None:
+                row["resident_bytes"] = resources.resident_bytes
+            if resources.open_files is not None:
+                row["open_files"] = resources.open_files
+            if resources.cpu_s is not None:
+                row["cpu_s"] = resources.cpu_s
+            for name, value in self._target.statistics().items():
+                if name.endswith(_STATISTICS):
+                    row[name] = value
+            if len(self.samples) % _DISK_EVERY == 0:
+                for name, size in self._target.disk_bytes().items():
+                    row[f"disk_{name}_bytes"] = size
+            self.samples.append(row)
+            self._watch(self.phase)
+
+    def __enter__(self) -> Recorder:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        if kind is None:
+            self.sample()

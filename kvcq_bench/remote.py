@@ -1,0 +1,177 @@
+"""A server as target, through the client: one that runs, or one that is started for the run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from kvcq_bench.disk import disk_bytes
+from kvcq_bench.errors import BenchError, NotPossibleHereError
+from kvcq_bench.target import Resources
+from kvcq_client import Client, Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from kvcq_client import (
+        Boundary,
+        Bounds,
+        Message,
+        Producer,
+        Pulled,
+        SendingMany,
+        StoredMessage,
+    )
+
+_TIMEOUT_S = 120.0
+#: A million queues take a while to be subscribed to.
+_IDLE_TIMEOUT_S = 120.0
+
+
+class RemoteWriter:
+    """A producer of the client. Thread: one."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def write(
+        self, messages: Sequence[Message], on_done: Callable[[Mapping[int, Exception]], None]
+    ) -> None:
+        sendings: SendingMany = self._producer.send_many(messages)
+        sendings.when_done(lambda: on_done(sendings.errors(0)))
+
+    def flush(self) -> None:
+        self._producer.flush()
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class RemoteTarget:
+    """A server that somebody else runs."""
+
+    is_ours = False
+
+    def __init__(self, address: str) -> None:
+        self.name = f"server {address}"
+        self._client = Client(address, timeout_s=_TIMEOUT_S)
+        self.directory: Path | None = None
+
+    def writer(self) -> RemoteWriter:
+        return RemoteWriter(self._client.producer(linger_ms=2.0, buffer_bytes=16 << 20))
+
+    def create_topics(self, topics: Mapping[str, int]) -> None:
+        self._client.create_topics(topics)
+
+    def delete_topic(self, name: str) -> None:
+        self._client.delete_topic(name)
+
+    def bounds(self, queues: Sequence[Queue]) -> dict[Queue, Bounds]:
+        return self._client.offsets(queues)
+
+    def pull(self, queue: Queue, offset: int, max_messages: int) -> Pulled:
+        return self._client.pull(*queue, offset, max_messages=max_messages)
+
+    def read_to_end(
+        self, starts: Mapping[Queue, int]
+    ) -> Iterator[tuple[Queue, list[StoredMessage]]]:
+        with self._client.consumer(starts) as consumer:
+            for batch in consumer.batches_to_end(_IDLE_TIMEOUT_S):
+                queue = consumer.queue
+                assert queue is not None, "a batch is of a queue"
+                yield queue, batch
+
+    def query(self, topic: str, key: str, max_messages: int) -> list[StoredMessage]:
+        return self._client.query(topic, key, max_messages=max_messages).messages
+
+    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
+        return self._client.search_time(topic, queue_id, time_ms, boundary)
+
+    def statistics(self) -> dict[str, float]:
+        return self._client.statistics()
+
+    def resources(self) -> Resources:
+        return Resources()
+
+    def disk_bytes(self) -> dict[str, int]:
+        return {}
+
+    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+        raise NotPossibleHereError(
+            "this scenario restarts its server: let it start one, with --data instead of --target"
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class OwnServer(RemoteTarget):
+    """A server process that is started for the run, on a directory of the run."""
+
+    is_ours = True
+
+    def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
+        self._root = directory
+        self._settings = dict(settings)
+        self._process, self._address = self._start()
+        super().__init__(self._address)
+        self.name = "own server process"
+        self.directory = directory
+
+    def resources(self) -> Resources:
+        process = psutil.Process(self._process.pid)
+        times = process.cpu_times()
+        return Resources(process.memory_info().rss, process.num_fds(), times.user + times.system)
+
+    def disk_bytes(self) -> dict[str, int]:
+        return disk_bytes(self._root)
+
+    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+        self._client.close()
+        self._settings.update(settings or {})
+        self._stop(kill=kill)
+        started = perf_counter()
+        self._process, self._address = self._start()
+        seconds = perf_counter() - started
+        self._client = Client(self._address, timeout_s=_TIMEOUT_S)
+        return seconds
+
+    def close(self) -> None:
+        super().close()
+        self._stop(kill=False)
+
+    def _start(self) -> tuple[subprocess.Popen[str], str]:
+        """The process and its address, once it is ready."""
+        arguments = [sys.executable, "-m", "server", "serve", "--json", "--port", "0"]
+        arguments += ["--data", str(self._root / "store")]
+        for name, value in self._settings.items():
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            arguments += ["--set", f"store.{name}={text}"]
+        self._root.mkdir(parents=True, exist_ok=True)
+        with (self._root / "server.log").open("a", encoding="utf-8") as log:
+            process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "ready":
+                # Nobody may be held up by a full pipe.
+                threading.Thread(target=process.stdout.read, daemon=True).start()
+                return process, f"{event['host']}:{event['port']}"
+        process.wait()
+        raise BenchError(f"the server did not start; see {self._root / 'server.log'}")
+
+    def _stop(self, *, kill: bool) -> None:
+        if kill:
+            self._process.kill()
+        else:
+            self._process.terminate()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()

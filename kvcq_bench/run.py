@@ -1,0 +1,123 @@
+"""One run: a scenario on a target, with its seed, its ledger and its recorder."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvcq_bench.bodies import BodyMaker
+from kvcq_bench.ledger import Checker, Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kvcq_bench.recorder import Recorder
+    from kvcq_bench.scenario import Scenario
+    from kvcq_bench.target import Target
+    from kvcq_client import Queue
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a kind of scenario works with."""
+
+    scenario: Scenario
+    target: Target
+    recorder: Recorder
+
+    @property
+    def seed(self) -> int:
+        return self.scenario.seed
+
+    def random(self, *which: int) -> np.random.Generator:
+        """A generator of its own for each purpose, the same in every run of the seed."""
+        return np.random.default_rng((self.seed, *which))
+
+    def ledger(self, streams: int, max_body_bytes: int) -> Ledger:
+        return Ledger(streams, BodyMaker(self.seed, max_body_bytes))
+
+    def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
+        """Open the target again while no sample is taken: seconds until ready."""
+        with self.recorder.sampling:
+            return self.target.reopen(settings, kill=kill)
+
+
+class Workers:
+    """Threads that work until they are done, or one of them fails: then all stop.
+
+    `with Workers() as workers: workers.start(...)` waits for all at the end, and raises the first
+    failure.
+    """
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failures: list[BaseException] = []
+
+    def start(self, work: Callable[..., object], *arguments: object) -> None:
+        """Run `work` in a thread of its own."""
+
+        def run() -> None:
+            try:
+                work(*arguments)
+            except BaseException as error:  # noqa: BLE001 - raised again by `wait`
+                self._failures.append(error)
+                self.stop.set()
+
+        thread = threading.Thread(target=run, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def wait(self) -> None:
+        """All have ended. Raises the first failure."""
+        for thread in self._threads:
+            thread.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.stop.set()
+        self.wait()
+
+
+class Rate:
+    """Holds a loop to so many events a second; None: as fast as it goes. Thread: one."""
+
+    def __init__(self, per_second: float | None, stop: threading.Event) -> None:
+        self._per_second = per_second
+        self._stop = stop
+        self._started_s = perf_counter()
+        self._events = 0
+
+    def wait(self, events: int) -> None:
+        """So many more happened: wait until they are due."""
+        if self._per_second is None:
+            return
+        self._events += events
+        due_s = self._started_s + self._events / self._per_second
+        self._stop.wait(max(0.0, due_s - perf_counter()))
+
+
+def read_back(run: Run, ledger: Ledger, queues: Sequence[Queue], *, whole: bool = True) -> Checker:
+    """Read queues from their start and check them; queue `i` holds stream `i` alone.
+
+    `whole`: every acknowledged message must be there. Raises CheckFailedError.
+    """
+    checker = Checker(ledger)
+    stream_of = {queue: stream for stream, queue in enumerate(queues)}
+    for begin in range(0, len(queues), 20_000):
+        part = queues[begin : begin + 20_000]
+        for queue, messages in run.target.read_to_end(dict.fromkeys(part, 0)):
+            checker.see(messages, stream_of[queue])
+            run.recorder.count("read_back", len(messages))
+    if whole:
+        checker.finish(range(len(queues)))
+    return checker

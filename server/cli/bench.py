@@ -1,0 +1,177 @@
+"""kvcq bench: load scenarios, their reports, and two reports side by side."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kvcq_bench.embedded import EmbeddedTarget
+from kvcq_bench.engine import run_scenario
+from kvcq_bench.errors import BenchError
+from kvcq_bench.remote import OwnServer, RemoteTarget
+from kvcq_bench.report import (
+    compare,
+    comparison_page,
+    differing_conditions,
+    number_text,
+    read_report,
+    write_report,
+)
+from kvcq_bench.scenario import load_scenario, shipped_scenarios
+from kvcq_client import KvcqError
+from server.cli.output import CommandError, json_option, notes, print_json, print_table
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rich.status import Status
+
+    from kvcq_bench.recorder import Recorder
+    from kvcq_bench.scenario import Scenario
+    from kvcq_bench.target import Target
+
+
+@click.group()
+def bench() -> None:
+    """Put load on a server or a store, check every message, write a report."""
+
+
+@bench.command("list")
+def list_scenarios() -> None:
+    """Name the scenarios that come with the program."""
+    rows = [(name, load_scenario(name).title) for name in shipped_scenarios()]
+    print_table("", ("scenario", "what it does"), rows)
+
+
+@bench.command()
+@click.argument("scenario")
+@click.option("--target", metavar="HOST:PORT", help="A server that runs; it gets new topics.")
+@click.option(
+    "--embedded", type=click.Path(file_okay=False, path_type=Path), help="A store in this process."
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Start a server on this directory. The default, with one that is deleted afterwards.",
+)
+@click.option("--scale", type=float, default=1.0, show_default=True, help="Of the amounts.")
+@click.option("--seed", type=int, help="Instead of the scenario's own.")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write NAME.json and NAME.html.  [default: bench-SCENARIO]",
+)
+@json_option
+def run(
+    scenario: str,
+    target: str | None,
+    embedded: Path | None,
+    data: Path | None,
+    scale: float,
+    seed: int | None,
+    report: Path | None,
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Run SCENARIO, a name or number of `kvcq bench list`, or a file."""
+    if sum(one is not None for one in (target, embedded, data)) > 1:
+        raise click.UsageError("--target, --embedded and --data exclude each other")
+    try:
+        wanted = load_scenario(scenario, scale=scale, seed=seed)
+        document = _run(wanted, target, embedded, data)
+    except (BenchError, KvcqError) as error:
+        raise CommandError(str(error), "see the scenarios: kvcq bench list") from error
+    paths = write_report(document, report or Path(f"bench-{wanted.name}"))
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+    notes.print("report: " + ", ".join(map(str, paths)), soft_wrap=True)
+
+
+def _run(
+    scenario: Scenario, target: str | None, embedded: Path | None, data: Path | None
+) -> dict[str, Any]:
+    with ExitStack() as cleanup:
+        opened: Target
+        if target is not None:
+            opened = RemoteTarget(target)
+        elif embedded is not None:
+            opened = EmbeddedTarget(embedded, scenario.store)
+        else:
+            if data is None:
+                data = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kvcq-bench")))
+            opened = OwnServer(data, scenario.store)
+        cleanup.callback(opened.close)
+        with notes.status(f"{scenario.title}: beginning") as status:
+            return run_scenario(scenario, opened, watch=_Progress(status, scenario.title))
+
+
+class _Progress:
+    """Shows phase, time and counts. Thread: any."""
+
+    def __init__(self, status: Status, title: str) -> None:
+        self._status = status
+        self._title = title
+        self._lock = threading.Lock()
+
+    def __call__(self, recorder: Recorder) -> None:
+        counts = recorder.document()["counters"]
+        shown = "  ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+        with self._lock:
+            self._status.update(
+                f"{self._title}: {recorder.phase}  [dim]{recorder.elapsed_s:.0f} s  {shown}[/]"
+            )
+
+
+def _show(document: dict[str, Any]) -> None:
+    rows = [(name, number_text(value)) for name, value in document["figures"].items()]
+    print_table(document["title"], ("figure", "value"), rows)
+    latencies = [
+        (name, *(f"{one[share]:.2f}" for share in ("p50_ms", "p99_ms", "p100_ms")))
+        for name, one in document["latencies"].items()
+        if one["count"]
+    ]
+    print_table("", ("latency", "p50 ms", "p99 ms", "max ms"), latencies)
+    for note in document["notes"]:
+        notes.print(f"note: {note}", soft_wrap=True)
+
+
+@bench.command("compare")
+@click.argument("one", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("other", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--html", "html_path", type=click.Path(dir_okay=False, path_type=Path))
+@json_option
+def compare_reports(
+    one: Path,
+    other: Path,
+    html_path: Path | None,
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Show two reports of one scenario side by side: ONE.json OTHER.json."""
+    try:
+        left, right = read_report(one), read_report(other)
+        rows = compare(left, right)
+    except BenchError as error:
+        raise CommandError(str(error)) from error
+    differing = differing_conditions(left, right)
+    if html_path is not None:
+        html_path.write_text(comparison_page(left, right), encoding="utf-8")
+        notes.print(f"page: {html_path}", soft_wrap=True)
+    if as_json:
+        print_json({"figures": rows, "differing": differing})
+        return
+    print_table(
+        left["title"],
+        ("figure", left["machine"]["time"], right["machine"]["time"], "ratio"),
+        [
+            (name, number_text(a), number_text(b), f"{b / a:.2f}" if a else "-")
+            for name, a, b in rows
+        ],
+    )
+    for line in differing:
+        notes.print(f"not the same: {line}", soft_wrap=True)
