@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
 from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, index_key, pack_i64, queue_keys
-from kvcq.values import expiry_stamp, pack_max, pack_unit_fields
+from kvcq.values import expiry_stamp, pack_max, pack_stamped_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ class DispatchBatchBuilder:
         prefixes = self._prefixes
         units: list[tuple[bytes, bytes]] = []
         index: list[tuple[bytes, bytes]] = []
-        last: dict[bytes, bytes] = {}  # max key -> max value; later records win
+        last: dict[tuple[str, int], tuple[int, int]] = {}  # of each queue; later records win
         add_unit = units.append
         stamp_time = -1
         stamp = b""
@@ -56,19 +56,24 @@ class DispatchBatchBuilder:
                 ]
             if not in_queue:
                 continue
-            value = pack_unit_fields(physical_offset, record_size, tag_code, store_time_ms) + stamp
-            found = prefixes.get((topic, queue_id))
+            value = pack_stamped_unit(physical_offset, record_size, tag_code, store_time_ms, stamp)
+            queue = (topic, queue_id)
+            found = prefixes.get(queue)
             if found is None:
                 found = self._add_prefix(topic, queue_id)
             add_unit((found[0] + pack_i64(queue_offset), value))
-            last[found[1]] = pack_max(physical_offset, queue_offset)
+            last[queue] = (physical_offset, queue_offset)
             for name, offset in light_queues:
-                found = prefixes.get((name, 0))
+                queue = (name, 0)
+                found = prefixes.get(queue)
                 if found is None:
                     found = self._add_prefix(name, 0)
                 add_unit((found[0] + pack_i64(offset), value))
-                last[found[1]] = pack_max(physical_offset, offset)
-        bounds = list(last.items())
+                last[queue] = (physical_offset, offset)
+        bounds = [
+            ((prefixes.get(queue) or queue_keys(*queue))[1], pack_max(*place))
+            for queue, place in last.items()
+        ]
         bounds.append((CHECKPOINT_KEY, pack_i64(end_offset)))
         return KvBatch(puts={UNITS: units, BOUNDS: bounds, INDEX: index})
 

@@ -51,7 +51,8 @@ assert _UNIT.size == UNIT_SIZE
 
 _LAST_STAMP = (1 << 31) - 1
 
-pack_unit_fields = _UNIT_FIELDS.pack
+#: A unit's fields and its `expiry_stamp`, which is bytes already, to the 32 bytes of its value.
+pack_stamped_unit = struct.Struct(">qiqq4s").pack
 pack_max = _MAX.pack
 
 

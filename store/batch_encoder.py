@@ -47,6 +47,10 @@ _PROPERTIES_LENGTH = struct.Struct(">h")
 _V1_TOPIC_UNITS = 127
 
 
+# A CRC item back to front, so that its digits come out least significant first.
+_ITEM_REVERSED = b"\x02%010d" + CRC_ITEM_PREFIX[::-1]
+assert len(_ITEM_REVERSED % 0) == CRC_ITEM_BYTES
+
 #: Transaction types whose messages stand in a queue.
 _IN_QUEUE = (0, TRANSACTION_COMMIT)
 
@@ -67,20 +71,24 @@ def topic_field(topic: str) -> tuple[int, bytes]:
 class Encoded:
     """Records made by one `encode`, not in the log yet."""
 
-    __slots__ = ("count", "end_offset", "parts", "requests", "used")
+    __slots__ = ("_queues", "count", "end_offset", "parts", "requests")
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, queues: dict[QueueKey, HotQueue]) -> None:
         self.parts: list[bytes] = []  # to be joined
         self.requests: list[DispatchRequest] = []
-        self.used: list[HotQueue] = []  # each time an offset was taken from it
         self.count = 0  # messages encoded
         self.end_offset = offset  # physical
+        self._queues = queues
 
     def give_back_offsets(self) -> None:
-        """Undo what encoding took from the queues: nothing of it was appended."""
-        for queue in self.used:
-            queue.next_offset -= 1
-        self.used.clear()
+        """Undo what encoding took from the queues: nothing of it was appended. Repeatable."""
+        # Back to the offset each request got, last one first: so it does not matter whether an
+        # error struck before or after the queue went on.
+        for request in reversed(self.requests):
+            if request.in_queue:
+                self._queues[(request.topic, request.queue_id)].next_offset = request.queue_offset
+                for name, offset in request.light_queues:
+                    self._queues[(name, LIGHT)].next_offset = offset
 
 
 class BatchEncoder:
@@ -112,7 +120,7 @@ class BatchEncoder:
         undoes that. Raises InvalidArgumentError (after giving back) when the properties of a
         message become too long with its light queue offsets in them.
         """
-        encoded = Encoded(offset)
+        encoded = Encoded(offset, queues)
         try:
             self._encode(encoded, messages, prepared, first, queues, offset, room, now_ms)
         except BaseException:
@@ -131,7 +139,7 @@ class BatchEncoder:
         room: int,
         now_ms: int,
     ) -> None:
-        parts, requests, used = encoded.parts, encoded.requests, encoded.used
+        parts, requests = encoded.parts, encoded.requests
         store_host = self._store_host
         item_bytes = self._item_bytes
         pack_header = HEADER_V4.pack
@@ -180,7 +188,7 @@ class BatchEncoder:
                 break
             queue_offset = queue.next_offset
             in_queue = True
-            if sys_flag & TRANSACTION_MASK not in _IN_QUEUE:
+            if sys_flag and sys_flag & TRANSACTION_MASK not in _IN_QUEUE:
                 in_queue = False
                 queue_offset = 0
                 if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
@@ -207,16 +215,9 @@ class BatchEncoder:
                 header = self._header_v6(message, size, queue, queue_offset, at, born_host, now_ms)
             if item_bytes:
                 crc = crc32(tail, crc32(body, crc32(header))) & CRC_MASK
-                parts += (header, body, tail, CRC_ITEM_PREFIX, (b"\x02%010d" % crc)[::-1])
+                parts += (header, body, tail, (_ITEM_REVERSED % crc)[::-1])
             else:
                 parts += (header, body, tail)
-            if in_queue:
-                queue.next_offset = queue_offset + 1
-                used.append(queue)
-                for name, _ in light:
-                    light_queue = queues[(name, LIGHT)]
-                    light_queue.next_offset += 1
-                    used.append(light_queue)
             requests.append(
                 new_request(
                     DispatchRequest,
@@ -234,8 +235,12 @@ class BatchEncoder:
                     ),
                 )
             )
+            if in_queue:
+                queue.next_offset = queue_offset + 1
+                for name, _ in light:
+                    queues[(name, LIGHT)].next_offset += 1
             at += size
-            encoded.end_offset = at
+        encoded.end_offset = at
         encoded.count = len(requests)
 
     def _with_light_queues(

@@ -191,7 +191,7 @@ class CommitLog:
             requests = [request for run in runs for request in run.requests]
             self._segments.reserve(len(runs) - 1)
         except BaseException:
-            for run in runs:
+            for run in reversed(runs):
                 run.give_back_offsets()
             raise
         segment.append(parts[0])
