@@ -102,6 +102,11 @@ class Migrator:
             )
         return found
 
+    @property
+    def has_live(self) -> bool:
+        """Whether the store has a migration at all."""
+        return self._find() is not None
+
     def _find(self) -> LiveMigration | None:
         queues = self._store.queues
         return queues.live if isinstance(queues, DoubleQueueStore) else None

@@ -7,6 +7,7 @@ import click
 from server.cli.bench import bench
 from server.cli.check import check
 from server.cli.messages import get, pull, put, query
+from server.cli.migrate import migrate
 from server.cli.repair import repair
 from server.cli.serve import serve
 from server.cli.stats import stats
@@ -23,5 +24,5 @@ def main() -> None:
     """
 
 
-for command in (serve, put, pull, query, get, topic, stats, check, repair, bench):
+for command in (serve, put, pull, query, get, topic, stats, check, repair, bench, migrate):
     main.add_command(command)

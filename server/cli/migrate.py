@@ -1,0 +1,488 @@
+"""kvcq migrate …: move a store between file queues and RocksDB, step by step."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from migration.routes import SideName
+from migration.routing import Route, RoutingPolicy, parse_rules
+from migration.state import FileLayout
+from proto.v1 import migration_pb2 as pb
+from server.cli.connection import DEFAULT_SERVER
+from server.cli.migration_target import job_of, local_target, remote_target
+from server.cli.output import (
+    EXIT_REFUSED,
+    CommandError,
+    json_option,
+    notes,
+    print_json,
+    print_table,
+    time_text,
+)
+from server.migration_convert import plain
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import TaskID
+
+    from server.cli.migration_target import Target, Watch
+
+_SHOWN = 20
+
+directory_argument = click.argument(
+    "directory", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+target_option = click.option(
+    "--target",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    envvar="KVCQ_SERVER",
+    metavar="HOST:PORT",
+    help="The running store; without a DIRECTORY.",
+)
+detach_option = click.option(
+    "--detach", is_flag=True, help="Do not wait for the job; `status` tells how it goes."
+)
+route_option = click.option(
+    "--route",
+    "routes",
+    multiple=True,
+    metavar="PATTERN=ROUTE",
+    help="Where a topic, light queue, or prefix with * goes: files, rocksdb or both. In order.",
+)
+default_option = click.option(
+    "--default",
+    "default_route",
+    type=click.Choice([route.value for route in Route]),
+    help="Where all others go.  [default: both]",
+)
+
+
+def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Sizes of RocketMQ's files, where they are not its defaults."""
+    for name, text in (
+        ("--index-entries", "RocketMQ's maxIndexNum, if it was changed."),
+        ("--index-slots", "RocketMQ's maxHashSlotNum, if it was changed."),
+        ("--units-per-file", "Units of a queue file; else taken from the files."),
+    ):
+        command = click.option(name, type=click.IntRange(1), help=text)(command)
+    return command
+
+
+@click.group()
+def migrate() -> None:
+    """Move a store from RocketMQ's file queues to RocksDB, and back, step by step.
+
+    With a DIRECTORY: a stopped store. Without: the running one at --target.
+    Order: plan, start, verify, cutover, finish; back with rollback from each.
+    Exit codes: 0 well, 1 differences or faults found, 2 wrong usage or a step that is not
+    possible now, 3 cannot connect.
+    """
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@layout_options
+@click.option("--limit", type=click.IntRange(0), default=_SHOWN, help="Faults to show.")
+@json_option
+def plan(
+    directory: Path | None,
+    target: str,
+    units_per_file: int | None,
+    index_slots: int | None,
+    index_entries: int | None,
+    limit: int,
+    as_json: bool,  # noqa: FBT001 - click passes by name
+) -> None:
+    """Say what starting would do: bytes, disk and time needed, faults. Changes nothing."""
+    layout = _layout(units_per_file, index_slots, index_entries)
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        found = where.plan(layout, watch)
+    faults = [each for each in found.findings if each.remedy != _LEFT_ALONE]
+    if as_json:
+        print_json(plain(found))
+    else:
+        _show_plan(found, faults, limit)
+    if faults or found.blocking:
+        raise SystemExit(EXIT_REFUSED)
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@route_option
+@default_option
+@layout_options
+@click.option("--adopt-only", is_flag=True, help="Take RocketMQ's store over; stay on files.")
+@detach_option
+@json_option
+def start(
+    directory: Path | None,
+    target: str,
+    routes: tuple[str, ...],
+    default_route: str | None,
+    units_per_file: int | None,
+    index_slots: int | None,
+    index_entries: int | None,
+    adopt_only: bool,  # noqa: FBT001 - click passes by name
+    detach: bool,  # noqa: FBT001 - click passes by name
+    as_json: bool,  # noqa: FBT001 - click passes by name
+) -> None:
+    """Begin to write RocksDB as well, and fill in the history.
+
+    A DIRECTORY that RocketMQ wrote is taken over first.
+    """
+    routing = _policy(routes, default_route)
+    layout = _layout(units_per_file, index_slots, index_entries)
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        answer = where.start(routing, layout, watch, adopt_only=adopt_only)
+        _end(where, answer, watch, detach=detach, as_json=as_json)
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@click.option("--wait", is_flag=True, help="Show progress until no job runs.")
+@json_option
+def status(directory: Path | None, target: str, wait: bool, as_json: bool) -> None:  # noqa: FBT001
+    """Show the state, both sides, and the jobs."""
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        found = where.status()
+        if wait:
+            for job in [each for each in found.jobs if each.state == pb.JOB_STATE_RUNNING]:
+                found = where.wait(job.job_id, watch)
+    _show_status(found, as_json=as_json)
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@click.option("--key-every", type=click.IntRange(0), default=0, help="Look up keys of one in N.")
+@click.option("--limit", type=click.IntRange(1), default=_SHOWN, help="Differences to show.")
+@detach_option
+@json_option
+def verify(
+    directory: Path | None,
+    target: str,
+    key_every: int,
+    limit: int,
+    detach: bool,  # noqa: FBT001 - click passes by name
+    as_json: bool,  # noqa: FBT001 - click passes by name
+) -> None:
+    """Compare log, files and RocksDB below the end of now. Exits with 1 if they differ."""
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        answer = where.verify(key_every)
+        if detach:
+            _show_status(answer.status, as_json=as_json)
+            return
+        found = where.wait(answer.job_id, watch)
+        _check_job(found, answer.job_id)
+        differences = where.differences(limit)
+    result = plain(found.verified)
+    if as_json:
+        print_json(
+            {
+                **plain(found),
+                "verified": result,
+                "differences": [plain(each) for each in differences],
+            }
+        )
+    else:
+        notes.print(
+            f"compared {result['compared_units']:,} units below physical offset "
+            f"{result['cut_offset']:,}: {result['difference_count']:,} differences",
+            highlight=False,
+        )
+        _show_differences(differences)
+        _say_next(found)
+    if result["difference_count"]:
+        raise SystemExit(EXIT_REFUSED)
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@json_option
+def cutover(directory: Path | None, target: str, as_json: bool) -> None:  # noqa: FBT001
+    """Read from RocksDB from now on. Files are still written: rollback stays possible."""
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        _end(where, where.cutover(), watch, detach=False, as_json=as_json)
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@detach_option
+@json_option
+def rollback(directory: Path | None, target: str, detach: bool, as_json: bool) -> None:  # noqa: FBT001
+    """Go one state back; files are made again from the log where they are gone."""
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        _end(where, where.rollback(), watch, detach=detach, as_json=as_json)
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def finish(directory: Path | None, target: str, yes: bool, as_json: bool) -> None:  # noqa: FBT001
+    """Remove what is not read any more: the files, as far as nothing is routed to them."""
+    if not yes:
+        click.confirm("Remove the files that nothing is routed to?", abort=True, err=True)
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        _end(where, where.finish(), watch, detach=False, as_json=as_json)
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@route_option
+@default_option
+@click.option("--clear", is_flag=True, help="Set a policy without rules.")
+@detach_option
+@json_option
+def routing(
+    directory: Path | None,
+    target: str,
+    routes: tuple[str, ...],
+    default_route: str | None,
+    clear: bool,  # noqa: FBT001 - click passes by name
+    detach: bool,  # noqa: FBT001 - click passes by name
+    as_json: bool,  # noqa: FBT001 - click passes by name
+) -> None:
+    """Show where topics go, or, with --route, --default or --clear, set all of it anew."""
+    policy = _policy(routes, default_route)
+    if policy is None and clear:
+        policy = RoutingPolicy()
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        if policy is None:
+            found = where.status().routing
+        else:
+            answer = where.set_routing(policy)
+            _end(where, answer, watch, detach=detach, as_json=as_json)
+            return
+    if as_json:
+        print_json(plain(found))
+        return
+    rows = [(rule["pattern"], rule["route"]) for rule in plain(found)["rules"]]
+    print_table("routing", ("pattern", "route"), [*rows, ("all others", _default_of(found))])
+
+
+@migrate.command()
+@target_option
+@click.argument("job_id", required=False, default="")
+@json_option
+def cancel(target: str, job_id: str, as_json: bool) -> None:  # noqa: FBT001
+    """End the job JOB_ID of a running store, or all. `resume` goes on with a backfill."""
+    with _target(None, target, quiet=as_json) as (where, watch):
+        _end(where, where.cancel(job_id), watch, detach=True, as_json=as_json)
+
+
+@migrate.command()
+@directory_argument
+@target_option
+@click.option(
+    "--rebuild",
+    type=click.Choice([side.value for side in SideName]),
+    help="Set this side of a stopped store aside, and make it again from the log.",
+)
+@detach_option
+@json_option
+def resume(
+    directory: Path | None,
+    target: str,
+    rebuild: str | None,
+    detach: bool,  # noqa: FBT001 - click passes by name
+    as_json: bool,  # noqa: FBT001 - click passes by name
+) -> None:
+    """Go on after a stop, from where the side was that stopped."""
+    side = None if rebuild is None else SideName(rebuild)
+    with _target(directory, target, quiet=as_json) as (where, watch):
+        _end(where, where.resume(side), watch, detach=detach, as_json=as_json)
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+_LEFT_ALONE = "leave it where it is"
+
+
+@contextmanager
+def _target(directory: Path | None, server: str, *, quiet: bool) -> Iterator[tuple[Target, Watch]]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[remark]}"),
+    )
+    with Progress(*columns, console=notes, transient=True, disable=quiet) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def watch(step: str, share: float, remark: str) -> None:
+            if step not in tasks:
+                tasks[step] = progress.add_task(step, total=1.0, remark=remark)
+            progress.update(tasks[step], completed=share, remark=remark)
+
+        if directory is not None:
+            with local_target(directory, watch) as local:
+                yield local, watch
+        else:
+            with remote_target(server) as remote:
+                yield remote, watch
+
+
+def _end(
+    where: Target,
+    answer: pb.MigrationStepResponse,
+    watch: Watch,
+    *,
+    detach: bool,
+    as_json: bool,
+) -> None:
+    """Wait for the step's job, unless that is not wanted, and show what it led to."""
+    found = answer.status
+    if answer.job_id and not detach:
+        found = where.wait(answer.job_id, watch)
+        _check_job(found, answer.job_id)
+    _show_status(found, as_json=as_json)
+
+
+def _check_job(status: pb.MigrationStatus, job_id: str) -> None:
+    job = job_of(status, job_id)
+    if job is not None and job.state in (pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED):
+        raise CommandError(f"{job.kind}: {job.error}", status.next_command)
+
+
+def _policy(routes: tuple[str, ...], default_route: str | None) -> RoutingPolicy | None:
+    if not routes and default_route is None:
+        return None
+    try:
+        return RoutingPolicy(parse_rules(routes), Route(default_route or Route.BOTH.value))
+    except InvalidArgumentError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _layout(units: int | None, slots: int | None, entries: int | None) -> FileLayout | None:
+    if units is None and slots is None and entries is None:
+        return None
+    default = FileLayout()
+    return FileLayout(
+        units or default.units_per_file,
+        slots or default.index_slots,
+        entries or default.index_entries,
+    )
+
+
+def _default_of(policy: pb.RoutingPolicy) -> str:
+    return str(plain(policy)["default_route"])
+
+
+def _say_next(status: pb.MigrationStatus) -> None:
+    notes.print(f"[bold]next:[/]  {status.next_command}", highlight=False)
+
+
+def _show_status(status: pb.MigrationStatus, *, as_json: bool) -> None:
+    document = plain(status)
+    if as_json:
+        print_json(document)
+        return
+    phase = str(document["phase"]).upper()
+    print_table(
+        "",
+        ("state", "reads come from", "routing of all others"),
+        [
+            (phase, _reads(phase), _default_of(status.routing)),
+        ],
+    )
+    if status.stopped:
+        notes.print(f"[bold red]stopped:[/] {status.stopped}", highlight=False)
+    if document["pending_phase"] is not None:
+        notes.print(f"on the way to {str(document['pending_phase']).upper()}", highlight=False)
+    print_table(
+        "sides",
+        ("side", "dispatched up to", "bytes behind", "fed live", "failure"),
+        [
+            (s["name"], s["dispatched_offset"], s["behind_bytes"], s["joined"], s["failure"])
+            for s in document["sides"]
+        ],
+    )
+    if document["jobs"]:
+        print_table(
+            "jobs",
+            ("job", "kind", "step", "state", "percent", "rows", "rows/s", "s left", "differences"),
+            [
+                (
+                    j["job_id"],
+                    j["kind"],
+                    j["step"],
+                    j["state"],
+                    round(j["percent"], 1),
+                    j["rows"],
+                    round(j["rows_per_s"]),
+                    "-" if j["remaining_s"] is None else round(j["remaining_s"]),
+                    j["differences"],
+                )
+                for j in document["jobs"]
+            ],
+        )
+    if status.HasField("verified"):
+        result = document["verified"]
+        notes.print(
+            f"last verification: {result['compared_units']:,} units, "
+            f"{result['difference_count']:,} differences, {time_text(result['finished_ms'])}",
+            highlight=False,
+        )
+    _say_next(status)
+
+
+def _reads(phase: str) -> str:
+    return "RocksDB" if phase in ("ROCKSDB", "FINISHED") else "files"
+
+
+def _show_differences(differences: list[pb.Difference]) -> None:
+    if differences:
+        print_table(
+            "differences",
+            ("topic", "queue", "offset", "field", "side", "in the log", "in the side"),
+            [tuple(plain(each).values()) for each in differences],
+        )
+
+
+def _show_plan(found: pb.MigrationPlan, faults: list[pb.MigrationFinding], limit: int) -> None:
+    count = f"{'about ' if found.messages_are_estimated else ''}{found.messages:,}"
+    print_table(
+        "",
+        ("what", "value"),
+        [
+            ("store", "RocketMQ's" if found.kind == "rocketmq" else f"ours, {found.phase}"),
+            ("segments", f"{found.segments:,}"),
+            ("log", f"{found.log_bytes:,} bytes"),
+            ("to replay", f"{found.bytes_to_replay:,} bytes"),
+            ("messages", count),
+            ("topics, queues", f"{found.topics:,}, {found.queues:,}"),
+            (
+                "measured here",
+                f"{found.units_per_s:,.0f} units/s, {found.bytes_per_unit:.1f} bytes each",
+            ),
+            ("disk needed", f"{found.disk_needed_bytes:,} of {found.disk_free_bytes:,} free bytes"),
+            ("time expected", f"{found.expected_s:,.1f} s"),
+            ("faults", f"{len(faults):,}"),
+        ],
+    )
+    if faults[:limit]:
+        print_table(
+            "faults, and what would be done",
+            ("file", "position", "fault", "detail", "remedy"),
+            [(f.path, f.position, f.fault, f.detail, f.remedy) for f in faults[:limit]],
+        )
+    for reason in found.blocking:
+        notes.print(f"[bold red]in the way:[/] {reason}", highlight=False)
+    notes.print(f"[bold]next:[/]  {found.next_command}", highlight=False)
