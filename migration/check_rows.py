@@ -278,9 +278,9 @@ class RowCheck:
         unit = unpack_unit(value)
         kind = Kind.WRONG_UNIT
         expected = "the unit of its record"
-        request = self._record_at(unit.physical_offset)
-        if self._log.is_damaged(unit.physical_offset):
+        if self._is_told(unit.physical_offset):
             return
+        request = self._record_at(unit.physical_offset)
         if unit.physical_offset >= self._checkpoint:
             kind, expected = Kind.BEYOND_CHECKPOINT, f"no row above {self._checkpoint}"
         elif request is None:
@@ -376,7 +376,7 @@ class RowCheck:
                 continue
             if offset < self._log.start_offset or topic in self._pending:
                 continue
-            if self._log.is_damaged(offset):
+            if self._is_told(offset):
                 continue
             request = self._record_at(offset)
             kind = Kind.WRONG_INDEX_ROW
@@ -400,6 +400,14 @@ class RowCheck:
                 topic=topic,
                 physical_offset=offset,
             )
+
+    def _is_told(self, physical_offset: int) -> bool:
+        """Whether it is known already that no record is there: damage, or a log that ends before.
+
+        With a checkpoint ahead of the log, all rows in between are; opening cuts them.
+        """
+        end = self._log.end_offset
+        return end <= physical_offset < self._checkpoint or self._log.is_damaged(physical_offset)
 
     # --- help ------------------------------------------------------------------------------
 

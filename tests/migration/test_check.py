@@ -132,6 +132,7 @@ def test_a_store_that_was_used_in_every_way_has_no_findings(tmp_path: Path) -> N
         store.create_topics([("beta", 3)])
         clock.advance(7200)
         fill(store, clock, 20)
+        store.flush()
         assert store.retention.run_once(now=True) >= 2
         store.delete_topic("%LMQ%light")
         fill(store, clock, 3)

@@ -1,0 +1,55 @@
+"""What a power loss leaves of a store: files as they are, but pages that no fsync covered.
+
+A page above the flushed offset is there, or it is zero as before, or torn: some of its sectors are
+there. RocksDB files are taken as they lie: what it has flushed is in them, its memtables are not.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+
+PAGE = 4096
+SECTOR = 512
+
+
+def power_loss(store: MessageStore, target: Path, chance: random.Random) -> int:
+    """Write the image of the running store to `target`; returns the offset that was flushed."""
+    flushed = store.flushed_offset
+    shutil.copytree(store.config.root, target)
+    size = store.config.segment_bytes
+    for path in sorted((target / "commitlog").iterdir()):
+        start = int(path.name)
+        if start + size <= flushed:
+            continue
+        path.write_bytes(lose(path.read_bytes(), max(0, flushed - start), chance))
+    return flushed
+
+
+def lose(data: bytes, durable: int, chance: random.Random) -> bytes:
+    """`data` with pages at and above position `durable` kept, zeroed or torn."""
+    image = bytearray(data)
+    for page in range(durable - durable % PAGE, len(image), PAGE):
+        fate = chance.choice(("kept", "zeroed", "torn"))
+        for sector in range(page, page + PAGE, SECTOR):
+            if fate == "kept" or (fate == "torn" and chance.random() < 0.5):
+                continue
+            first = max(sector, durable)
+            if first < sector + SECTOR:
+                image[first : sector + SECTOR] = bytes(sector + SECTOR - first)
+    return bytes(image)
+
+
+def flip(path: Path, position: int, mask: int) -> None:
+    """Change bits of one byte of the file."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ mask]))

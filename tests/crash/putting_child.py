@@ -1,0 +1,89 @@
+"""A process that puts messages until it kills itself at a named point.
+
+Run as `python -m tests.crash.putting_child ROOT MODE POINT COUNT`. Every acknowledged message is
+told on standard output, one JSON line each, before the next put begins. A point is a function of
+the store; the process gets SIGKILL when it is entered for the COUNTth time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.config import FlushMode
+from store.message import Message
+from tests.support.stores import open_small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Name of a point to module, class (or none) and function.
+POINTS = {
+    "after append": ("store.reput", "ReputService", "offer"),
+    "in append": ("store.segment", "Segment", "append"),
+    "at roll": ("store.segment_set", "SegmentSet", "roll"),
+    "new segment": ("store.segment", "Segment", "create"),
+    "before fsync": ("os", None, "fdatasync"),
+    "in dispatch": ("kvcq.rocks", "RocksEngine", "write"),
+    "in flush of queues": ("kvcq.rocks", "RocksEngine", "flush"),
+    "in checkpoint": ("store.message_store", None, "write_checkpoint"),
+    "in deletion": ("kvcq.consume_queue_store", "KvConsumeQueueStore", "delete_topic"),
+    "after deletion": ("store.topics", "Topics", "end_delete"),
+}
+
+
+def kill_at(point: str, count: int) -> None:
+    """Replace the function of the point by one that counts, then kills."""
+    module_name, class_name, name = POINTS[point]
+    owner = importlib.import_module(module_name)
+    if class_name is not None:
+        owner = getattr(owner, class_name)
+    original: Callable[..., object] = getattr(owner, name)
+    left = [count]
+
+    def counted(*arguments: object, **named: object) -> object:
+        left[0] -= 1
+        if left[0] <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **named)
+
+    setattr(owner, name, counted)
+
+
+def main() -> None:
+    root, mode, point, count = sys.argv[1:]
+    with open_small(Path(root), flush_mode=FlushMode(mode)) as store:
+        kill_at(point, int(count))
+        for number in range(400):
+            messages = [
+                Message(
+                    f"T{each % 2}",
+                    json.dumps([number, each]).encode().ljust(700),
+                    queue_id=each % 3,
+                    keys=(f"k{number}",),
+                    light_queues=("%LMQ%a",) if each == 0 else (),
+                )
+                for each in range(4)
+            ]
+            done = store.put(messages)
+            places = [
+                [message.topic, *placed[:3]]
+                for message, placed in zip(messages, done.placed, strict=True)
+            ]
+            print(json.dumps(["put", number, places]), flush=True)  # noqa: T201
+            if number % 20 == 10:
+                store.put([Message("gone", b"x" * 500, light_queues=("%LMQ%a",))])
+                print(json.dumps(["light"]), flush=True)  # noqa: T201
+                store.delete_topic("gone")
+                print(json.dumps(["deleted"]), flush=True)  # noqa: T201
+            if number % 25 == 20:
+                store.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""P1 and P6: a process is killed at a named point; what it had acknowledged is there, once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from migration.check import check_store
+from store.config import FlushMode
+from store.errors import UnknownTopicError
+from store.message import Message
+from store.record import unpack_record
+from tests.crash.putting_child import POINTS
+from tests.support.rebuild import differences
+from tests.support.stores import open_small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.crash
+
+#: How often each point is entered before the kill: early, and late enough for rolls and flushes.
+COUNTS = {
+    "after append": (1, 60),
+    "in append": (37,),
+    "at roll": (2,),
+    "new segment": (2,),
+    "before fsync": (9,),
+    "in dispatch": (45,),
+    "in flush of queues": (1, 2),
+    "in checkpoint": (2,),
+    "in deletion": (2,),
+    "after deletion": (2,),
+}
+
+
+def run_child(root: Path, mode: FlushMode, point: str, count: int) -> list[list[object]]:
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.crash.putting_child", root, mode.value, point, str(count)],
+        stdout=subprocess.PIPE,
+        check=False,
+        timeout=100,
+    )
+    assert child.returncode == -signal.SIGKILL, "it never came to the point"
+    return [json.loads(line) for line in child.stdout.splitlines() if line.endswith(b"]")]
+
+
+@pytest.mark.parametrize(
+    ("point", "count", "mode"),
+    [
+        (point, count, mode)
+        for number, point in enumerate(POINTS)
+        for count in COUNTS[point]
+        # Each point in one of the modes; fsync only matters to one.
+        for mode in ([FlushMode.SYNC] if number % 2 or "fsync" in point else [FlushMode.ASYNC])
+    ],
+)
+def test_acknowledged_messages_survive_a_kill(
+    tmp_path: Path, point: str, count: int, mode: FlushMode
+) -> None:
+    root = tmp_path / "store"
+    told = run_child(root, mode, point, count)
+    assert [str(finding) for finding in check_store(root) if finding.is_fault] == []
+    with open_small(root, flush_mode=mode) as store:
+        for line in told:
+            if line[0] != "put":
+                continue
+            _, number, places = line
+            assert isinstance(places, list)
+            for each, (topic, queue_id, offset, place) in enumerate(places):
+                expected = json.dumps([number, each]).encode().ljust(700)
+                pulled = store.pull(topic, queue_id, offset, max_messages=1)
+                assert unpack_record(pulled.records[0]).body == expected
+                assert unpack_record(store.get(place)).body == expected
+            found = {
+                unpack_record(record).body
+                for topic in ("T0", "T1")
+                for record in store.query(topic, f"k{number}").records
+            }
+            assert len(found) == 4
+        light = sum(line[0] in ("put", "light") for line in told)
+        assert light <= store.bounds([("%LMQ%a", 0)])[0].max_offset <= light + 1
+        if told and told[-1] == ["deleted"]:
+            with pytest.raises(UnknownTopicError):
+                store.describe_topic("gone")
+        # All families at one point, each row made from a record, none missing.
+        assert store.queues.dispatched_offset == store.log.appended_offset
+        assert differences(store) == []
+        # And it goes on: no offset is given out twice.
+        before = store.bounds([("T0", 0)])[0].max_offset
+        assert store.put([Message("T0", b"more")]).placed[0].queue_offset == before
+    assert check_store(root) == []
