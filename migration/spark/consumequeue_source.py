@@ -91,11 +91,8 @@ class ConsumeQueueReader(DataSourceReader):
         if self._options.format == "file":
             files = list_files(self._options.path)
             return [FilesPartition(group) for group in group_files(files, limit * UNIT_SIZE)]
-        engine = open_units(self._options.path)
-        try:
+        with open_units(self._options.path) as engine:
             return [KeysPartition(keys) for keys in key_ranges(engine, limit)]
-        finally:
-            engine.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark turns an empty list of partitions into one whose value is None.
@@ -104,9 +101,6 @@ class ConsumeQueueReader(DataSourceReader):
                 for offsets, units in read_units(file):
                     yield file_batch(file, offsets, units, self._columns)
         elif isinstance(partition, KeysPartition):
-            engine = open_units(self._options.path)
-            try:
+            with open_units(self._options.path) as engine:
                 for rows in read_rows(engine, partition.value):
                     yield row_batch(rows, self._columns)
-            finally:
-                engine.close()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -87,6 +87,22 @@ class RebuildResult:
 
     def paths(self, family: str) -> list[Path]:
         return [file.path for file in self.files if file.family == family]
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines; paths by family, in the order to ingest them."""
+        return {
+            "queues": self.queues,
+            "units": self.units,
+            "index_rows": self.index_rows,
+            "log_start": self.log_start,
+            "log_end": self.log_end,
+            "seconds": round(self.seconds, 3),
+            "files": {
+                UNITS: [str(path) for path in self.paths(UNITS)],
+                INDEX: [str(path) for path in self.paths(INDEX)],
+                BOUNDS: [str(self.bounds.path)],
+            },
+        }
 
 
 def rebuild(

