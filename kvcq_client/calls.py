@@ -66,6 +66,29 @@ class Calls:
             answer.store_time_ms,
         )
 
+    async def put_numbered(
+        self,
+        messages: Sequence[Message],
+        *,
+        producer_id: str,
+        sequence: int,
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Store all of the messages, or none; the same batch again, whenever, changes nothing.
+
+        For whoever cuts batches himself, the same way each time, such as a job that is run again.
+        `sequence` numbers the first message; the next batch of the id begins behind the last one.
+        Returns whether the batch was there before. Raises NotPossibleError out of sequence.
+        """
+        request = pb.PutBatchRequest(
+            messages=[to_proto(message) for message in messages],
+            producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence),
+        )
+        answer = await self._connection.call(
+            self._connection.messages.PutBatch, request, timeout_s
+        )
+        return answer.repeated_batch
+
     async def pull(
         self,
         topic: str,

@@ -120,6 +120,26 @@ class Client:
         """
         return self._run(self._calls.put(message, timeout_s=timeout_s))
 
+    def put_numbered(
+        self,
+        messages: Sequence[Message],
+        *,
+        producer_id: str,
+        sequence: int,
+        timeout_s: float | None = None,
+    ) -> bool:
+        """Store all of the messages, or none; the same batch again, whenever, changes nothing.
+
+        For whoever cuts batches himself, the same way each time, such as a job that is run again.
+        `sequence` numbers the first message; the next batch of the id begins behind the last one.
+        Returns whether the batch was there before. Raises NotPossibleError out of sequence.
+        """
+        return self._run(
+            self._calls.put_numbered(
+                messages, producer_id=producer_id, sequence=sequence, timeout_s=timeout_s
+            )
+        )
+
     def pull(
         self,
         topic: str,

@@ -76,6 +76,7 @@ class Delivery:
         self._flying: deque[Batch] = deque()  # sent, in order, no answer yet
         self._again: list[Batch] = []  # answered: not stored, to be sent again
         self._proven = False  # a batch was stored: the server knows the next number
+        self._progressed = False  # a message got its outcome: no need to wait before going on
         self._rewinding = False  # a batch was not stored: nothing more is sent
         self._free_from: int | None = None  # numbers that were refused for good
 
@@ -103,7 +104,7 @@ class Delivery:
                         self._give_up_sent(self._last_error)
                 self._rewind()
                 self._expire()
-                if self._waiting and not self._proven:
+                if self._waiting and not self._progressed:
                     await asyncio.sleep(backoff.next_s())
         except asyncio.CancelledError:
             self._fail_all(ClosedError("closed before it was acknowledged"))
@@ -138,7 +139,7 @@ class Delivery:
 
     async def _stream(self, backoff: Backoff) -> None:
         """Returns when the stream is of no more use. Raises AioRpcError when it broke."""
-        self._proven = self._rewinding = False
+        self._proven = self._progressed = self._rewinding = False
         call: Call = self._connection.put_stream(None)
         reader = asyncio.create_task(self._read(call, backoff), name="put-answers")
         reader.add_done_callback(lambda _: self._changed.set())
@@ -199,7 +200,7 @@ class Delivery:
                 self._refused(batch, from_batch_error(response.error))
             else:
                 backoff.reset()
-                self._proven = True
+                self._proven = self._progressed = True
                 self._finish(batch, response.batch, None)
             self._changed.set()
 
@@ -219,6 +220,7 @@ class Delivery:
                 self._epoch += 1
         else:
             self._free_from = batch.sequence if self._free_from is None else self._free_from
+            self._progressed = True
             if not _take_out(batch, error):
                 self._finish(batch, None, error)
                 return

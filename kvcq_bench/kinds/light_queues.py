@@ -57,7 +57,7 @@ def run_light_queues(run: Run) -> None:
 
 
 def _name(stream: int, place: int) -> str:
-    return f"%LMQ%{stream}/{place}"
+    return f"%LMQ%{stream}-{place}"
 
 
 def _fill(

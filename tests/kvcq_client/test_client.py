@@ -67,6 +67,18 @@ async def test_put_pull_get_query_search(client: AsyncClient) -> None:
     assert await client.offsets([Queue("t", 0)]) == {Queue("t", 0): Bounds(0, 5)}
 
 
+async def test_a_numbered_batch_is_stored_once(client: AsyncClient) -> None:
+    await client.create_topic("numbered", 1)
+    batch = [Message("numbered", bytes([index]), queue_id=0) for index in range(5)]
+    for repeated in (False, True):
+        assert await client.put_numbered(batch, producer_id="job.7", sequence=0) is repeated
+    assert await client.put_numbered(batch[:2], producer_id="job.7", sequence=5) is False
+    with pytest.raises(NotPossibleError):
+        await client.put_numbered(batch, producer_id="job.7", sequence=20)
+    bodies = [message.body for message in (await client.pull("numbered", 0, 0)).messages]
+    assert bodies == [bytes([index]) for index in (0, 1, 2, 3, 4, 0, 1)]
+
+
 async def test_an_empty_answer_is_no_error(client: AsyncClient) -> None:
     await client.create_topic("t", 1)
     pulled = await client.pull("t", 0, 0)

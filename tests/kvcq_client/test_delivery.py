@@ -133,6 +133,17 @@ async def test_a_bad_message_fails_alone(client: AsyncClient) -> None:
     assert [one.queue_offset for one in placed] == list(range(57))
 
 
+async def test_many_bad_messages_are_taken_out_without_waiting(client: AsyncClient) -> None:
+    await client.create_topic("orders", 1)
+    async with client.producer(delivery_timeout_s=10) as producer:
+        many = await producer.send_many(
+            [Message("orders" if at % 2 else "bad topic", b"%d" % at, 0) for at in range(100)]
+        )
+        await producer.flush(10)
+    assert list(many.errors()) == list(range(0, 100, 2))
+    assert await _bodies(client) == [b"%d" % at for at in range(1, 100, 2)]
+
+
 async def test_errors_of_a_list_are_told_by_index(client: AsyncClient) -> None:
     await client.create_topic("orders", 1)
     async with client.producer(batch_messages=4) as producer:

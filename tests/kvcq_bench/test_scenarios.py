@@ -1,0 +1,213 @@
+"""Every shipped scenario, small, to its end; and the report of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kvcq_bench.embedded import EmbeddedTarget
+from kvcq_bench.engine import run_scenario
+from kvcq_bench.errors import CheckFailedError, NotPossibleHereError, ScenarioError
+from kvcq_bench.kinds import KINDS
+from kvcq_bench.remote import OwnServer
+from kvcq_bench.report import (
+    compare,
+    comparison_page,
+    differing_conditions,
+    page,
+    read_report,
+    write_report,
+)
+from kvcq_bench.scenario import Scenario, load_scenario, make_scenario, shipped_scenarios
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvcq_client import Pulled, Queue
+
+#: Small enough for a second or two each.
+SMALL: dict[str, dict[str, Any]] = {
+    "steady": {
+        "bytes_a_case": 100_000,
+        "max_messages_a_case": 400,
+        "cases": [
+            {"size": 100, "producers": 2, "consumers": 2, "flush": "async"},
+            {"size": 5000, "producers": 3, "consumers": 1, "flush": "sync"},
+        ],
+    },
+    "topics": {"counts": [20, 60], "traffic_messages": 200, "sample_queues": 10},
+    "light-queues": {"queues": 300, "fan_outs": [1, 10, 100], "units": 1000, "sample_queues": 20},
+    "cold-reads": {"backlog_bytes": 300_000, "seconds": 0.3},
+    "queries": {"messages": 200, "seconds": 0.3, "rate": 2000.0},
+    "removal": {"topics": 30, "messages": 3000, "expire_timeout_s": 30.0},
+    "file-against-kv": {"counts": [5], "messages_a_queue": 20},
+    "soak": {"seconds": 0.5, "probe_seconds": 0.1, "queues": 10},
+}
+
+
+def _small(name: str) -> Scenario:
+    scenario = load_scenario(name)
+    store = {**scenario.store, "segment_bytes": 1 << 20}
+    return replace(scenario, parameters=SMALL[scenario.kind], store=store)
+
+
+def _run_embedded(directory: Path, name: str) -> dict[str, Any]:
+    scenario = _small(name)
+    target = EmbeddedTarget(directory, scenario.store)
+    try:
+        return run_scenario(scenario, target, sample_interval_s=0.1)
+    finally:
+        target.close()
+
+
+def test_every_kind_has_a_scenario_and_a_small_form() -> None:
+    kinds = [load_scenario(name).kind for name in shipped_scenarios()]
+    assert sorted(kinds) == sorted(KINDS) == sorted(SMALL)
+
+
+@pytest.mark.parametrize("name", shipped_scenarios())
+def test_scenario_in_this_process(tmp_path: Path, name: str) -> None:
+    document = _run_embedded(tmp_path, name)
+    assert document["figures"]
+    assert document["samples"]
+    assert not [note for note in document["notes"] if "left out" in note]
+    assert document == json.loads(json.dumps(document))
+
+
+def test_expiry_drops_segments_and_no_live_message(tmp_path: Path) -> None:
+    document = _run_embedded(tmp_path, "6-removal")
+    assert document["notes"] == []
+    figures = document["figures"]
+    assert figures["commitlog_mb after expiry"] < figures["commitlog_mb before expiry"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", ["1-steady", "3-light-queues", "5-queries"])
+def test_scenario_on_a_server_of_its_own(tmp_path: Path, name: str) -> None:
+    scenario = _small(name)
+    target = OwnServer(tmp_path, scenario.store)
+    try:
+        document = run_scenario(scenario, target, sample_interval_s=0.2)
+        assert document["figures"]
+        assert any("resident_bytes" in row for row in document["samples"])
+        # Killed under no load, it must come back with all of it.
+        assert target.reopen(kill=True) > 0
+    finally:
+        target.close()
+
+
+class _Forgetful(EmbeddedTarget):
+    """Loses the last message of every pull, as a defective store might."""
+
+    def pull(self, queue: Queue, offset: int, max_messages: int) -> Pulled:
+        pulled = super().pull(queue, offset, max_messages)
+        return pulled._replace(messages=pulled.messages[:-1])
+
+
+@pytest.mark.parametrize("name", ["1-steady", "2-topics", "3-light-queues", "4-cold-reads"])
+def test_a_store_that_loses_messages_is_found_out(tmp_path: Path, name: str) -> None:
+    scenario = _small(name)
+    target = _Forgetful(tmp_path, scenario.store)
+    try:
+        with pytest.raises(CheckFailedError):
+            run_scenario(scenario, target)
+    finally:
+        target.close()
+
+
+def test_the_same_seed_sends_the_same(tmp_path: Path) -> None:
+    logs = []
+    for run in range(2):
+        directory = tmp_path / str(run)
+        _run_embedded(directory, "3-light-queues")
+        segment = min((directory / "store" / "commitlog").iterdir())
+        logs.append(segment.read_bytes())
+    # Only the times differ: the bodies are where the time is not.
+    bodies = [log.count(b"%LMQ%1-7,") for log in logs]
+    assert bodies[0] == bodies[1] > 0
+
+
+def test_report_is_written_read_and_compared(tmp_path: Path) -> None:
+    document = _run_embedded(tmp_path / "run", "1-steady")
+    json_path, html_path = write_report(document, tmp_path / "report")
+    assert read_report(json_path) == json.loads(json_path.read_text())
+    text = html_path.read_text()
+    assert document["machine"]["processor"] in text
+    assert "<script" not in text
+    other = {**document, "seed": 99}
+    rows = compare(document, other)
+    assert all(left == right for _, left, right in rows)
+    assert differing_conditions(document, other) == ["seed: 1 / 99"]
+    assert "two runs" in comparison_page(document, other)
+    with pytest.raises(ScenarioError, match="cannot be compared"):
+        compare(document, {**document, "scenario": "other"})
+    (tmp_path / "broken.json").write_text("{}")
+    with pytest.raises(ScenarioError, match="no report"):
+        read_report(tmp_path / "broken.json")
+
+
+def test_plots_are_in_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    document = _run_embedded(tmp_path, "2-topics")
+    text = page(document)
+    for title in ("Rate over time", "Latency percentiles", "by number of queues"):
+        assert title in text
+    assert text.count("<svg") >= 3
+
+
+def test_scenarios_are_checked() -> None:
+    good: dict[str, Any] = {
+        "name": "n",
+        "title": "t",
+        "kind": "soak",
+        "seed": 1,
+        "scaled": ["a", "b", "c"],
+        "parameters": {"a": 100, "b": [10, 1000], "c": 0.5},
+    }
+    scaled = make_scenario(good, scale=0.1)
+    assert scaled.parameters == {"a": 10, "b": [1, 100], "c": 0.05}
+    with pytest.raises(ScenarioError, match="'extra'"):
+        make_scenario({**good, "extra": 1})
+    with pytest.raises(ScenarioError, match="'d'"):
+        make_scenario({**good, "scaled": ["d"]})
+    with pytest.raises(ScenarioError, match="above 0"):
+        make_scenario(good, scale=0)
+    with pytest.raises(ScenarioError, match="no scenario"):
+        load_scenario("absent")
+    with pytest.raises(ScenarioError, match="no parameter 'a'"):
+        make_scenario(good).parameters_as(type(_parameters()))
+
+
+def _parameters() -> object:
+    from kvcq_bench.kinds.soak import Parameters
+
+    return Parameters(1.0, 1.0)
+
+
+def test_a_far_server_is_not_restarted(tmp_path: Path) -> None:
+    from kvcq_bench.remote import RemoteTarget
+
+    target = RemoteTarget("127.0.0.1:9")
+    try:
+        with pytest.raises(NotPossibleHereError):
+            target.reopen()
+        with pytest.raises(NotPossibleHereError):
+            run_scenario(_small("7-file-against-kv"), _NoStatistics(target))
+    finally:
+        target.close()
+
+
+class _NoStatistics:
+    """A target of which no sample can be taken."""
+
+    def __init__(self, target: Any) -> None:  # noqa: ANN401 - stands in for any target
+        self._target = target
+
+    def statistics(self) -> dict[str, float]:
+        return {}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._target, name)
