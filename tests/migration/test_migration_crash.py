@@ -1,0 +1,97 @@
+"""P7: killed at any point of a migration, nothing is lost or repeated, and the way goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from migration.opening import open_store
+from migration.routing import RoutingPolicy
+from migration.state import Phase
+from tests.support.migrating import (
+    advance,
+    check_messages,
+    config,
+    differences,
+    done,
+    live,
+    make_on_files,
+    messages,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.crash
+
+FIRST = 400
+POINTS = [
+    *(
+        (f"write:{phase}:{moment}", 1)
+        for phase in ("DOUBLE_WRITE", "VERIFIED", "ROCKSDB", "FINISHED", "FILES")
+        for moment in ("before", "after")
+    ),
+    ("backfill", 2),
+    ("backfill", 9),
+    ("join", 1),
+    ("double write", 2),
+    ("other side", 14),
+    ("side flush", 1),
+    ("fill", 2),
+    ("fill", 9),
+    ("finish part", 1),
+    ("purge", 1),
+    ("remove", 2),
+    ("removed", 2),
+    ("remove", 5),
+]
+
+
+@pytest.mark.parametrize(("point", "count"), POINTS)
+def test_a_kill_at_any_point_loses_and_repeats_nothing(
+    tmp_path: Path, point: str, count: int
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root)) as store:
+        store.put(messages(0, FIRST))
+    child = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.support.migration_child",
+            root,
+            point,
+            str(count),
+            str(FIRST),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    acknowledged = max([FIRST, *map(int, child.stdout.split())])
+    with open_store(config(root)) as store:
+        settle(store)
+        there = check_messages(store, acknowledged)
+        if live(store).state.phase is not Phase.FILES:
+            assert differences(store) == []
+        # The way goes on from wherever it was.
+        done(live(store).set_routing(RoutingPolicy()))
+        if live(store).state.phase is Phase.FINISHED:
+            done(live(store).rollback())
+        advance(store, Phase.ROCKSDB)
+        store.put(messages(there, 40))
+        there += 40
+        done(live(store).rollback())
+        assert differences(store) == []
+        assert check_messages(store, there) == there
+    with open_store(config(root)) as store:
+        settle(store)
+        assert check_messages(store, there) == there
+        assert differences(store) == []

@@ -1,0 +1,143 @@
+"""Stores on file queues, messages to put into them, and what must hold of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from migration.double_queue_store import DoubleQueueStore
+from migration.opening import open_store
+from migration.routing import RoutingPolicy
+from migration.state import FileLayout, MigrationState, Phase, write_state
+from migration.verify import VerifyOptions
+from store.config import StoreConfig
+from store.message import Message
+from store.record import unpack_record
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from migration.jobs import Job
+    from migration.live import LiveMigration
+    from migration.verify import Difference
+    from store.message_store import MessageStore
+
+LAYOUT = FileLayout(units_per_file=1024, index_slots=1009, index_entries=5000)
+SEGMENT_BYTES = 1 << 20
+TOPICS = ("orders", "payments", "audit-eu", "audit-us")
+LIGHT = f"{LMQ_PREFIX}device-1"
+WAIT_S = 60.0
+ALL_KEYS = VerifyOptions(key_every=1)
+
+
+def config(root: Path, **settings: object) -> StoreConfig:
+    values = {
+        "segment_bytes": SEGMENT_BYTES,
+        "default_queue_count": 2,
+        "preallocate": False,
+        "clean_interval_s": 1e6,
+        **settings,
+    }
+    return StoreConfig(root=root, **values)  # type: ignore[arg-type] # checked by the config
+
+
+def make_on_files(root: Path, routing: RoutingPolicy | None = None) -> None:
+    """An empty store in state FILES, as one that was taken over."""
+    open_store(config(root)).close()
+    (root / "consumequeue").mkdir()
+    state = MigrationState(Phase.FILES, layout=LAYOUT, routing=routing or RoutingPolicy())
+    write_state(root, state)
+
+
+def messages(first: int, count: int) -> list[Message]:
+    """Messages `first` and on: every topic, tags, keys, light queues; the body is the number."""
+    return [
+        Message(
+            topic=TOPICS[number % len(TOPICS)],
+            body=b"%08d" % number,
+            queue_id=number // len(TOPICS) % 2,
+            tag=f"tag{number % 3}" if number % 2 else "",
+            keys=(f"key-{number}", f"group-{number % 7}") if number % 3 == 0 else (),
+            light_queues=(LIGHT,) if number % 5 == 0 else (),
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def live(store: MessageStore) -> LiveMigration:
+    assert isinstance(store.queues, DoubleQueueStore)
+    assert store.queues.live is not None
+    return store.queues.live
+
+
+def done(job: Job | None) -> None:
+    """The job, if there is one, ends well."""
+    if job is not None:
+        assert job.wait(WAIT_S), job.status()
+        assert job.error is None, job.error
+
+
+def settle(store: MessageStore) -> None:
+    """What an opening goes on with by itself is done."""
+    filling = live(store).filling
+    if filling is not None:
+        done(filling)
+
+
+def differences(store: MessageStore) -> list[Difference]:
+    """What a verification of everything finds."""
+    done(live(store).verify(ALL_KEYS))
+    return list(live(store).differences)
+
+
+def advance(store: MessageStore, until: Phase) -> None:
+    """Step by step from FILES on to a phase."""
+    order = [Phase.FILES, Phase.DOUBLE_WRITE, Phase.VERIFIED, Phase.ROCKSDB, Phase.FINISHED]
+    settle(store)
+    while live(store).state.phase is not until:
+        match live(store).state.phase:
+            case Phase.FILES:
+                done(live(store).start())
+            case Phase.DOUBLE_WRITE:
+                assert differences(store) == []
+            case Phase.VERIFIED:
+                live(store).cutover()
+            case _:
+                live(store).finish()
+        assert live(store).state.phase in order
+
+
+def read_queue(store: MessageStore, topic: str, queue_id: int) -> list[int]:
+    """Numbers of the messages in a queue, from its min to its max."""
+    at, high = store.bounds([(topic, queue_id)])[0]
+    numbers = []
+    while at < high:
+        pulled = store.pull(topic, queue_id, at, max_messages=1000)
+        assert pulled.queue_offsets == list(range(at, pulled.next_offset))
+        numbers += [int(unpack_record(record).body) for record in pulled.records]
+        at = pulled.next_offset
+    return numbers
+
+
+def check_messages(store: MessageStore, acknowledged: int) -> int:
+    """Every message below `acknowledged` is read exactly once, in order, and by its key.
+
+    Messages beyond may be there, without a gap; returns how many there are.
+    """
+    numbers: list[int] = []
+    for topic in TOPICS:
+        for queue_id in range(2):
+            found = read_queue(store, topic, queue_id)
+            assert found == sorted(found)
+            numbers += found
+    assert Counter(numbers) == Counter(range(len(numbers)))
+    assert len(numbers) >= acknowledged
+    if len(numbers) > 0:
+        light = read_queue(store, LIGHT, 0)
+        assert light == list(range(0, len(numbers), 5))
+    for number in range(0, len(numbers), 300):
+        topic = TOPICS[number % len(TOPICS)]
+        page = store.query(topic, f"key-{number}")
+        assert [int(unpack_record(record).body) for record in page.records] == [number]
+    return len(numbers)
