@@ -87,7 +87,8 @@ class Calls:
         answer = await self._connection.call(
             self._connection.messages.PutBatch, request, timeout_s
         )
-        return answer.repeated_batch
+        repeated: bool = answer.repeated_batch
+        return repeated
 
     async def pull(
         self,

@@ -20,6 +20,7 @@ from kvcq_client import (
     KvcqError,
     Message,
     NotFoundError,
+    NotPossibleError,
     OffsetOutOfRangeError,
     ProducerConfig,
     Queue,
