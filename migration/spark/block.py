@@ -218,10 +218,13 @@ class RecordBlock:
         array: pa.Array = getattr(self, name)
         return array
 
+    def typed_column(self, field: pa.Field) -> pa.Array:
+        """The column as that field: Arrow names the elements of lists in more than one way."""
+        return self.column(field.name).cast(field.type)
+
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """All columns of `schema`, in its order."""
-        # Arrow names the elements of lists in more than one way; the type is the same.
-        columns = [self.column(field.name).cast(field.type) for field in schema]
+        columns = [self.typed_column(field) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     @cached_property

@@ -1,0 +1,159 @@
+"""The sink `kvcq`: rows become messages of a running service, each once.
+
+| option     | default        | meaning                                                      |
+|------------|----------------|--------------------------------------------------------------|
+| server     |                | host and port                                                |
+| topic      |                | for all rows; else the column `topic` names it               |
+| producerId | the query's id | stream: who writes; the same after a restart                 |
+
+Columns: body (binary or string) is required; topic, queue_id (int), tag, keys and light_queues
+(array<string>), properties (map<string,string>), flag (int), born_time_ms (bigint) may be there;
+null means none.
+
+A task sends its rows in batches, cut by count and bytes alone, numbered, as a producer whose name
+is made of the query, the id of the batch and the number of the partition. The service stores such a
+batch once. So a task, or a batch of a stream, that is run again with the same rows in the same
+order repeats nothing. Rows come in another order when the query shuffles them without sorting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from kvcq_client import Message
+from migration.spark.errors import SourceOptionError
+from migration.spark.service import Service
+from migration.spark.source_options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_TYPES = {
+    "topic": ("string",),
+    "body": ("binary", "string"),
+    "queue_id": ("int",),
+    "tag": ("string",),
+    "keys": ("array<string>",),
+    "light_queues": ("array<string>",),
+    "properties": ("map<string,string>",),
+    "flag": ("int",),
+    "born_time_ms": ("bigint",),
+}
+#: The cuts decide which messages make a batch, so a changed number makes a repeated run repeat
+#: its messages. They stay as they are.
+_BATCH_MESSAGES = 1000
+_BATCH_BYTES = 1 << 20
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task did."""
+
+    messages: int
+    repeated: int  # of these, batches that had been stored by an earlier run
+
+
+class _Sink:
+    """What batch and stream share. Travels to the executors."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        given = Options(options)
+        self._service = Service(given.text("server"), float(given.whole("timeoutSeconds", 30)))
+        self._topic = given.maybe_text("topic")
+        self._producer_id = given.maybe_text("producerId")
+        self._job = uuid.uuid4().hex
+        for field in schema:
+            known = _TYPES.get(field.name)
+            if known is None:
+                raise SourceOptionError("schema", f"the sink takes no column {field.name!r}")
+            if field.dataType.simpleString() not in known:
+                wanted = " or ".join(known)
+                raise SourceOptionError("schema", f"column {field.name!r} is not {wanted}")
+        if "body" not in schema.names:
+            raise SourceOptionError("schema", "the column 'body' is required")
+        if self._topic is None and "topic" not in schema.names:
+            raise SourceOptionError("topic", "is required without a column 'topic'")
+
+    def _send(self, producer: str, batches: Iterator[pa.RecordBatch]) -> Written:
+        sequence, repeated = 0, 0
+        with self._service.connect() as client:
+            for chunk in _chunks(self._messages(batches)):
+                sent = client.put_numbered(chunk, producer_id=producer, sequence=sequence)
+                sequence += len(chunk)
+                repeated += sent
+        return Written(sequence, repeated)
+
+    def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Message]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield self._message(row)
+
+    def _message(self, row: dict[str, Any]) -> Message:
+        body = row["body"]
+        topic = row.get("topic") or self._topic
+        if topic is None or body is None:
+            raise SourceOptionError("schema", "a row has no topic, or no body")
+        return Message(
+            topic=topic,
+            body=body.encode() if isinstance(body, str) else body,
+            queue_id=row.get("queue_id"),
+            tag=row.get("tag") or "",
+            keys=tuple(row.get("keys") or ()),
+            light_queues=tuple(row.get("light_queues") or ()),
+            properties=dict(row.get("properties") or ()),
+            flag=row.get("flag") or 0,
+            born_time_ms=row.get("born_time_ms") or 0,
+        )
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
+    """`df.write.format("kvcq")`. A task that is run again repeats nothing; a new write does."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._send(f"{self._job}.{_task().partitionId()}", iterator)
+
+
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("kvcq")`. A batch that is run again repeats nothing."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        task = _task()
+        who = self._producer_id or task.getLocalProperty("sql.streaming.queryId")
+        batch = task.getLocalProperty("streaming.sql.batchId")
+        if who is None or batch is None:
+            raise SourceOptionError("producerId", "this is no batch of a streaming query")
+        # Ids are of any length here; the service takes 64 characters.
+        name = hashlib.blake2b(who.encode(), digest_size=12).hexdigest()
+        return self._send(f"{name}.{batch}.{task.partitionId()}", iterator)
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None, "the sink writes in tasks"
+    return task
+
+
+def _chunks(messages: Iterator[Message]) -> Iterator[list[Message]]:
+    chunk: list[Message] = []
+    size = 0
+    for message in messages:
+        if chunk and (len(chunk) == _BATCH_MESSAGES or size + len(message.body) > _BATCH_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
+        size += len(message.body)
+    if chunk:
+        yield chunk
