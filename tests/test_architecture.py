@@ -45,8 +45,9 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("migration/spark/",),
     "apscheduler": ("store/jobs.py",),
     "asyncio": ("server/", "kvcq_client/"),
-    "click": ("server/cli/", "kvcq_client/"),
-    "rich": ("server/cli/", "kvcq_client/"),
+    "click": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
+    "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
+    "matplotlib": ("migration/spark/report_plots.py",),
 }
 #: Sources that the `kvcq` service is read through may use the client, and nothing else of it.
 ALSO = {("migration/spark/", "kvcq_client")}

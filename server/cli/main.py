@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from migration.spark.cli import spark
 from server.cli.bench import bench
 from server.cli.check import check
 from server.cli.messages import get, pull, put, query
@@ -24,5 +25,5 @@ def main() -> None:
     """
 
 
-for command in (serve, put, pull, query, get, topic, stats, check, repair, bench, migrate):
+for command in (serve, put, pull, query, get, topic, stats, check, repair, bench, migrate, spark):
     main.add_command(command)
