@@ -120,8 +120,8 @@ class OwnServer(RemoteTarget):
     def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
         self._root = directory
         self._settings = dict(settings)
-        self._process, self._address = self._start()
-        super().__init__(self._address)
+        self._process, self.address = self._start()
+        super().__init__(self.address)
         self.name = "own server process"
         self.directory = directory
 
@@ -138,9 +138,9 @@ class OwnServer(RemoteTarget):
         self._settings.update(settings or {})
         self._stop(kill=kill)
         started = perf_counter()
-        self._process, self._address = self._start()
+        self._process, self.address = self._start()
         seconds = perf_counter() - started
-        self._client = Client(self._address, timeout_s=_TIMEOUT_S)
+        self._client = Client(self.address, timeout_s=_TIMEOUT_S)
         return seconds
 
     def close(self) -> None:

@@ -1,0 +1,71 @@
+"""Rows of the table, and how a rate is taken."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BODY_BYTES = 1024
+BATCH = 128
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure. `probe` is the raw figure beside it, in the same unit."""
+
+    work: str
+    value: float
+    unit: str
+    wanted: str  # in words, as promised
+    met: bool
+    probe: float | None = None
+    probe_of: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.value / self.probe if self.probe else None
+
+    def document(self) -> dict[str, Any]:
+        return {**asdict(self), "ratio": self.ratio}
+
+
+@dataclass
+class Bench:
+    """What a case works with: a directory of its own, and how much to do."""
+
+    directory: Path
+    scale: float = 1.0
+    rounds: int = 3
+    rows: list[Row] = field(default_factory=list)
+
+    def amount(self, full: int, least: int = 1) -> int:
+        """So much of `full` as the scale says."""
+        return max(least, round(full * self.scale))
+
+    def fresh(self, name: str) -> Path:
+        """An empty directory."""
+        path = self.directory / name
+        path.mkdir(parents=True)
+        return path
+
+
+def rate(work: Callable[[], int]) -> float:
+    """Events a second of a piece of work that says how many there were."""
+    started_s = perf_counter()
+    count = work()
+    return count / (perf_counter() - started_s)
+
+
+def in_turn(rounds: int, *works: Callable[[], int]) -> list[float]:
+    """The median rate of each work; they take turns."""
+    found: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for rates, work in zip(found, works, strict=True):
+            rates.append(rate(work))
+    return [median(rates) for rates in found]
