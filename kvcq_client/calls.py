@@ -84,9 +84,7 @@ class Calls:
             messages=[to_proto(message) for message in messages],
             producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence),
         )
-        answer = await self._connection.call(
-            self._connection.messages.PutBatch, request, timeout_s
-        )
+        answer = await self._connection.call(self._connection.messages.PutBatch, request, timeout_s)
         repeated: bool = answer.repeated_batch
         return repeated
 
