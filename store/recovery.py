@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PROGRESS_BYTES = 16 << 20
+_WRITE_AGAIN_SEGMENTS = 2
 _RUN = 4096  # records between two looks at the progress
 
 
@@ -103,6 +104,8 @@ def recover_log(
         )
     start = max(flushed_offset, segments.first_offset)
     found = scan(segments, start, progress)
+    if not clean:
+        _write_again(segments, start, found.end_offset)
     if found.end_offset == files_end:
         for segment in segments:
             segment.force()
@@ -112,3 +115,16 @@ def recover_log(
             logger.info("log ends at %d: %s", found.end_offset, found.reason)
         segments.truncate(found.end_offset)
     return found
+
+
+def _write_again(segments: SegmentSet, start: int, end: int) -> None:
+    """What was found behind the durable part reaches the disk, also after a failed fsync.
+
+    Without a checkpoint the scan begins far back; what a flush can have missed is never that far.
+    """
+    start = max(start, end - _WRITE_AGAIN_SEGMENTS * segments.segment_bytes)
+    for segment in segments:
+        first = max(start - segment.start_offset, 0)
+        last = min(end - segment.start_offset, segment.size)
+        if first < last:
+            segment.write_again(first, last)

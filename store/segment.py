@@ -271,6 +271,21 @@ class Segment:
         with self._in_use() as descriptor:
             os.fdatasync(descriptor)
 
+    def write_again(self, start: int, end: int) -> None:
+        """Write start..end over with what is there, so that the next `force` really writes it.
+
+        After a failed fsync the kernel may call pages clean that never reached the disk: reading
+        gives them, as long as they are in memory, and fsync would say they are durable.
+        Raises OSError.
+        """
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            for position in range(start, end, _CHUNK_BYTES):
+                size = min(_CHUNK_BYTES, end - position)
+                _write_all(descriptor, os.pread(descriptor, size, position), position)
+        finally:
+            os.close(descriptor)
+
     def close(self) -> None:
         """Let go of the file, without a flush. Repeatable."""
         with self._lock:

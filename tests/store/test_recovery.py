@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from store.errors import StoreFormatError
 from store.recovery import recover_log, scan
+from store.segment import Segment
 from store.segment_set import SegmentSet
 from tests.support.log_writer import Entry, LogWriter
 
@@ -115,6 +117,32 @@ def test_an_empty_prepared_segment_stays_or_goes_but_harms_nothing(log: Log) -> 
     segments = log.load()
     assert recover_log(segments, 0, clean=False).end_offset == log.writer.end
     assert segments.end_offset == log.writer.end
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_was_not_flushed_is_written_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    # After a failed fsync the kernel may call pages clean that are on no disk.
+    log.write(12)
+    flushed = log.writer.end
+    log.write(9)
+    before = {path: path.read_bytes() for path in log.directory.iterdir()}
+    written: list[tuple[int, int]] = []
+    write_again = Segment.write_again
+
+    def noting(self: Segment, start: int, end: int) -> None:
+        written.append((self.start_offset + start, self.start_offset + end))
+        write_again(self, start, end)
+
+    monkeypatch.setattr(Segment, "write_again", noting)
+    recovered = recover_log(log.load(), flushed, clean=clean)
+    if clean:
+        assert written == []
+    else:
+        assert (written[0][0], written[-1][1]) == (flushed, recovered.end_offset)
+        assert all(end == start for (_, end), (start, _) in pairwise(written))
+    assert {path: path.read_bytes() for path in log.directory.iterdir()} == before
 
 
 def test_missing_files_are_refused_not_made_up(log: Log) -> None:

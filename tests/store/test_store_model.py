@@ -275,5 +275,5 @@ class StoreMachine(RuleBasedStateMachine):
 _NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 TestStoreModel = StoreMachine.TestCase
 TestStoreModel.settings = settings(
-    max_examples=300 if _NIGHTLY else 12, stateful_step_count=60 if _NIGHTLY else 15
+    max_examples=300 if _NIGHTLY else 8, stateful_step_count=60 if _NIGHTLY else 15
 )
