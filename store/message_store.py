@@ -77,7 +77,10 @@ class MessageStore:
         guard: DiskGuard,
         retention: RetentionService,
         jobs: Jobs,
+        *,
+        kv_flushed_at: int,
     ) -> None:
+        """`kv_flushed_at` is the physical offset up to which the queues are durable."""
         # Constant after construction.
         self.config = config
         self.queues = queues
@@ -101,8 +104,10 @@ class MessageStore:
         self._maintaining = threading.Lock()
         # Guarded by the append lock; read freely.
         self._closed = False
+        # Held while offsets are checked and stored, and while a topic is removed with its own.
+        self._committing = threading.Lock()
         # Guarded by _maintaining.
-        self._kv_flushed_at = reput.dispatched.value
+        self._kv_flushed_at = kv_flushed_at
         self._kv_flushed_s = clock.monotonic_s()
         self._checkpointed = -1
         self._compaction_due = False
@@ -256,11 +261,18 @@ class MessageStore:
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         """Offset by store time; the table is in kvcq/time_search.py. Raises as `pull` does."""
         self._check_open()
-        self._topics.require_queue(topic, queue_id)
         try:
-            return self.queues.search_time(
-                topic, queue_id, time_ms, boundary, self.log.start_offset
-            )
+            while True:
+                self._topics.require_queue(topic, queue_id)
+                try:
+                    return self.queues.search_time(
+                        topic, queue_id, time_ms, boundary, self.log.start_offset
+                    )
+                except DamagedQueueError as error:
+                    low, high = self.queues.bounds(topic, queue_id, self.log.start_offset)
+                    if low <= error.offset < high:
+                        raise
+                    # Its unit expired, or was deleted, since the bounds were looked up.
         except DamagedQueueError as error:
             self._repair.start(error.topic, error.queue_id)
             raise
@@ -303,7 +315,7 @@ class MessageStore:
             # Its offsets were forgotten: they can be loaded again once all of it is dispatched.
             self._dispatched.call_when(below, lambda _error: self._topics.end_delete(name))
             raise
-        with self._repair.restoring:
+        with self._repair.restoring, self._committing:
             self._topics.finish_delete(name, below)
         self._topics.end_delete(name)
 
@@ -332,11 +344,13 @@ class MessageStore:
         check_group(group)
         self._check_open()
         wanted = list(offsets)
-        for topic, queue_id, offset in wanted:
-            low, high = self._reader.bounds(topic, queue_id)
-            if not 0 <= offset <= high:
-                raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
-        self.metadata.commit_offsets(group, wanted)
+        # A topic deleted in between would leave its offsets to a later one of the same name.
+        with self._committing:
+            for topic, queue_id, offset in wanted:
+                low, high = self._reader.bounds(topic, queue_id)
+                if not 0 <= offset <= high:
+                    raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
+            self.metadata.commit_offsets(group, wanted)
 
     def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
         check_group(group)
@@ -369,6 +383,11 @@ class MessageStore:
     def flushed_offset(self) -> int:
         """Below this the log is known to be durable."""
         return self._flushed.value
+
+    @property
+    def queues_flushed_offset(self) -> int:
+        """Queues and index are durable for what lies below; a crash takes the rest of them."""
+        return self._kv_flushed_at
 
     def flush(self) -> None:
         """Log and consume queue are durable up to what was appended before. Raises FlushError."""
@@ -407,9 +426,9 @@ class MessageStore:
 
     def segments_dropped(self, log_start: int, store_time_ms: int | None) -> None:
         """Retention removed segments below `log_start`, records stored up to that time."""
+        self._compaction_due = True
         if store_time_ms is not None:
             self.queues.expire(log_start, store_time_ms)
-        self._compaction_due = True
 
     def reclaim(self) -> None:
         """Compact the queues if something expired since the last time; a job calls it. Slow."""
@@ -471,14 +490,16 @@ class MessageStore:
                 stack.callback(self.log.close)
                 stack.callback(self.metadata.close)
                 self._stop_services()
-                drained = self._dispatched.value == self.log.appended_offset
-                flushed = self._flushed.value == self.log.appended_offset
-                self.queues.close()
-                if flushed:
-                    self._write_checkpoint()
-                if flushed and drained:
-                    self.metadata.close()
-                    self._directory.mark_clean()
+                # A flush that goes on in another thread ends first: it writes the checkpoint too.
+                with self._maintaining:
+                    drained = self._dispatched.value == self.log.appended_offset
+                    flushed = self._flushed.value == self.log.appended_offset
+                    self.queues.close()
+                    if flushed:
+                        self._write_checkpoint()
+                    if flushed and drained:
+                        self.metadata.close()
+                        self._directory.mark_clean()
 
     def _stop_services(self) -> None:
         self._jobs.stop()

@@ -98,6 +98,8 @@ def assemble(
 
         flushed = Watermark("flushed", end)
         dispatched = Watermark("dispatched", queues.dispatched_offset)
+        # Replay below goes to memory only.
+        kv_flushed_at = queues.dispatched_offset
         topics = Topics(config, metadata, queues, clock)
         topics.redo_deletions()
         if not directory.was_closed_cleanly:
@@ -143,8 +145,11 @@ def assemble(
             config,
             clock,
             last_store_time_ms=lambda segment: _newest_time_ms(log, segment),
+            # A queue whose only records are dropped is known to the queues alone: those must be
+            # durable, or its offsets would begin again after a crash.
             safe_end=lambda: min(
-                dispatched.value, dispatched.value if still_needed is None else still_needed()
+                store.queues_flushed_offset,
+                dispatched.value if still_needed is None else still_needed(),
             ),
             on_dropped=lambda start, time_ms: store.segments_dropped(start, time_ms),
         )
@@ -165,6 +170,7 @@ def assemble(
             guard,
             retention,
             jobs,
+            kv_flushed_at=kv_flushed_at,
         )
         first_time_ms = _oldest_time_ms(log)
         if segments.first_offset > 0 and first_time_ms is not None:

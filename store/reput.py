@@ -134,10 +134,14 @@ class ReputService:
     def catch_up(self, progress: Callable[[int], None] | None = None) -> None:
         """Dispatch up to the limit on this thread: used on opening, before the thread starts.
 
-        Raises what dispatch raises.
+        Waits for a consume queue that cannot keep up: a long replay writes faster than RocksDB
+        compacts. Raises what dispatch raises, and what `progress` does.
         """
         while self.dispatched.value < self._limit():
-            self._step()
+            try:
+                self._step()
+            except StoreBusyError:
+                self._stopped.wait(_BUSY_WAIT_S)
             if progress is not None:
                 progress(self.dispatched.value)
 

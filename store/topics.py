@@ -24,7 +24,7 @@ from store.units import LMQ_PREFIX
 from store.validation import check_queue_count, check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from store.clock import Clock
     from store.config import StoreConfig
@@ -242,8 +242,8 @@ class Topics:
 
         Durability: metadata first, synced. Rows that a crash brings back are removed again on
         opening, before anything is dispatched: the mark's sequence tells. Raises StoreBusyError
-        when RocksDB stalls for long: the rows are then removed on the next opening, and until then
-        nobody may write to the name.
+        when RocksDB stalls for long: the rows are then removed with the next deletion, or on the
+        next opening, and until then nobody may write to the name.
         """
         with self._creating:
             self._last_sequence += 1
@@ -253,7 +253,10 @@ class Topics:
             self._forget([name])
             if name.startswith(LMQ_PREFIX):
                 self._dead_light[name] = below_offset
-            self._delete_rows(mark)
+            # Earlier ones that met a stall come first: their numbers count as applied with this.
+            for applied in self._apply_deletions():
+                if applied is not mark:
+                    self.end_delete(applied.topic)
 
     def _delete_rows(self, mark: DeleteMark) -> None:
         """Deletions are applied in their order, so one that meets a stall must not be left out."""
@@ -295,11 +298,15 @@ class Topics:
 
     def redo_deletions(self) -> int:
         """On opening: apply deletions that the consume queue lost in a crash; returns how many."""
+        return sum(1 for _ in self._apply_deletions())
+
+    def _apply_deletions(self) -> Iterator[DeleteMark]:
+        """Those that the consume queue does not have, in their order; each once it is applied."""
         applied = self._queues.applied_deletions
-        again = [mark for mark in self._marks.values() if mark.sequence > applied]
-        for mark in sorted(again, key=lambda mark: mark.sequence):
+        missing = [mark for mark in self._marks.values() if mark.sequence > applied]
+        for mark in sorted(missing, key=lambda mark: mark.sequence):
             self._delete_rows(mark)
-        return len(again)
+            yield mark
 
     def drop_marks(self, durable_sequence: int, log_start: int) -> None:
         """Forget marks that cannot matter any more.
