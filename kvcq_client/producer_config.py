@@ -18,7 +18,8 @@ class ProducerConfig:
     """Settings of one producer, checked when made. Raises ValueError, naming the field.
 
     Batches: one goes out when it has `batch_bytes` or `batch_messages`, or when its first message
-    has waited `linger_ms`. 256 KiB is where larger ones stopped to pay.
+    has waited `linger_ms`. Larger ones cost less a message, and hold up the server's other calls
+    for longer.
     """
 
     linger_ms: float = 5.0
