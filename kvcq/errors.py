@@ -19,5 +19,11 @@ class EngineFailedError(KvcqError):
     """RocksDB reported an error that is not a stall: the database is to be checked or rebuilt."""
 
 
+class EngineUnavailableError(EngineFailedError):
+    """The database cannot be opened for lack of space, of file descriptors, of a permission, or
+    because somebody else has it open. Nothing says that it is damaged: try again when that is over.
+    """
+
+
 class CorruptValueError(KvcqError):
     """A row that no code of ours can have written."""

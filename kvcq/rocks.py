@@ -15,6 +15,7 @@ What the binding does and the engine hides (each one has a test):
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -41,7 +42,13 @@ from rocksdict import (
     WriteOptions,
 )
 
-from kvcq.errors import EngineBusyError, EngineClosedError, EngineFailedError, KvcqError
+from kvcq.errors import (
+    EngineBusyError,
+    EngineClosedError,
+    EngineFailedError,
+    EngineUnavailableError,
+    KvcqError,
+)
 from kvcq.expiry_filter import build_filter_options
 from kvcq.gate import Gate
 from kvcq.options import build_database_options, build_family_options
@@ -57,6 +64,27 @@ if TYPE_CHECKING:
 
 #: RocksDB's answer to a write that would have to wait (WriteOptions.no_slowdown).
 _STALL = "Result incomplete: Write stall"
+
+#: What keeps a sound database from being opened, in the words of the system, in which the binding's
+#: errors end; and what RocksDB says of one that this process has open.
+_NOT_DAMAGE = (
+    *(
+        os.strerror(number)
+        for number in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EMFILE,
+            errno.ENFILE,
+            errno.ENOMEM,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.EAGAIN,
+            errno.ENOLCK,
+        )
+    ),
+    "lock hold by current process",
+)
 
 #: A compaction takes about this many bytes of the last level at a time.
 _PIECE_BYTES = 64 << 20
@@ -140,7 +168,7 @@ class RocksEngine:
         It is created aside and moved in place, so a crash leaves all of it or nothing: a
         directory without its families, CURRENT or manifest is damage and refused. What a crash
         left in the scratch directory beside it (`<name>.tmp`) is removed.
-        Raises EngineFailedError.
+        Raises EngineFailedError; EngineUnavailableError when that says nothing of the files.
         """
         engine = cls(path, profile, read_only=False)
         try:
@@ -150,7 +178,7 @@ class RocksEngine:
             # Now that the database's own lock says that nobody else is using it.
             shutil.rmtree(engine._scratch, ignore_errors=True)
         except OSError as error:
-            raise EngineFailedError(f"cannot open {path}: {error}") from error
+            raise EngineUnavailableError(f"cannot open {path}: {error}") from error
         engine._slow.put(_SLOW)
         return engine
 
@@ -411,7 +439,9 @@ class RocksEngine:
             )
         except Exception as error:
             _remove(logs)
-            raise EngineFailedError(f"cannot open {path}: {error}") from error
+            is_damage = not any(text in str(error) for text in _NOT_DAMAGE)
+            kind = EngineFailedError if is_damage else EngineUnavailableError
+            raise kind(f"cannot open {path}: {error}") from error
 
     def _family_options(self) -> dict[str, Options]:
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.errors import EngineFailedError
+from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
@@ -48,7 +48,7 @@ def open_store(
     more than the log; a damaged one is kept beside it under another name. A backfill that was
     under way goes on. `progress` is told what is being done, and how much, 0 to 1.
     Raises StoreLockedError, StoreFormatError, MigrationStateError, DiskFullError,
-    CorruptRecordError.
+    CorruptRecordError, EngineUnavailableError.
     """
     clock = clock or SystemClock()
     progress = progress or (lambda _what, _share: None)
@@ -171,6 +171,8 @@ def _open_metadata(directory: StoreDir) -> RocksEngine:
         )
     try:
         return RocksEngine.open(directory.meta, metadata_profile())
+    except EngineUnavailableError:
+        raise
     except EngineFailedError as error:
         raise StoreFormatError(
             directory.meta,

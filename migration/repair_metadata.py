@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.errors import EngineFailedError
+from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
@@ -63,6 +63,8 @@ def repair_metadata(
 def _move_damaged(meta: Path) -> None:
     try:
         RocksEngine.open(meta, metadata_profile()).close()
+    except EngineUnavailableError:
+        raise  # committed offsets are in it, and may be sound
     except EngineFailedError:
         move_aside(meta, "damaged")
     else:

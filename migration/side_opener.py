@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.errors import EngineFailedError
+from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.expiry_filter import ExpiryFilter
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
@@ -112,9 +112,14 @@ class SideOpener:
 
 
 def open_derived(path: Path) -> RocksEngine:
-    """The derived database; one that cannot be opened is moved aside, and a new one made."""
+    """The derived database; one that is damaged is moved aside, and a new one made.
+
+    Raises EngineUnavailableError when something else keeps it from being opened.
+    """
     try:
         return RocksEngine.open(path, DERIVED)
+    except EngineUnavailableError:
+        raise  # on a full disk, say: it knows more than the log does when segments were dropped
     except EngineFailedError as error:
         aside = move_aside(path, "damaged")
         logger.error("%s is moved to %s and rebuilt from the log: %s", path, aside.name, error)
