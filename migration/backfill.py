@@ -13,6 +13,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from migration.bulk_backfill import BulkBackfill
+from migration.log_feed import LogFeed
 from migration.routes import Routes, SideName, split
 from store.consume_queue import DispatchRequest
 from store.errors import StoreBusyError
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
 
     from migration.double_queue_store import DoubleQueueStore
     from migration.jobs import Job
-    from migration.log_feed import LogFeed
     from migration.sides import Side, SideStore
+    from store.message_store import MessageStore
 
 #: Records read, and rows written, at a time: what producers may have to wait for is one of these.
 BATCH = 2048
 #: A rest of the log that is small enough to be dispatched while producers wait for it.
-_REST_BYTES = 1 << 20
+_REST_BYTES = 4 << 20
 _BUSY_WAIT_S = 0.02
 #: Share of one processor while messages come in: producers keep 0.8 of theirs.
 _SHARE = 0.2
@@ -73,14 +75,12 @@ class Pace:
 class Filler:
     """Fills one side of a double store. One job's thread at a time."""
 
-    def __init__(
-        self, double: DoubleQueueStore, feed: LogFeed, flushed: Callable[[], int], job: Job
-    ) -> None:
-        """`flushed`: end of the durable log; what is not durable is left to live dispatch."""
+    def __init__(self, store: MessageStore, double: DoubleQueueStore, job: Job) -> None:
         self._double = double
-        self._feed = feed
-        self._flushed = flushed
+        self._feed = LogFeed(store)
+        self._store = store
         self._job = job
+        self._bulk = BulkBackfill(store, double, self._end, job)
 
     # --- a side that lags ------------------------------------------------------------------
 
@@ -96,6 +96,7 @@ class Filler:
         try:
             self._seed(side, lambda topic: double.routes.takes(name, topic))
             job.step(f"backfill {name.value}", side.store.dispatched_offset, self._end())
+            self._bulk.run(side)
             pace = Pace(self._feed)
             flush_at = side.store.dispatched_offset + _FLUSH_BYTES
             while not self._try_join(side):
@@ -107,7 +108,8 @@ class Filler:
             double.hold_log(name, None)
 
     def _end(self) -> int:
-        return min(self._double.dispatched_offset, self._flushed())
+        """What is dispatched, and durable: what is not durable yet is left to live dispatch."""
+        return min(self._double.dispatched_offset, self._store.flushed_offset)
 
     def _catch_up_once(self, side: Side, pace: Pace) -> None:
         """One batch, if there is one."""

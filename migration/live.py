@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from migration.backfill import Filler
 from migration.errors import JobCancelledError, UnknownJobError
 from migration.jobs import Job
-from migration.log_feed import LogFeed
 from migration.routes import Routes, SideName, may_gain
 from migration.routing import Route
 from migration.state import Phase, Target, VerifyResult
@@ -347,7 +346,7 @@ class LiveMigration:
         return self._filling
 
     def _fill_all(self, job: Job) -> None:
-        filler = Filler(self._double, LogFeed(self._store), lambda: self._store.flushed_offset, job)
+        filler = Filler(self._store, self._double, job)
         for name in SideName:
             side = self._double.side(name)
             if side is not None and not side.joined and side.failure is None:

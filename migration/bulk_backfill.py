@@ -1,0 +1,182 @@
+"""Brings RocksDB up through sorted files that another process makes: see bulk_worker.py.
+
+For long histories. The process makes the next piece while the last one is taken in, which is a
+matter of milliseconds. What is left at the end, and everything when the process cannot be had, is
+done by the ordinary backfill.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import select
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from migration.bulk_worker import BulkPlan
+from migration.routes import SideName
+from store.errors import StoreError
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO
+
+    from migration.double_queue_store import DoubleQueueStore
+    from migration.jobs import Job
+    from migration.sides import IngestingStore, Side
+    from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+#: A rest of the log that is smaller is left to the ordinary backfill.
+LEAST_BYTES = 16 << 20
+#: Log bytes of a piece: what the process holds in memory follows from it, some two times as much.
+_PIECE_BYTES = 96 << 20
+#: Files that lie on top of each other in RocksDB; with more, compaction is waited for. Live writes
+#: are refused from FamilyProfile.l0_slow on, and those come when the side is joined.
+_L0_FILES = 12
+_POLL_S = 0.05
+_OUTPUT = "kvcq.bulk"
+
+
+class BulkBackfill:
+    """One run. Used by one job's thread; the process belongs to it."""
+
+    def __init__(
+        self, store: MessageStore, double: DoubleQueueStore, end: Callable[[], int], job: Job
+    ) -> None:
+        """`end`: up to where the log is dispatched and durable."""
+        self._store = store
+        self._double = double
+        self._end = end
+        self._job = job
+        self._output = store.config.root / _OUTPUT
+
+    def run(self, side: Side) -> None:
+        """The side has nearly all of the log, if another process can be had for it.
+
+        Raises JobCancelledError, and what taking files in raises.
+        """
+        if side.name is not SideName.ROCKSDB or self._left(side) < LEAST_BYTES:
+            return
+        shutil.rmtree(self._output, ignore_errors=True)
+        self._output.mkdir()
+        try:
+            while self._left(side) >= LEAST_BYTES:
+                if not self._run_process(side):
+                    return
+        finally:
+            shutil.rmtree(self._output, ignore_errors=True)
+
+    def _left(self, side: Side) -> int:
+        return self._end() - max(side.store.dispatched_offset, self._store.log.start_offset)
+
+    def _run_process(self, side: Side) -> bool:
+        """Pieces until little is left, or a topic is deleted. Whether the process did its work."""
+        deletions = self._double.applied_deletions
+        plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "migration.bulk_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parent.parent,
+        )
+        try:
+            feed = cast("IO[bytes]", process.stdin)
+            pickle.dump(plan, feed)
+            waiting = 0
+            while self._left(side) >= LEAST_BYTES or waiting:
+                # Two pieces under way: one is made while the other is taken in.
+                while waiting < 2 and self._left(side) >= LEAST_BYTES:
+                    feed.write(b"%d\n" % self._end())
+                    feed.flush()
+                    waiting += 1
+                answer = self._answer(process)
+                if answer is None:
+                    return False
+                waiting -= 1
+                if answer["files"] and not self._take_in(side, answer, deletions):
+                    return True  # begin again, with what is alive now
+            return True
+        except OSError:
+            logger.exception("the process of the backfill ended; the backfill goes on without it")
+            return False
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    try:
+                        pipe.close()
+                    except OSError:
+                        logger.debug("the process was gone before its input was closed")
+
+    def _plan(self, start: int) -> BulkPlan:
+        metadata = self._store.metadata
+        live_from: dict[str, int] = {}
+        after: str | None = None
+        while page := metadata.list_topics("", after, 10_000):
+            live_from.update((topic.name, topic.created_offset) for topic in page)
+            after = page[-1].name
+        dead: dict[str, int] = {}
+        for mark in metadata.delete_marks():
+            if mark.topic.startswith(LMQ_PREFIX):
+                dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
+        config = self._store.config
+        routes = self._double.routes
+        return BulkPlan(
+            config.root / "commitlog",
+            config.segment_bytes,
+            start,
+            _PIECE_BYTES,
+            self._output,
+            routes.phase,
+            routes.policy,
+            live_from,
+            dead,
+        )
+
+    def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
+        """The next answer; None when the process ended instead. Raises JobCancelledError."""
+        stdout = cast("IO[bytes]", process.stdout)
+        while not select.select([stdout], [], [], _POLL_S)[0]:
+            self._job.check()
+        line = stdout.readline()
+        if not line:
+            logger.error("the process of the backfill ended with %s", process.wait())
+            return None
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _take_in(self, side: Side, answer: dict[str, Any], deletions: int) -> bool:
+        """The files are part of the database; False when a topic was deleted since they were made.
+
+        Raises what the database raises.
+        """
+        files = {name: [Path(each) for each in paths] for name, paths in answer["files"].items()}
+        end = answer["end"]
+        while side.store.statistics().get("default.l0_files", 0) > _L0_FILES:
+            self._job.pause(_POLL_S)
+        with side.filling:
+            if self._double.applied_deletions != deletions:
+                return False
+            store = cast("IngestingStore", side.store)
+            store.ingest(files, end, move=True)
+        self._double.hold_log(side.name, end)
+        self._job.report(end, self._end(), answer["records"])
+        return True
+
+
+def remove_leftovers(root: Path) -> None:
+    """What a crash left of a run. Repeatable. Raises StoreError when it cannot be removed."""
+    try:
+        shutil.rmtree(root / _OUTPUT)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"{root / _OUTPUT} cannot be removed: {error}") from error

@@ -1,0 +1,158 @@
+"""A process that turns pieces of the log into sorted files, beside the one that serves the store.
+
+Python runs one thread at a time: a backfill in the serving process takes from its producers what
+it uses. This process has an interpreter of its own. It reads the segment files, and writes files
+that the serving process takes into its database as they are.
+
+    python -m migration.bulk_worker
+
+First the plan comes in on standard input, pickled: it is our own parent that writes it. Then one
+line for each piece, with the offset up to which the log may be read by now; the answer is one line
+of JSON, with the end of the piece. The process ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import pickle
+import sys
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from kvcq.dispatch_batch import DispatchBatchBuilder
+from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS
+from kvcq.options import DERIVED
+from kvcq.rocks import write_sst
+from migration.log_feed import whole_request
+from migration.routes import Routes, SideName
+from store.errors import CorruptRecordError
+from store.record import Found, check_record
+from store.sealed_run import parse_sealed, skip_sealed
+from store.segment import segment_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from migration.routing import RoutingPolicy
+    from migration.state import Phase
+    from store.consume_queue import DispatchRequest
+
+_RUN = 8192
+_FAMILIES = {family.name: family for family in DERIVED.families}
+
+
+@dataclass(frozen=True)
+class BulkPlan:
+    """What the process has to know."""
+
+    commitlog: Path
+    segment_bytes: int
+    start: int  # physical offset of the first record
+    piece_bytes: int  # a piece of the log, about
+    output: Path  # on the file system of the database
+    phase: Phase
+    routing: RoutingPolicy
+    live_from: dict[str, int]  # topic to the offset from which on its records count
+    dead_light: dict[str, int]  # deleted light queue to the offset below which it is dead
+
+
+class BulkWorker:
+    """Makes the files of one piece after another."""
+
+    def __init__(self, plan: BulkPlan) -> None:
+        self._plan = plan
+        self._routes = Routes(plan.phase, plan.routing)
+        self._builder = DispatchBatchBuilder()
+        self._names: dict[bytes, str] = {}
+        self._numbers = count(1)
+        self._at = plan.start
+
+    def make(self, log_end: int) -> dict[str, object]:
+        """Files of the next piece, which ends at `log_end` at the latest: none if there is none."""
+        number = next(self._numbers)
+        rows: dict[str, dict[bytes, bytes]] = {UNITS: {}, BOUNDS: {}, INDEX: {}}
+        records = 0
+        at = self._at
+        enough = min(log_end, at + self._plan.piece_bytes)
+        while at < enough:
+            base = at - at % self._plan.segment_bytes
+            stop = min(log_end, base + self._plan.segment_bytes)
+            path = self._plan.commitlog / segment_name(base)
+            with (
+                path.open("rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            ):
+                view = memoryview(data)
+                try:
+                    while at < min(enough, stop):
+                        requests, at = self._read(view, base, at, stop)
+                        records += len(requests)
+                        self._add(requests, rows)
+                finally:
+                    view.release()
+        self._at = at
+        files = {}
+        for family, found in rows.items():
+            path = self._plan.output / f"{family}-{number:06d}.sst"
+            ordered = sorted(found.items())
+            if write_sst(path, ordered, _FAMILIES[family]) is not None:
+                files[family] = [str(path)]
+        return {"end": at, "records": records, "files": files}
+
+    def _add(self, requests: list[DispatchRequest], rows: dict[str, dict[bytes, bytes]]) -> None:
+        batch = self._builder.build(self._routes.split(requests, SideName.ROCKSDB), 0)
+        for family, pairs in batch.puts.items():
+            rows[family].update(pairs)
+        del rows[BOUNDS][CHECKPOINT_KEY]
+
+    def _read(
+        self, view: memoryview, base: int, at: int, stop: int
+    ) -> tuple[list[DispatchRequest], int]:
+        """A run of requests, and where the log goes on; the end of the segment at a blank."""
+        requests: list[DispatchRequest] = []
+        while at < stop and len(requests) < _RUN:
+            run, at = parse_sealed(view, base, at, stop, _RUN - len(requests), self._names)
+            for request in run:
+                self._admit(request, requests)
+            if at >= stop or len(requests) >= _RUN:
+                break
+            # A whole record whose CRC item fits needs no second look at its body.
+            after, passed, _ = skip_sealed(view, base, at, stop, 1)
+            if not passed:
+                checked = check_record(view, at - base, stop - base, at)
+                if checked.found is Found.BLANK:
+                    return requests, base + self._plan.segment_bytes
+                if checked.found is Found.NOTHING:
+                    raise CorruptRecordError(at, checked.reason)
+                after = at + checked.size
+            found = whole_request(view, at - base)
+            if found is not None:
+                self._admit(found, requests)
+            at = after
+        return requests, at
+
+    def _admit(self, request: DispatchRequest, admitted: list[DispatchRequest]) -> None:
+        """As store.topics.Topics.admit."""
+        live_from = self._plan.live_from.get(request[0])
+        if live_from is None or request[3] < live_from:
+            return
+        if request[8] and self._plan.dead_light:
+            dead = self._plan.dead_light
+            light = tuple(each for each in request[8] if request[3] >= dead.get(each[0], 0))
+            request = request._replace(light_queues=light)
+        admitted.append(request)
+
+
+def main() -> None:
+    source = sys.stdin.buffer
+    plan: BulkPlan = pickle.load(source)
+    worker = BulkWorker(plan)
+    for line in source:
+        sys.stdout.write(json.dumps(worker.make(int(line))) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
