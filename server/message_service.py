@@ -82,9 +82,9 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     async def _append(self, parts: Parts, request: pb.PutBatchRequest, born_host: Host) -> Answer:
         messages = convert.request_in(request, born_host, parts.chooser.choose)
-        self.metrics.count("messages_put", len(messages))
         if not request.HasField("producer"):
             appended = parts.store.append(messages)
+            self.metrics.count("messages_put", len(messages))
             return Answer(
                 convert.batch_out(
                     columns_of(appended.requests), appended.store_time_ms, parts.store_host

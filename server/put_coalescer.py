@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from store.errors import (
     FlushTimeoutError,
     InvalidArgumentError,
+    TopicBusyError,
     UnknownQueueError,
     UnknownTopicError,
 )
@@ -32,7 +33,7 @@ PutResult = tuple["DispatchRequest", int]
 _Waiting = tuple["Message", asyncio.Future[PutResult]]
 
 # Errors that belong to one message: the others of the batch must not suffer from it.
-_ONE_MESSAGE = (InvalidArgumentError, UnknownTopicError, UnknownQueueError)
+_ONE_MESSAGE = (InvalidArgumentError, UnknownTopicError, UnknownQueueError, TopicBusyError)
 
 
 class PutCoalescer:

@@ -85,6 +85,14 @@ class StoreBusyError(StoreError):
     """Derived data lags too far behind the log, or RocksDB stalls. Try again a little later."""
 
 
+class TopicBusyError(StoreBusyError):
+    """The topic, or light queue, is being deleted; others are not concerned."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"{topic!r} is being deleted")
+        self.topic = topic
+
+
 class DiskFullError(StoreError):
     """No space for this write, or the disk is above the level where puts are refused."""
 

@@ -14,6 +14,7 @@ from store.batch_encoder import plain_tail, topic_field
 from store.errors import (
     InvalidArgumentError,
     StoreBusyError,
+    TopicBusyError,
     TopicExistsError,
     UnknownQueueError,
     UnknownTopicError,
@@ -140,14 +141,14 @@ class Topics:
     def load(self, keys: Sequence[QueueKey], log_end: int) -> list[HotQueue]:
         """Hot queues for the keys, topics created on the way where that is allowed.
 
-        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, StoreBusyError while a
+        Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, TopicBusyError while a
         topic is being deleted. Durability: a topic created here is durable before its first record
         is: the log's flush sees to it.
         """
         if self._deleting:
             for topic, _ in keys:
                 if topic in self._deleting:
-                    raise StoreBusyError(f"{topic!r} is being deleted")
+                    raise TopicBusyError(topic)
         names = list({topic for topic, queue_id in keys if queue_id != LIGHT})
         found = dict(zip(names, self._metadata.topics(names), strict=True)) if names else {}
         missing = [topic for topic, config in found.items() if config is None]
@@ -208,7 +209,7 @@ class Topics:
             if counts.setdefault(name, count) != count:
                 raise InvalidArgumentError(f"topics[{index}].name", f"{name!r} is given twice")
             if name in self._deleting:
-                raise StoreBusyError(f"{name!r} is being deleted")
+                raise TopicBusyError(name)
         names = list(counts)
         now_ms = self._clock.now_ms()
         result: dict[str, TopicConfig] = {}
@@ -227,7 +228,7 @@ class Topics:
     def begin_delete(self, name: str) -> int:
         """From now on nobody writes to it; returns its number of queues. Under the append lock."""
         if name in self._deleting:
-            raise StoreBusyError(f"{name!r} is being deleted")
+            raise TopicBusyError(name)
         if name.startswith(LMQ_PREFIX):
             if self._queues.next_offsets([(name, 0)])[0] == 0:
                 raise UnknownTopicError(name)

@@ -33,7 +33,7 @@ DAMAGED = "Corruption: checksum mismatch in file MANIFEST-000016"
 
 def plant(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """The next opening of a database fails in these words; those behind it do not."""
-    real: Callable[..., object] = rocks.Rdict
+    real: Callable[..., object] = vars(rocks)["Rdict"]
     words = iter([text])
 
     def opening(*arguments: object) -> object:

@@ -156,6 +156,19 @@ async def test_an_unexpected_error_is_internal_and_logged(
     assert "a secret" in caplog.text
 
 
+async def test_statistics_count_each_message_that_is_stored_once(served: Served) -> None:
+    messages = [pb.Message(topic="t", queue_id=0, body=b"x")] * 3
+    producer = pb.ProducerSequence(producer_id="p", sequence=0)
+    await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
+    for _ in range(2):
+        await served.messages.PutBatch(pb.PutBatchRequest(messages=messages, producer=producer))
+    refused = [pb.Message(topic="t", queue_id=99, body=b"x")]
+    with pytest.raises(grpc.aio.AioRpcError):
+        await served.messages.PutBatch(pb.PutBatchRequest(messages=refused))
+    answer = await served.admin.GetStatistics(pb.GetStatisticsRequest())
+    assert answer.values["server.messages_put"] == 6
+
+
 async def test_statistics_count_calls_and_refusals(served: Served) -> None:
     message = pb.Message(topic="t", queue_id=0, body=b"x")
     await served.messages.Put(pb.PutRequest(message=message))
