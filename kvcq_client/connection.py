@@ -106,7 +106,9 @@ class Connection:
         while True:
             self.check_open()
             try:
-                return await method(request, timeout=max(0.001, end_s - monotonic()))
+                left_s = max(0.001, end_s - monotonic())
+                # What may not be repeated waits for a connection instead: it is sent once.
+                return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
             except grpc.aio.AioRpcError as rpc_error:
                 error = from_rpc(rpc_error)
                 # With a reason it was the server that refused: it has not done it.
