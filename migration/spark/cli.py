@@ -123,27 +123,40 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
 @spark.command(name="rebuild")
 @click.argument("store", type=_directory)
 @click.option("--output", type=_new_directory, help="Only write the sorted files, to here.")
+@click.option("--begin", type=click.IntRange(0), help="Where a record begins. With --output.")
 @click.option("--end", type=click.IntRange(0), help="Physical offset to stop at. With --output.")
 @click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
 @_with_run
 def rebuild_command(
-    run: Run, store: Path, output: Path | None, end: int | None, *, verify_crc: bool
+    run: Run,
+    store: Path,
+    output: Path | None,
+    begin: int | None,
+    end: int | None,
+    *,
+    verify_crc: bool,
 ) -> None:
     """Make the database of the stopped store STORE again from its commit log.
 
     The new database takes the place of the old one when it is complete. With --output sorted files
-    are written and the store stays as it is; it may run meanwhile when --end says where it stood.
+    are written and the store stays as it is. It may run meanwhile: `kvcq migrate status` says
+    where to begin and to end, `kvcq migrate ingest` hands the files over.
     """
-    if end is not None and output is None:
-        raise click.UsageError("--end needs --output: a database has the whole log")
+    if output is None and (begin, end) != (None, None):
+        raise click.UsageError("--begin and --end need --output: a database has the whole log")
     with run.session() as (session, progress):
         from migration.spark.decoder import ReadOptions
-        from migration.spark.rebuild import RebuildSettings, rebuild, replace_database
-        from migration.spark.stores import find_parts, locked, read_liveness
+        from migration.spark.rebuild import (
+            RebuildSettings,
+            rebuild,
+            replace_database,
+            write_manifest,
+        )
+        from migration.spark.stores import find_parts, locked, read_liveness, uses_database
 
         parts = find_parts(store)
-        if not parts.ours and output is None:
-            raise RefusedError(f"{store} is a store of RocketMQ: name --output")
+        if output is None and not uses_database(parts):
+            raise RefusedError(f"{store} keeps no queues in RocksDB: name --output")
         if output is not None and output.exists():
             raise RefusedError(f"{output} exists")
 
@@ -151,6 +164,7 @@ def rebuild_command(
             settings = RebuildSettings(
                 log=parts.log,
                 output=target,
+                begin=begin,
                 end=end,
                 liveness=read_liveness(parts),
                 read=ReadOptions(verify_crc=verify_crc),
@@ -159,6 +173,7 @@ def rebuild_command(
 
         if output is not None:
             result = work(output)
+            write_manifest(output, result)
         else:
             with locked(parts):
                 scratch = store / "kvcq.sorted"

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvcq.keys import topic_prefix, unit_prefix
+from migration.routes import SideName
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -49,17 +50,20 @@ class DerivedRows(NamedTuple):
 
 
 def derive(block: RecordBlock, liveness: Liveness) -> DerivedRows:
-    """Units and index keys of the records; dead and poison records give none."""
+    """Units and index keys for RocksDB; dead and poison records give none."""
     alive = _alive(block, liveness)
-    places = _places(block, alive, liveness)
+    places = _places(block, alive, liveness, SideName.ROCKSDB)
+    alive &= liveness.takes(SideName.ROCKSDB, block.topic)
     columns = [_unit_prefixes(places.topics, places.queue_ids), pa.array(places.offsets)]
     columns += [block.column(name).take(pa.array(places.rows)) for name in UNIT_ROWS.names[2:]]
     return DerivedRows(pa.RecordBatch.from_arrays(columns, schema=UNIT_ROWS), _index(block, alive))
 
 
-def unit_columns(block: RecordBlock, liveness: Liveness, schema: pa.Schema) -> pa.RecordBatch:
-    """The units alone, with the columns of `schema` (see columns.CONSUMEQUEUE)."""
-    places = _places(block, _alive(block, liveness), liveness)
+def unit_columns(
+    block: RecordBlock, liveness: Liveness, side: SideName, schema: pa.Schema
+) -> pa.RecordBatch:
+    """The units for one side, with the columns of `schema` (see columns.CONSUMEQUEUE)."""
+    places = _places(block, _alive(block, liveness), liveness, side)
     rows = pa.array(places.rows)
     columns = []
     for field in schema:
@@ -103,13 +107,13 @@ def _sound(block: RecordBlock) -> Bools:
     return sound
 
 
-def _places(block: RecordBlock, alive: Bools, liveness: Liveness) -> _Places:
-    rows = np.flatnonzero(alive & np.asarray(block.in_queue))
+def _places(block: RecordBlock, alive: Bools, liveness: Liveness, side: SideName) -> _Places:
+    rows = np.flatnonzero(alive & np.asarray(block.in_queue) & liveness.takes(side, block.topic))
     topics = block.topic.take(pa.array(rows))
     queue_ids = np.asarray(block.queue_id)[rows]
     offsets = np.asarray(block.queue_offset)[rows]
     # Also of records whose own topic is gone: else their light queues would have holes.
-    light_rows, names, light_offsets = _exploded(block, _sound(block), liveness)
+    light_rows, names, light_offsets = _exploded(block, _sound(block), liveness, side)
     if len(light_rows):
         rows = np.concatenate([rows, light_rows])
         topics = pa.concat_arrays([topics, names])
@@ -119,7 +123,7 @@ def _places(block: RecordBlock, alive: Bools, liveness: Liveness) -> _Places:
 
 
 def _exploded(
-    block: RecordBlock, sound: Bools, liveness: Liveness
+    block: RecordBlock, sound: Bools, liveness: Liveness, side: SideName
 ) -> tuple[Ints, pa.StringArray, Ints]:
     """Record, name and offset for each light queue that a record stands in."""
     names = block.light_queues.flatten()
@@ -128,6 +132,7 @@ def _exploded(
     if not len(rows):
         return rows, names, offsets
     kept = sound[rows] & liveness.of_light(names, np.asarray(block.physical_offset)[rows])
+    kept &= liveness.takes(side, names)
     return rows[kept], names.filter(pa.array(kept)), offsets[kept]
 
 

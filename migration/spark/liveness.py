@@ -1,13 +1,14 @@
-"""Which records of the log still belong to something: topics and light queues get deleted.
+"""Which records of the log belong to something, and to which side of a migration.
 
 The rules are those of store/topics.py, for many records at once. A record is dead when its topic is
-gone or was made again behind it; a unit of a light queue is dead below the queue's deletion.
+gone or was made again behind it; a unit of a light queue is dead below the queue's deletion. During
+a migration a name is routed to file queues, to RocksDB or to both, by migration/routes.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from migration.routes import Routes, SideName
     from migration.spark.gather import Ints
     from store.metadata import Metadata
 
@@ -33,6 +35,7 @@ class Liveness:
     topics: Mapping[str, int] | None = None
     dead_light: Mapping[str, int] = field(default_factory=dict)
     deletions: int = 0  # number of the last deletion, to be carried over
+    routes: Routes | None = None  # None: every name stands on every side
 
     def of_topics(self, topics: pa.StringArray, physical: Ints) -> npt.NDArray[np.bool_]:
         """Which records live, by topic."""
@@ -47,12 +50,21 @@ class Liveness:
             return np.ones(len(physical), dtype=np.bool_)
         return _reached(names, physical, lambda name: self.dead_light.get(name, 0))
 
+    def takes(self, side: SideName, names: pa.StringArray) -> npt.NDArray[np.bool_]:
+        """Which of the topics and light queues stand on the side."""
+        if self.routes is None or self.routes.takes_all(side):
+            return np.ones(len(names), dtype=np.bool_)
+        routes = self.routes
+        return _looked_up(names, lambda name: routes.takes(side, name), np.bool_)
+
 
 #: For a log of a store whose topics are not known.
 ALL_LIVE = Liveness()
 
 
-def liveness_of(metadata: Metadata, applied_deletions: int = 0) -> Liveness:
+def liveness_of(
+    metadata: Metadata, applied_deletions: int = 0, routes: Routes | None = None
+) -> Liveness:
     """What the metadata says. `applied_deletions`: the number in the database that is replaced."""
     topics: dict[str, int] = {}
     after: str | None = None
@@ -62,15 +74,20 @@ def liveness_of(metadata: Metadata, applied_deletions: int = 0) -> Liveness:
     marks = metadata.delete_marks()
     dead = {mark.topic: mark.below_offset for mark in marks if mark.topic.startswith(LMQ_PREFIX)}
     last = max([applied_deletions, *(mark.sequence for mark in marks)])
-    return Liveness(topics, dead, last)
+    return Liveness(topics, dead, last, routes)
 
 
 def _reached(
     names: pa.StringArray, physical: Ints, start: Callable[[str], int]
 ) -> npt.NDArray[np.bool_]:
-    encoded = names.dictionary_encode()
-    starts = np.array([start(name) for name in encoded.dictionary.to_pylist()], dtype=np.int64)
-    if not len(starts):
-        return np.zeros(0, dtype=np.bool_)
-    live: npt.NDArray[np.bool_] = physical >= starts[np.asarray(encoded.indices, dtype=np.int64)]
+    live: npt.NDArray[np.bool_] = physical >= _looked_up(names, start, np.int64)
     return live
+
+
+def _looked_up(
+    names: pa.StringArray, answer: Callable[[str], object], dtype: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    """The answer for each name; each different name is asked for once."""
+    encoded = names.dictionary_encode()
+    answers = np.array([answer(name) for name in encoded.dictionary.to_pylist()], dtype=dtype)
+    return answers[np.asarray(encoded.indices, dtype=np.int64)]

@@ -8,6 +8,7 @@ byte for byte.
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 import time
@@ -24,7 +25,7 @@ from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine, write_sst
 from kvcq.values import pack_max
 from migration.spark.decoder import DEFAULTS, ReadOptions
-from migration.spark.errors import PipelineError
+from migration.spark.errors import LogLayoutError, PipelineError
 from migration.spark.key_cuts import plan_cuts, sample_log
 from migration.spark.liveness import ALL_LIVE, Liveness
 from migration.spark.log_layout import read_layout, split
@@ -37,12 +38,15 @@ from migration.spark.sst_tasks import (
     pack_ranges,
     write_files,
 )
+from store.files import write_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kvcq.engine import KvEngine, Pair
 
+#: What a directory of files holds, for whoever ingests them.
+MANIFEST = "manifest.json"
 #: A reading task takes this much of a segment.
 PARTITION_BYTES = 64 << 20
 #: A writing task holds all rows of its file in memory, some 200 bytes each.
@@ -55,6 +59,7 @@ class RebuildSettings:
 
     log: Path  # directory of the segments
     output: Path  # made if it is missing; on the file system of the database, so files can be moved
+    begin: int | None = None  # a record begins here; the start of the log when None
     end: int | None = None  # physical offset to stop at; the end of the log when None
     liveness: Liveness = ALL_LIVE
     read: ReadOptions = DEFAULTS
@@ -83,6 +88,7 @@ class RebuildResult:
     index_rows: int
     log_start: int
     log_end: int
+    deletions: int
     seconds: float
 
     def paths(self, family: str) -> list[Path]:
@@ -96,6 +102,7 @@ class RebuildResult:
             "index_rows": self.index_rows,
             "log_start": self.log_start,
             "log_end": self.log_end,
+            "deletions": self.deletions,
             "seconds": round(self.seconds, 3),
             "files": {
                 UNITS: [str(path) for path in self.paths(UNITS)],
@@ -118,11 +125,14 @@ def rebuild(
     began = time.monotonic()
     layout = read_layout(settings.log, end=settings.end)
     settings.output.mkdir(parents=True, exist_ok=True)
-    sample = sample_log(layout, layout.start, layout.end, settings.liveness)
+    begin = layout.start if settings.begin is None else settings.begin
+    if not layout.start <= begin <= layout.end:
+        raise LogLayoutError(f"{begin} is outside the log, {layout.start} to {layout.end}")
+    sample = sample_log(layout, begin, layout.end, settings.liveness)
     least = spark.sparkContext.defaultParallelism
-    cuts = plan_cuts(sample, layout.end - layout.start, settings.rows_per_file, least)
+    cuts = plan_cuts(sample, layout.end - begin, settings.rows_per_file, least)
     task = RebuildTask(settings.liveness, cuts, settings.read, str(settings.output))
-    ranges = split(layout, layout.start, layout.end, settings.partition_bytes)
+    ranges = split(layout, begin, layout.end, settings.partition_bytes, exact=True)
     files: list[SortedFile] = []
     bounds: dict[bytes, tuple[int, int]] = {}
     if ranges:
@@ -149,10 +159,16 @@ def rebuild(
         queues=len(bounds),
         units=sum(file.rows for file in files if file.family == UNITS),
         index_rows=sum(file.rows for file in files if file.family == INDEX),
-        log_start=layout.start,
+        log_start=begin,
         log_end=layout.end,
+        deletions=settings.liveness.deletions,
         seconds=time.monotonic() - began,
     )
+
+
+def write_manifest(directory: Path, result: RebuildResult) -> None:
+    """`manifest.json` beside the files says what they are, once all of them are there."""
+    write_file(directory / MANIFEST, json.dumps(result.as_json(), indent=1).encode())
 
 
 def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> None:

@@ -12,9 +12,11 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
 from kvcq.values import unpack_i64
+from migration.routes import Routes
 from migration.spark.errors import LogLayoutError
 from migration.spark.liveness import ALL_LIVE, Liveness, liveness_of
 from migration.spark.unit_rows import open_units
+from migration.state import read_state
 from store.clock import SystemClock
 from store.store_dir import DirKind, StoreDir, inspect
 
@@ -72,13 +74,24 @@ def locked(parts: StoreParts) -> Iterator[None]:
         directory.close()
 
 
+def uses_database(parts: StoreParts) -> bool:
+    """Whether the store keeps queues in RocksDB at all. Raises MigrationStateError."""
+    state = read_state(parts.root)
+    return parts.ours and (state is None or state.needs_rocksdb)
+
+
 def read_liveness(parts: StoreParts) -> Liveness:
-    """Which topics live. All of them in a store of RocketMQ. Raises EngineFailedError."""
+    """Which topics live, and on which side. All of them, on both, in a store of RocketMQ.
+
+    Raises EngineFailedError, MigrationStateError.
+    """
     if parts.metadata is None:
         return ALL_LIVE
     metadata = MetadataStore(RocksEngine.open_read_only(parts.metadata, metadata_profile()))
     try:
-        return liveness_of(metadata, _applied_deletions(parts.database))
+        state = read_state(parts.root)
+        routes = None if state is None else Routes(state.phase, state.routing)
+        return liveness_of(metadata, _applied_deletions(parts.database), routes)
     finally:
         metadata.close()
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from migration.cq_format import UNIT_SIZE
+from migration.routes import SideName
 from migration.spark.decoder import DEFAULTS, ReadOptions
 from migration.spark.errors import SourceOptionError
 from migration.spark.liveness import ALL_LIVE, Liveness
@@ -32,6 +33,7 @@ from migration.spark.unit_rows import key_ranges, open_units, read_checkpoint
 from migration.spark.verify_tasks import (
     FILES,
     LOG,
+    LOG_FOR_FILES,
     ROCKSDB,
     SIDE_DDL,
     Piece,
@@ -104,7 +106,7 @@ class VerifyResult:
     def summary(self) -> str:
         """The result in some lines of text."""
         lines = [f"compared records from {self.begin} to {self.end} of the log"]
-        lines += [f"  {source:8} {count:>14,} units" for source, count in self.units.items()]
+        lines += [f"  {source:14} {count:>14,} units" for source, count in self.units.items()]
         if self.equal:
             lines.append(f"equal, in {self.seconds:.1f} s")
             return "\n".join(lines)
@@ -114,7 +116,7 @@ class VerifyResult:
             values = ", ".join(
                 f"{source} {'none' if value is None else value}"
                 for source, value in zip((LOG, FILES, ROCKSDB), one[4:], strict=True)
-                if source in self.units
+                if source in self.units or value is not None
             )
             place = f"{one.topic} queue {one.queue_id} offset {one.queue_offset}"
             lines.append(f"  {place}: {one.field}: {values}")
@@ -148,12 +150,10 @@ def verify(
     task, pieces = _plan(settings)
     with watched(spark, "digest", progress):
         digests = _digests(spark, task, pieces)
-    sources = list(dict.fromkeys(piece.source for piece in pieces))
-    for source in (LOG, FILES, ROCKSDB):
-        if _is_asked_for(source, settings) and source not in digests:
-            digests[source] = UnitDigest()
-            sources.append(source)
-    sources.sort(key=(LOG, FILES, ROCKSDB).index)
+    sides = {FILES: settings.files, ROCKSDB: settings.database}
+    sources = [*_log_sources(settings), *(side for side, path in sides.items() if path is not None)]
+    for source in sources:
+        digests.setdefault(source, UnitDigest())  # one that holds nothing has no pieces
     bad = _bad_buckets(digests, sources)
     counts: Counter[str] = Counter()
     first: list[Difference] = []
@@ -173,11 +173,6 @@ def verify(
     )
 
 
-def _is_asked_for(source: str, settings: VerifySettings) -> bool:
-    given = {LOG: settings.log, FILES: settings.files, ROCKSDB: settings.database}
-    return given[source] is not None
-
-
 def _plan(settings: VerifySettings) -> tuple[VerifyTask, list[Piece]]:
     if settings.files is None and settings.database is None:
         raise SourceOptionError("files", "name file queues, a database, or both")
@@ -195,9 +190,19 @@ def _plan(settings: VerifySettings) -> tuple[VerifyTask, list[Piece]]:
         groups = group_files(files, settings.units_per_partition * UNIT_SIZE)
         pieces += [Piece(FILES, group) for group in groups]
     ranges = split(layout, layout.start, end, settings.partition_bytes)
-    pieces += [Piece(LOG, one) for one in ranges]
+    for source in _log_sources(settings):
+        pieces += [Piece(source, one) for one in ranges]
     database = None if settings.database is None else str(settings.database)
     return VerifyTask(settings.liveness, settings.read, database, layout.start, end), pieces
+
+
+def _log_sources(settings: VerifySettings) -> list[str]:
+    """The log as RocksDB has it, and where that is something else, as the files have it."""
+    routes = settings.liveness.routes
+    if routes is None or all(routes.takes_all(side) for side in SideName):
+        return [LOG]
+    both = {LOG: settings.database, LOG_FOR_FILES: settings.files}
+    return [source for source, path in both.items() if path is not None]
 
 
 def _digests(spark: SparkSession, task: VerifyTask, pieces: list[Piece]) -> dict[str, UnitDigest]:
@@ -212,10 +217,18 @@ def _digests(spark: SparkSession, task: VerifyTask, pieces: list[Piece]) -> dict
 
 def _bad_buckets(digests: dict[str, UnitDigest], sources: list[str]) -> npt.NDArray[np.int64]:
     found: set[int] = set()
-    for one, other in combinations(sources, 2):
+    for one, other in _comparable(sources):
         times = FILES not in (one, other)
         found.update(digests[one].differing(digests[other], times=times).tolist())
     return np.array(sorted(found), dtype=np.int64)
+
+
+def _comparable(sources: list[str]) -> list[tuple[str, str]]:
+    """Pairs of sources that hold the same units when all is well."""
+    if LOG_FOR_FILES not in sources:
+        return list(combinations(sources, 2))
+    pairs = [(LOG_FOR_FILES, FILES), (LOG, ROCKSDB)]
+    return [pair for pair in pairs if set(pair) <= set(sources)]
 
 
 def _look_closer(
@@ -247,31 +260,28 @@ def _differences(units: DataFrame, sources: list[str]) -> DataFrame:
     from pyspark.sql import functions as F
 
     sides = []
-    for source in (LOG, FILES, ROCKSDB):
+    for source in sources:
         of_source = F.col("source") == source
         # Of several records for one place the last in the log counts, as with live dispatch.
-        fields = F.struct(*_FIELDS)
-        sides.append(
-            F.max_by(F.when(of_source, fields), F.when(of_source, F.col("physical_offset")))
-        )
-    joined = units.groupBy(*_KEY).agg(
-        *(side.alias(source) for side, source in zip(sides, (LOG, FILES, ROCKSDB), strict=True))
-    )
+        fields = F.when(of_source, F.struct(*_FIELDS))
+        sides.append(F.max_by(fields, F.when(of_source, F.col("physical_offset"))).alias(source))
+    joined = units.groupBy(*_KEY).agg(*sides)
 
     def value(source: str, name: str) -> Column:
         if source not in sources:
             return F.lit(None).cast("bigint")
         if name == "unit":
-            return F.when(F.col(source).isNotNull(), F.lit(1)).cast("bigint")
-        return F.col(f"{source}.{name}").cast("bigint")
+            return F.when(F.col(f"`{source}`").isNotNull(), F.lit(1)).cast("bigint")
+        return F.col(f"`{source}`.{name}").cast("bigint")
 
     def differs(name: str) -> Column:
-        among = [source for source in sources if _has(source, name)]
         found = F.lit(False)  # noqa: FBT003 - a value, no switch
-        for one, other in combinations(among, 2):
+        for one, other in _comparable(sources):
+            if not (_has(one, name) and _has(other, name)):
+                continue
             unlike = ~value(one, name).eqNullSafe(value(other, name))
             if name != "unit":
-                unlike &= F.col(one).isNotNull() & F.col(other).isNotNull()
+                unlike &= value(one, "unit").isNotNull() & value(other, "unit").isNotNull()
             found |= unlike
         if name == "expiry_stamp_s" and ROCKSDB in sources:
             # RocketMQ's database has no stamps.
@@ -280,7 +290,8 @@ def _differences(units: DataFrame, sources: list[str]) -> DataFrame:
 
     rows = []
     for name in ("unit", *_FIELDS):
-        values = (value(source, name).alias(source) for source in (LOG, FILES, ROCKSDB))
+        in_log = F.coalesce(value(LOG, name), value(LOG_FOR_FILES, name)).alias(LOG)
+        values = (in_log, *(value(source, name).alias(source) for source in (FILES, ROCKSDB)))
         rows.append(F.when(differs(name), F.struct(F.lit(name).alias("field"), *values)))
     exploded = joined.select(*_KEY, F.explode(F.array_compact(F.array(*rows))).alias("found"))
     return exploded.select(*_KEY, "found.field", "found.log", "found.files", "found.rocksdb")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from migration.routes import SideName
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.decoder import ReadOptions, read_blocks
 from migration.spark.derived_rows import unit_columns
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from migration.spark.liveness import Liveness
 
 LOG, FILES, ROCKSDB = "log", "files", "rocksdb"
+#: With routes, not every unit of the log stands on every side: then the log is read once more, as
+#: what the files hold.
+LOG_FOR_FILES = "log for files"
 
 #: Rows of one source, for the closer look.
 SIDE = pa.schema([("source", pa.string()), *((field.name, field.type) for field in CONSUMEQUEUE)])
@@ -99,20 +103,27 @@ def read_piece(task: VerifyTask, piece: Piece) -> Iterator[pa.RecordBatch]:
 
 def _read(task: VerifyTask, piece: Piece) -> Iterator[pa.RecordBatch]:
     part = piece.part
+    side = SideName.FILES if piece.source in (FILES, LOG_FOR_FILES) else SideName.ROCKSDB
     if isinstance(part, LogRange):
         for block in read_blocks(part, task.options):
-            units = unit_columns(block, task.liveness, CONSUMEQUEUE)
+            units = unit_columns(block, task.liveness, side, CONSUMEQUEUE)
             if units.num_rows:
                 yield units
     elif isinstance(part, KeyRange):
         assert task.database is not None
         with open_units(Path(task.database)) as engine:
             for rows in read_rows(engine, part):
-                yield row_batch(rows, CONSUMEQUEUE)
+                yield _taken(task, side, row_batch(rows, CONSUMEQUEUE))
     else:
         for file in part:
             for offsets, file_units in read_units(file):
-                yield file_batch(file, offsets, file_units, CONSUMEQUEUE)
+                yield _taken(task, side, file_batch(file, offsets, file_units, CONSUMEQUEUE))
+
+
+def _taken(task: VerifyTask, side: SideName, units: pa.RecordBatch) -> pa.RecordBatch:
+    """Without what another policy left behind."""
+    kept = task.liveness.takes(side, units.column("topic"))
+    return units if kept.all() else units.filter(pa.array(kept))
 
 
 def _hashes(units: pa.RecordBatch) -> npt.NDArray[np.uint64]:

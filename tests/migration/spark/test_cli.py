@@ -114,7 +114,11 @@ def test_stores_of_rocketmq(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     units = sum(len(queue["units"]) for queue in expected("both")["queues"]["rocksdb"])
     assert document(result)["units"] == units
+    manifest = json.loads((tmp_path / "sst" / "manifest.json").read_text())
+    assert manifest["units"] == units
+    assert sorted(manifest["files"]) == ["default", "index", "offset"]
     assert kvcq("rebuild", root, "--output", tmp_path / "sst").exit_code == 1
+    assert kvcq("rebuild", root, "--end", 0).exit_code == 2
 
     result = kvcq("export", root, tmp_path / "parquet", "--topic", "TopicA", "--json")
     assert result.exit_code == 0, result.output

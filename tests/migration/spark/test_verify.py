@@ -18,10 +18,14 @@ from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
 from kvcq.values import pack_unit, unpack_unit
 from migration.cq_format import pack_units
+from migration.routes import Routes
+from migration.routing import Route, RoutingPolicy, Rule
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import SourceOptionError
+from migration.spark.liveness import Liveness
 from migration.spark.unit_digest import UnitDigest, bucket_of, key_hashes
 from migration.spark.verify import Difference, VerifySettings, verify
+from migration.state import Phase
 from tests.migration.spark.logs import write_log
 from tests.migration.spark.queues import put_unit, write_database, write_files
 from tests.support.golden_store import extract_golden
@@ -154,6 +158,33 @@ def test_a_pinned_end_leaves_out_what_came_later(spark: SparkSession, tmp_path: 
     assert not verify(spark, store.settings(database=None)).equal
     assert verify(spark, store.settings(database=None, end=end)).equal
     assert verify(spark, store.settings(end=end)).equal
+
+
+@pytest.mark.spark
+def test_names_stand_only_where_they_are_routed_to(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(tmp_path, 200)
+    policy = RoutingPolicy(
+        (Rule("topic-1", Route.FILES), Rule("topic-2", Route.ROCKSDB)), Route.BOTH
+    )
+    routed = Liveness(routes=Routes(Phase.ROCKSDB, policy))
+    # What a former policy left on a side is no difference.
+    assert verify(spark, store.settings(liveness=routed)).equal
+    by_topic = {
+        name: [row for row in store.writer.rows if row.entry.topic == name and not row.light]
+        for name in ("topic-0", "topic-1", "topic-2")
+    }
+    for rows in by_topic.values():
+        store.edit(rows[3], None)
+        put_unit(store.files, *rows[4].key, bytes(20))
+    result = verify(spark, store.settings(liveness=routed))
+    assert result.first == sorted(
+        [
+            Difference(*by_topic["topic-0"][3].key, "unit", 1, 1, None),
+            Difference(*by_topic["topic-0"][4].key, "unit", 1, None, 1),
+            Difference(*by_topic["topic-1"][4].key, "unit", 1, None, None),
+            Difference(*by_topic["topic-2"][3].key, "unit", 1, None, None),
+        ]
+    )
 
 
 @pytest.mark.spark
