@@ -19,6 +19,10 @@ class EngineFailedError(KvcqError):
     """RocksDB reported an error that is not a stall: the database is to be checked or rebuilt."""
 
 
+class EngineDamagedError(EngineFailedError):
+    """A file of the database does not verify. What is derived is made again on the next opening."""
+
+
 class EngineUnavailableError(EngineFailedError):
     """The database cannot be opened for lack of space, of file descriptors, of a permission, or
     because somebody else has it open. Nothing says that it is damaged: try again when that is over.

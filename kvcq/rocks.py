@@ -45,6 +45,7 @@ from rocksdict import (
 from kvcq.errors import (
     EngineBusyError,
     EngineClosedError,
+    EngineDamagedError,
     EngineFailedError,
     EngineUnavailableError,
     KvcqError,
@@ -204,7 +205,7 @@ class RocksEngine:
             value: bytes | None = opened.tables[family].get(key)
             return value
         except Exception as error:
-            raise _failure(f"get in {family}", error) from error
+            raise self._failure(f"get in {family}", error) from error
         finally:
             self._gate.leave()
 
@@ -235,7 +236,7 @@ class RocksEngine:
             options = _read_options(end, fill_cache=fill_cache)
             return _scan(opened.tables[family], options, start, end, limit, reverse=reverse)
         except Exception as error:
-            raise _failure(f"scan of {family}", error) from error
+            raise self._failure(f"scan of {family}", error) from error
         finally:
             self._gate.leave()
 
@@ -258,7 +259,7 @@ class RocksEngine:
         except KvcqError:
             raise
         except Exception as error:
-            raise _failure("write", error) from error
+            raise self._failure("write", error) from error
         finally:
             del rows  # it holds a handle
             self._gate.leave()
@@ -449,6 +450,13 @@ class RocksEngine:
             for family in self._profile.families
         }
 
+    def _failure(self, doing: str, error: Exception) -> KvcqError:
+        """What to raise; damage is noted beside the database, for whoever opens it next."""
+        failure = _failure(doing, error)
+        if isinstance(failure, EngineDamagedError) and not self._read_only:
+            damage_mark(self._path).touch()
+        return failure
+
     # --- inside a gate ------------------------------------------------------------------------
 
     @contextmanager
@@ -460,7 +468,7 @@ class RocksEngine:
         except KvcqError:
             raise
         except Exception as error:
-            raise _failure(doing, error) from error
+            raise self._failure(doing, error) from error
         finally:
             self._gate.leave()
 
@@ -679,7 +687,14 @@ def _is_stall(error: Exception) -> bool:
 def _failure(doing: str, error: Exception) -> KvcqError:
     if _is_stall(error):
         return EngineBusyError(f"{doing}: RocksDB stalls writes")
+    if "Corruption" in str(error):
+        return EngineDamagedError(f"{doing}: {error!r}")
     return EngineFailedError(f"{doing}: {error!r}")
+
+
+def damage_mark(path: Path) -> Path:
+    """The file that says: damage was met in the database at `path`."""
+    return path.with_name(f"{path.name}.damaged")
 
 
 def _scratch(path: Path) -> Path:

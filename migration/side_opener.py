@@ -10,7 +10,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.expiry_filter import ExpiryFilter
 from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
+from kvcq.rocks import RocksEngine, damage_mark
 from migration.errors import MigrationStateError
 from migration.file_queue_checkpoint import FILE_NAME as FILE_CHECKPOINT
 from migration.file_queue_options import (
@@ -114,8 +114,15 @@ class SideOpener:
 def open_derived(path: Path) -> RocksEngine:
     """The derived database; one that is damaged is moved aside, and a new one made.
 
-    Raises EngineUnavailableError when something else keeps it from being opened.
+    Damage that a reader met counts as well: it left a mark. Raises EngineUnavailableError when
+    something else keeps it from being opened.
     """
+    mark = damage_mark(path)
+    if mark.exists():
+        if path.exists():
+            aside = move_aside(path, "damaged")
+            logger.error("%s was found damaged: moved to %s and made again", path, aside.name)
+        mark.unlink()
     try:
         return RocksEngine.open(path, DERIVED)
     except EngineUnavailableError:

@@ -106,6 +106,7 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
         _Code.DATA_LOSS, "DAMAGED_QUEUE", ("topic", "queue_id", "offset")
     ),
     kvcq_errors.CorruptValueError: StatusRow(_Code.DATA_LOSS, "CORRUPT_VALUE"),
+    kvcq_errors.EngineDamagedError: StatusRow(_Code.DATA_LOSS, "ENGINE_DAMAGED"),
     kvcq_errors.EngineFailedError: StatusRow(_Code.INTERNAL, "ENGINE_FAILED"),
 }
 

@@ -152,13 +152,16 @@ def test_flipped_bits_in_the_database(
     try:
         store = open_small(root)
     except StoreError:
-        # Found too late to be set aside by itself: this is what an operator does.
-        shutil.rmtree(root / "kvcq")
+        # Found too late to be set aside by this opening: it is by the next one.
         store = open_small(root)
     with store:
         found, errors = read_all(store)
         assert subset(found, truth)
         assert errors or found == truth
+    if errors:
+        with open_small(root) as store:
+            assert read_all(store) == (truth, 0)
+            assert differences(store) == []
 
 
 @pytest.mark.parametrize("what", ["CURRENT", "MANIFEST", "gone", "empty", "sst"])
