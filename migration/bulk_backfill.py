@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import pickle
 import select
 import shutil
@@ -144,10 +145,16 @@ class BulkBackfill:
     def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
         """The next answer; None when the process ended instead. Raises JobCancelledError."""
         stdout = cast("IO[bytes]", process.stdout)
-        while not select.select([stdout], [], [], _POLL_S)[0]:
-            self._job.check()
-        line = stdout.readline()
-        if not line:
+        line = b""
+        while not line.endswith(b"\n"):
+            while not select.select([stdout], [], [], _POLL_S)[0]:
+                self._job.check()
+            # Past the buffer: what it held back, select would not know of.
+            piece = os.read(stdout.fileno(), 1)
+            if not piece:
+                break
+            line += piece
+        if not line.endswith(b"\n"):
             logger.error("the process of the backfill ended with %s", process.wait())
             return None
         answer: dict[str, Any] = json.loads(line)

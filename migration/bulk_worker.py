@@ -135,13 +135,20 @@ class BulkWorker:
 
     def _admit(self, request: DispatchRequest, admitted: list[DispatchRequest]) -> None:
         """As store.topics.Topics.admit."""
+        light = request.light_queues
+        if light and self._plan.dead_light:
+            dead = self._plan.dead_light
+            light = tuple(each for each in light if request[3] >= dead.get(each[0], 0))
+            request = request._replace(light_queues=light)
         live_from = self._plan.live_from.get(request[0])
         if live_from is None or request[3] < live_from:
-            return
-        if request[8] and self._plan.dead_light:
-            dead = self._plan.dead_light
-            light = tuple(each for each in request[8] if request[3] >= dead.get(each[0], 0))
-            request = request._replace(light_queues=light)
+            if not light:
+                return
+            # It stands in its light queues still: else those would have holes.
+            name, offset = light[0]
+            request = request._replace(
+                topic=name, queue_id=0, queue_offset=offset, keys=(), light_queues=light[1:]
+            )
         admitted.append(request)
 
 

@@ -12,6 +12,7 @@ from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
+from migration.bulk_backfill import remove_leftovers
 from migration.double_queue_store import DoubleQueueStore
 from migration.errors import MigrationStateError
 from migration.live import LiveMigration
@@ -100,6 +101,7 @@ def _compose(
     for name, is_needed in needed.items():
         if not is_needed:
             opener.remove(name)  # a step was cut short after its change of phase
+    remove_leftovers(directory.root)
     stores: dict[SideName, SideStore] = {}
     try:
         for name in sorted(SideName, key=routes.required, reverse=True):

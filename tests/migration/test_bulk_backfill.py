@@ -1,0 +1,245 @@
+"""History through sorted files, made by another process or handed over: same rows, any fault."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.keys import BOUNDS, INDEX, UNITS
+from migration import bulk_backfill, bulk_worker
+from migration.bulk_worker import BulkPlan, BulkWorker
+from migration.errors import IllegalStepError
+from migration.opening import open_store
+from migration.routes import SideName
+from migration.routing import Route, RoutingPolicy, Rule
+from migration.state import Phase
+from store.errors import InvalidArgumentError
+from tests.support.migrating import (
+    LIGHT,
+    SEGMENT_BYTES,
+    check_messages,
+    config,
+    differences,
+    done,
+    live,
+    make_on_files,
+    messages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+
+FIRST, LAST = b"", b"\xff" * 8
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    """On files, with 9000 messages in several segments."""
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root)) as opened:
+        for first in range(0, 9000, 1000):
+            opened.put(messages(first, 1000))
+        opened.delete_topic("audit-us")
+        opened.flush()
+        yield opened
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces small enough that there are several."""
+    monkeypatch.setattr(bulk_backfill, "LEAST_BYTES", 50_000)
+    monkeypatch.setattr(bulk_backfill, "_PIECE_BYTES", 300_000)
+    monkeypatch.setattr("migration.backfill._REST_BYTES", 1000)
+
+
+def rows_of(store: MessageStore) -> dict[str, list[tuple[bytes, bytes]]]:
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    engine = side.store._engine  # type: ignore[attr-defined]
+    return {family: engine.scan(family, FIRST, LAST) for family in (UNITS, BOUNDS, INDEX)}
+
+
+def test_it_writes_the_rows_that_dispatch_writes(store: MessageStore, small: None) -> None:
+    job = live(store).start()
+    done(job)
+    assert job.status().rows > 0
+    made = rows_of(store)
+    done(live(store).rollback())
+    bulk_backfill.LEAST_BYTES = 1 << 40  # restored with the fixture
+    done(live(store).start())
+    again = rows_of(store)
+    for family, rows in again.items():
+        assert set(rows) ^ set(made[family]) == set(), family
+    assert again == made
+    assert differences(store) == []
+    assert not (store.config.root / "kvcq.bulk").exists()
+
+
+def test_without_the_process_the_backfill_goes_on(
+    store: MessageStore, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = subprocess.Popen
+
+    def broken(_: object, **settings: object) -> subprocess.Popen[bytes]:
+        return original(["false"], **settings)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(subprocess, "Popen", broken)
+    done(live(store).start())
+    assert differences(store) == []
+
+
+def test_files_made_before_a_deletion_are_not_taken_in(
+    store: MessageStore, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = bulk_backfill.BulkBackfill._take_in
+    calls = [0]
+
+    def delete_first(self: bulk_backfill.BulkBackfill, *args: object) -> bool:
+        calls[0] += 1
+        if calls[0] == 2:
+            store.delete_topic("payments")
+        return original(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bulk_backfill.BulkBackfill, "_take_in", delete_first)
+    done(live(store).start())
+    assert calls[0] > 2
+    assert differences(store) == []
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    assert "payments" not in {last[0] for last in side.store.last_units()}
+
+
+def test_routes_and_deleted_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
+    store.delete_topic(LIGHT)
+    policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
+    plan = BulkPlan(
+        store.config.root / "commitlog",
+        SEGMENT_BYTES,
+        0,
+        1 << 30,
+        tmp_path,
+        Phase.DOUBLE_WRITE,
+        policy,
+        {"orders": 0, "payments": 0},
+        {LIGHT: store.log.appended_offset},
+    )
+    answer = BulkWorker(plan).make(store.log.appended_offset)
+    assert answer["end"] == store.log.appended_offset
+    done(live(store).start(policy))
+    before = rows_of(store)
+    names = {key[5 : 5 + int.from_bytes(key[:4], "big")] for key, _ in before[UNITS]}
+    assert names == {b"payments", b"audit-eu"}
+    assert differences(store) == []
+
+
+@pytest.fixture
+def lagging(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> MessageStore:
+    """A store whose RocksDB side has nothing, and whose backfill was stopped."""
+    monkeypatch.setattr(
+        "migration.backfill.Filler.catch_up", lambda *_: (_ for _ in ()).throw(OSError("later"))
+    )
+    job = live(store).start()
+    assert job.wait(60)
+    monkeypatch.undo()
+    return store
+
+
+def sorted_files(store: MessageStore, directory: Path, end: int) -> dict[str, list[Path]]:
+    directory.mkdir()
+    topics = {topic.name: topic.created_offset for topic in store.list_topics("", None, 100)}
+    plan = BulkPlan(
+        store.config.root / "commitlog",
+        SEGMENT_BYTES,
+        0,
+        1 << 40,
+        directory,
+        Phase.DOUBLE_WRITE,
+        RoutingPolicy(),
+        topics,
+        {},
+    )
+    worker = bulk_worker.BulkWorker(plan)
+    worker.make(end)
+    return {family: sorted(directory.glob(f"{family}-*.sst")) for family in (UNITS, BOUNDS, INDEX)}
+
+
+def test_handed_over_files_move_the_watermark_forward_and_only_so(
+    lagging: MessageStore, tmp_path: Path
+) -> None:
+    store = lagging
+    end = store.flushed_offset
+    files = sorted_files(store, tmp_path / "sst", end)
+    with pytest.raises(InvalidArgumentError, match="begin"):
+        live(store).ingest(files, end, start_offset=end - 1)
+    with pytest.raises(InvalidArgumentError, match="durable"):
+        live(store).ingest(files, end + 1)
+    with pytest.raises(InvalidArgumentError, match="no file"):
+        live(store).ingest({UNITS: [tmp_path / "missing"]}, end)
+    with pytest.raises(IllegalStepError, match="deleted since"):
+        live(store).ingest(files, end, deletions=0)
+    assert live(store).double.watermark(SideName.ROCKSDB) == 0
+    assert live(store).ingest(files, end, deletions=store.queues.applied_deletions)
+    assert live(store).double.watermark(SideName.ROCKSDB) == end
+    assert not live(store).ingest(files, end)
+    done(live(store).resume())
+    assert differences(store) == []
+    assert not live(store).ingest(files, end)
+    live(store).cutover()
+    store.put([message for message in messages(9000, 40) if message.topic != "audit-us"])
+    assert differences(store) == []
+
+
+def test_a_store_killed_in_the_middle_of_taking_files_in_goes_on(
+    lagging: MessageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = lagging
+    end = store.flushed_offset
+    files = sorted_files(store, tmp_path / "sst", end)
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    engine = side.store._engine  # type: ignore[attr-defined]
+    original = engine.ingest
+    done_families: list[str] = []
+
+    def die(family: str, *args: object, **settings: object) -> None:
+        if done_families:
+            raise OSError("killed here")
+        done_families.append(family)
+        original(family, *args, **settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "ingest", die)
+        with pytest.raises(OSError, match="killed"):
+            live(store).ingest(files, end)
+    root = store.config.root
+    store.close()
+    with open_store(config(root)) as again:
+        assert live(again).double.watermark(SideName.ROCKSDB) == 0
+        done(live(again).resume())
+        assert differences(again) == []
+
+
+def test_messages_are_all_there_after_a_bulk_backfill_with_traffic(
+    tmp_path: Path, small: None
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root)) as store:
+        for first in range(0, 6000, 1000):
+            store.put(messages(first, 1000))
+        store.flush()
+        job = live(store).start()
+        put = 6000
+        while job.is_running and put < 20_000:
+            store.put(messages(put, 20))
+            put += 20
+        done(job)
+        assert differences(store) == []
+        live(store).cutover()
+        assert check_messages(store, put) == put
