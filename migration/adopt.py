@@ -33,6 +33,7 @@ from store.checkpoint import Checkpoint, write_checkpoint
 from store.errors import StoreFormatError, StoreLockedError
 from store.metadata import TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
+from store.time_fall import write_time_fall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,6 +188,7 @@ def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Pro
 def _import_metadata(root: Path, inventory: Inventory, metadata: Metadata, clock: Clock) -> None:
     """Topics with as many queues as anything says they have; offsets as they were committed."""
     now_ms = clock.now_ms()
+    write_time_fall(metadata, inventory.log.times.found)
     # Their records count from the start of the log on.
     metadata.put_topics(
         TopicConfig(name, count, now_ms, 0) for name, count in inventory.topics.items()

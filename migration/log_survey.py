@@ -13,6 +13,7 @@ from migration.log_feed import whole_request
 from store.record import BLANK_BYTES, Found, check_record
 from store.sealed_run import parse_sealed
 from store.segment import parse_segment_name
+from store.time_fall import TimeFallFinder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +43,8 @@ class LogSurvey:
     topics: dict[str, int] = field(default_factory=dict)
     #: Records that no queue can hold, by physical offset: the first few.
     poison: list[int] = field(default_factory=list)
+    #: Where store times fall along the log.
+    times: TimeFallFinder = field(default_factory=TimeFallFinder)
     end_reason: str = ""
     #: Physical offset of a whole record behind the end: the log is damaged at its `end`.
     found_behind: int | None = None
@@ -49,6 +52,7 @@ class LogSurvey:
     def add(self, requests: Sequence[DispatchRequest]) -> None:
         queues, topics = self.queues, self.topics
         self.records += len(requests)
+        self.times.look(requests)
         if requests:
             self.last_physical_offset = requests[-1].physical_offset
         for request in requests:

@@ -19,6 +19,7 @@ from store.log_scan import scan_requests
 from store.metadata import TopicConfig
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
+from store.time_fall import TimeFallFinder, write_time_fall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,11 +48,13 @@ def repair_metadata(
     try:
         if directory.meta.exists():
             _move_damaged(directory.meta)
-        found = _topics_in_log(directory.commitlog, identity.segment_bytes, clock, progress)
+        times = TimeFallFinder()
+        found = _topics_in_log(directory.commitlog, identity.segment_bytes, clock, progress, times)
         new = root / "meta.new"
         store = MetadataStore(RocksEngine.open(new, metadata_profile()))
         try:
             store.put_topics(found)
+            write_time_fall(store, times.found)
         finally:
             store.close()
         new.rename(directory.meta)
@@ -76,6 +79,7 @@ def _topics_in_log(
     segment_bytes: int,
     clock: Clock,
     progress: Callable[[str, float], None] | None,
+    times: TimeFallFinder,
 ) -> list[TopicConfig]:
     segments = SegmentSet.load(commitlog, segment_bytes, read_only=True)
     try:
@@ -83,6 +87,7 @@ def _topics_in_log(
         start = segments.first_offset
         span = max(1, segments.end_offset - start)
         for run in scan_requests(segments, start):
+            times.look(run.requests)
             for request in run.requests:
                 if request.in_queue:
                     counts[request.topic] = max(counts.get(request.topic, 1), request.queue_id + 1)

@@ -26,6 +26,7 @@ from store.recovery import recover_log
 from store.reput import ReputService
 from store.retention import RetentionService
 from store.segment_set import DirectSource, SegmentSet
+from store.time_fall import read_time_fall
 from store.topics import Topics
 from store.watermark import Watermark
 
@@ -138,6 +139,7 @@ def assemble(
             else IntervalFlushService(log, flushed, config, clock)
         )
         _follow_flush(flushed, dispatched, reput)
+        time_fall = read_time_fall(metadata)
         guard = DiskGuard(directory.root, config)
         retention = RetentionService(
             segments,
@@ -151,7 +153,9 @@ def assemble(
                 store.queues_flushed_offset,
                 dispatched.value if still_needed is None else still_needed(),
             ),
-            on_dropped=lambda start, time_ms: store.segments_dropped(start, time_ms),
+            on_dropped=lambda start, time_ms: store.segments_dropped(
+                start, None if time_ms is None else time_fall.expired_before_ms(start, time_ms)
+            ),
         )
         jobs = Jobs()
         store = MessageStore(
@@ -174,7 +178,10 @@ def assemble(
         )
         first_time_ms = _oldest_time_ms(log)
         if segments.first_offset > 0 and first_time_ms is not None:
-            queues.expire(segments.first_offset, first_time_ms)
+            queues.expire(
+                segments.first_offset,
+                time_fall.expired_before_ms(segments.first_offset, first_time_ms),
+            )
         directory.mark_open()
         guard.measure()
         flush_service.start()
