@@ -6,9 +6,11 @@ before the log's own pages were durable. It walks all queues, so it is slow and 
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
+from kvcq.errors import EngineBusyError
 from kvcq.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 _PAGE_ROWS = 4096
 _KEYS_END = b"\xff" * 8
+#: A stalled database is tried again after this long.
+_BUSY_WAIT_S = 0.02
 
 
 def truncate_rows(engine: KvEngine, log_end: int) -> None:
@@ -48,12 +52,24 @@ def truncate_rows(engine: KvEngine, log_end: int) -> None:
             physical_offset, last = unpack_max(value)
             if physical_offset >= log_end:
                 _cut_queue(engine, batch, key, unit_prefix(topic, queue_id), last, log_end)
-        engine.write(batch)
+        _write(engine, batch)
     for page in _pages(engine, INDEX):
         dead = [(INDEX, key) for key, _ in page if time_and_offset_of(key)[1] >= log_end]
         if dead:
-            engine.write(KvBatch(deletes=dead))
-    engine.write(KvBatch(puts={BOUNDS: [(CHECKPOINT_KEY, pack_i64(log_end))]}))
+            _write(engine, KvBatch(deletes=dead))
+    _write(engine, KvBatch(puts={BOUNDS: [(CHECKPOINT_KEY, pack_i64(log_end))]}))
+
+
+def _write(engine: KvEngine, batch: KvBatch) -> None:
+    """Waits out a stall: nobody else writes, and a store that is half cut cannot be opened."""
+    pause = threading.Event()  # never set: waiting on it is a pause
+    while True:
+        try:
+            engine.write(batch)
+        except EngineBusyError:
+            pause.wait(_BUSY_WAIT_S)
+        else:
+            return
 
 
 def _cut_queue(

@@ -148,6 +148,7 @@ class ReputService:
     # --- on the thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
+        is_told = False  # of a stall, once
         try:
             while True:
                 self._wake.wait()
@@ -157,8 +158,11 @@ class ReputService:
                 while self.dispatched.failure is None and self.dispatched.value < self._limit():
                     try:
                         self._step()
+                        is_told = False
                     except StoreBusyError as error:
-                        logger.warning("dispatch waits: %s", error)
+                        if not is_told:
+                            logger.warning("dispatch waits: %s", error)
+                            is_told = True
                         if self._stopped.wait(_BUSY_WAIT_S):
                             break  # what is left is dispatched on the next opening
                 if stopping:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine import KvBatch
+from kvcq.errors import EngineBusyError
 from kvcq.keys import FAMILIES
 from kvcq.memory import MemoryEngine
 from store.consume_queue import DispatchRequest
@@ -55,6 +56,28 @@ def test_what_is_left_equals_dispatching_only_up_to_the_cut(queues: list[int], k
     cut.dispatch(requests[kept:], len(queues) * SIZE)
     short.dispatch(requests[kept:], len(queues) * SIZE)
     assert rows(cut_engine) == rows(short_engine)
+
+
+def test_a_stall_is_waited_out() -> None:
+    class Stalling(MemoryEngine):
+        """Refuses every other write, once it is told to."""
+
+        is_told = False
+        refuses = False
+
+        def write(self, batch: KvBatch) -> None:
+            self.refuses = self.is_told and not self.refuses
+            if self.refuses:
+                raise EngineBusyError("planted")
+            super().write(batch)
+
+    engine = Stalling(FAMILIES)
+    queues = KvConsumeQueueStore(engine)
+    queues.dispatch([request("T", number, number * SIZE) for number in range(10)], 10 * SIZE)
+    engine.is_told = True
+    queues.truncate(3 * SIZE)
+    assert queues.next_offsets([("T", 0)]) == [3]
+    assert queues.dispatched_offset == 3 * SIZE
 
 
 def test_rocketmqs_two_counter_examples() -> None:
