@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,6 +125,7 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--output", type=_new_directory, help="Only write the sorted files, to here.")
 @click.option("--begin", type=click.IntRange(0), help="Where a record begins. With --output.")
 @click.option("--end", type=click.IntRange(0), help="Physical offset to stop at. With --output.")
+@click.option("--deletions", type=click.IntRange(0), help="Of a running store. With --output.")
 @click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
 @_with_run
 def rebuild_command(
@@ -133,17 +134,19 @@ def rebuild_command(
     output: Path | None,
     begin: int | None,
     end: int | None,
+    deletions: int | None,
     *,
     verify_crc: bool,
 ) -> None:
     """Make the database of the stopped store STORE again from its commit log.
 
     The new database takes the place of the old one when it is complete. With --output sorted files
-    are written and the store stays as it is. It may run meanwhile: `kvcq migrate status` says
-    where to begin and to end, `kvcq migrate ingest` hands the files over.
+    are written and the store stays as it is. It may run meanwhile: `kvcq migrate status` has said
+    where RocksDB ends (--begin), where the log ends (--end), and the number of --deletions;
+    `kvcq migrate ingest` hands the files over.
     """
-    if output is None and (begin, end) != (None, None):
-        raise click.UsageError("--begin and --end need --output: a database has the whole log")
+    if output is None and (begin, end, deletions) != (None, None, None):
+        raise click.UsageError("--begin, --end and --deletions need --output")
     with run.session() as (session, progress):
         from migration.spark.decoder import ReadOptions
         from migration.spark.rebuild import (
@@ -161,12 +164,16 @@ def rebuild_command(
             raise RefusedError(f"{output} exists")
 
         def work(target: Path) -> Any:  # noqa: ANN401 - RebuildResult, imported here only
+            liveness = read_liveness(parts)
+            if deletions is not None:
+                # What a running store knows, its database may not have on the disk yet.
+                liveness = replace(liveness, deletions=deletions)
             settings = RebuildSettings(
                 log=parts.log,
                 output=target,
                 begin=begin,
                 end=end,
-                liveness=read_liveness(parts),
+                liveness=liveness,
                 read=ReadOptions(verify_crc=verify_crc),
             )
             return rebuild(session, settings, progress)

@@ -7,6 +7,7 @@ import click
 from migration.spark.cli import spark
 from server.cli.bench import bench
 from server.cli.check import check
+from server.cli.ingest import ingest
 from server.cli.messages import get, pull, put, query
 from server.cli.migrate import migrate
 from server.cli.repair import repair
@@ -27,3 +28,4 @@ def main() -> None:
 
 for command in (serve, put, pull, query, get, topic, stats, check, repair, bench, migrate, spark):
     main.add_command(command)
+migrate.add_command(ingest)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 EXIT_ILLEGAL = 2
 _TIMEOUT_S = 60.0
+_INGEST_TIMEOUT_S = 3600.0
 _POLL_S = 0.2
 
 
@@ -167,6 +168,11 @@ class RemoteTarget:
                 f"stop the service, then: kvcq migrate resume DIRECTORY --rebuild {rebuild.value}",
             )
         return self._step(self._stub.ResumeMigration, pb.ResumeRequest())
+
+    def ingest(self, request: pb.IngestFilesRequest) -> pb.IngestFilesResponse:
+        """Takes as long as copying the files."""
+        answer: pb.IngestFilesResponse = self._stub.IngestFiles(request, timeout=_INGEST_TIMEOUT_S)
+        return answer
 
     def wait(self, job_id: str, watch: Watch) -> pb.MigrationStatus:
         while True:

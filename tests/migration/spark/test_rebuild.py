@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,7 @@ from migration.spark.rebuild import (
     rebuild,
     replace_database,
 )
+from migration.spark.stores import find_parts, read_liveness
 from migration.state import Phase
 from store.config import StoreConfig
 from store.errors import CorruptRecordError
@@ -40,6 +42,7 @@ from tests.migration.spark.logs import write_log, write_odd_log
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_store import STORES, expected, extract_golden
 from tests.support.log_writer import Entry, LogWriter
+from tests.support.migrating import config, differences, done, live, make_on_files, messages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -246,6 +249,39 @@ def fill(store: MessageStore, topics: tuple[str, ...] = ("gone", "again", "kept"
             light = names if index % 3 == 0 else ()
             message = Message(topic, b"x", tag="T", keys=(f"k{index}", topic), light_queues=light)
             store.put([message])
+
+
+def test_a_running_store_takes_the_files_as_its_history(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root)) as store:
+        store.put(messages(0, 900))
+        store.delete_topic("audit-us")
+        store.flush()
+        migration = live(store)
+        # Its own backfill waits until the files are in.
+        monkeypatch.setattr(type(migration), "_fill", lambda _: None)
+        policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
+        migration.start(policy)
+        parts = find_parts(root)
+        end = store.flushed_offset
+        # From the store that runs: its database has not been flushed since.
+        deletions = migration.double.applied_deletions
+        store.put(messages(900, 50))  # goes on meanwhile
+        liveness = replace(read_liveness(parts), deletions=deletions)
+        result = rebuild(spark, settings(tmp_path, parts.log, end=end, liveness=liveness))
+        files = {family: result.paths(family) for family in (UNITS, INDEX)}
+        files[BOUNDS] = [result.bounds.path]
+        taken = migration.ingest(files, end, start_offset=0, deletions=result.deletions)
+        assert taken
+        assert not migration.ingest(files, end, start_offset=0, deletions=result.deletions)
+        monkeypatch.undo()
+        job = migration.resume()
+        assert job is not None
+        done(job)
+        assert differences(store) == []
 
 
 def test_damage_in_the_log_ends_the_rebuild(spark: SparkSession, tmp_path: Path) -> None:
