@@ -199,8 +199,10 @@ def find_stored(
 ) -> Stored | None:
     """The batch, or the first part of it, as the log has it; None when it has nothing of it.
 
-    Thread: any. Reads the disk.
+    Thread: any. Reads the disk. Raises StoreBusyError when the index lags behind the log.
     """
+    # A batch that is in the log, but not in the index yet, must not be taken for new.
+    store.wait_visible()
     found: list[StoredMessage] = []
     while len(found) < len(messages):
         wanted = messages[len(found) :]

@@ -157,6 +157,16 @@ class MessageStore:
         else:
             callback(None)
 
+    def wait_visible(self) -> None:
+        """What was appended before is in the queues and the index. Blocks.
+
+        Raises StoreBusyError when that takes too long, and the error when it never will be.
+        """
+        end = self.log.appended_offset
+        timeout_s = self.config.sync_flush_timeout_s
+        if not self._dispatched.wait_for(end, timeout_s):
+            raise StoreBusyError(f"what was appended is not visible within {timeout_s:g} s")
+
     def put(self, messages: Sequence[Message]) -> Appended:
         """`append`, and wait until it is acknowledged.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from kvcq.errors import EngineBusyError
 from migration.opening import open_store
 from server.errors import OutOfSequenceError
 from server.producer_sessions import ProducerSessions, mark_of
@@ -22,11 +23,13 @@ from store.errors import InvalidArgumentError
 from store.message import Message
 from store.properties import UNIQ_KEY
 from store.record import unpack_record
+from tests.support.rebuild import live_engine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from kvcq.engine import KvBatch
     from store.message_store import MessageStore
 
 SEGMENT_BYTES = 1 << 16
@@ -109,6 +112,28 @@ async def test_a_batch_repeated_after_a_restart_is_found_in_the_log(bench: Bench
     assert again == first._replace(repeated=True)
     assert bench.bodies() == [b"0"]
     assert bench.bodies("other") == [b"2"]
+
+
+async def test_a_batch_that_is_not_visible_yet_is_not_taken_for_new(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer is forgotten before the queues have caught up with the log."""
+    engine = live_engine(bench.store)
+    write = engine.write
+    is_stalled = True
+
+    def stalling(batch: KvBatch) -> None:
+        if is_stalled:
+            raise EngineBusyError("planted")
+        write(batch)
+
+    monkeypatch.setattr(engine, "write", stalling)
+    first = await bench.sessions().append("p", 0, _batch(b"0"))
+    again = asyncio.create_task(bench.sessions().append("p", 0, _batch(b"0")))
+    await asyncio.wait({again}, timeout=0.1)
+    is_stalled = False
+    assert await again == first._replace(repeated=True)
+    assert bench.bodies() == [b"0"]
 
 
 async def test_a_batch_over_a_segment_boundary_is_found_whole(bench: Bench) -> None:
