@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 #: Records read, and rows written, at a time: what producers may have to wait for is one of these.
 BATCH = 2048
-#: A rest of the log that is small enough to be dispatched while producers wait for it.
-_REST_BYTES = 4 << 20
+#: A rest of the log that is small enough to be dispatched while producers wait for it: some tenths
+#: of a second. Smaller, and a backfill would never meet producers who write all the time.
+_REST_BYTES = 16 << 20
 _BUSY_WAIT_S = 0.02
 #: Share of one processor while messages come in: producers keep 0.8 of theirs.
 _SHARE = 0.2
@@ -101,6 +102,8 @@ class Filler:
             flush_at = side.store.dispatched_offset + _FLUSH_BYTES
             while not self._try_join(side):
                 self._catch_up_once(side, pace)
+                if self._end() - side.store.dispatched_offset > 2 * _REST_BYTES:
+                    self._bulk.run(side)
                 if side.store.dispatched_offset >= flush_at:
                     side.store.flush()
                     flush_at = side.store.dispatched_offset + _FLUSH_BYTES
@@ -109,7 +112,10 @@ class Filler:
 
     def _end(self) -> int:
         """What is dispatched, and durable: what is not durable yet is left to live dispatch."""
-        return min(self._double.dispatched_offset, self._store.flushed_offset)
+        dispatched, flushed = self._double.dispatched_offset, self._store.flushed_offset
+        if flushed < dispatched:
+            self._store.ask_flush()
+        return min(dispatched, flushed)
 
     def _catch_up_once(self, side: Side, pace: Pace) -> None:
         """One batch, if there is one."""

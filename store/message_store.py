@@ -404,6 +404,10 @@ class MessageStore:
         with self._maintaining:
             self._flush_everything()
 
+    def ask_flush(self) -> None:
+        """The log is flushed soon, up to what is appended now. Waits for nothing."""
+        self._flush_service.request(self.log.appended_offset)
+
     def _flush_everything(self) -> None:
         end = self.log.appended_offset
         # The log first: queues that are ahead of it would have to be cut after a power loss.

@@ -1,0 +1,195 @@
+"""The migration over real gRPC, and the command line on a running and on a stopped store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from click.testing import CliRunner
+
+from migration.state import Phase, read_state
+from proto.v1 import kvcq_pb2, migration_pb2_grpc
+from proto.v1 import migration_pb2 as pb
+from server.cli.main import main
+from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, UNITS_PER_FILE, extract_golden
+from tests.support.migrating import SEGMENT_BYTES, make_on_files
+from tests.support.rpc_errors import error_info
+from tests.support.serving import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+SIZES = [
+    f"--units-per-file={UNITS_PER_FILE}",
+    f"--index-slots={INDEX_SLOTS}",
+    f"--index-entries={INDEX_ENTRIES}",
+]
+STORE = {"segment_bytes": SEGMENT_BYTES}
+
+
+def kvcq(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["migrate", *map(str, arguments)])
+
+
+def answer(result: Result) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+async def put(served: Any, count: int) -> None:  # noqa: ANN401 - Served
+    batch = [kvcq_pb2.Message(topic="orders", body=b"x", keys=["k"]) for _ in range(count)]
+    await served.messages.PutBatch(kvcq_pb2.PutBatchRequest(messages=batch))
+
+
+async def end_of(stub: migration_pb2_grpc.MigrationServiceStub, job_id: str) -> pb.MigrationStatus:
+    while True:
+        status = await stub.GetMigrationStatus(pb.GetMigrationStatusRequest())
+        job = next(job for job in status.jobs if job.job_id == job_id)
+        if job.state != pb.JOB_STATE_RUNNING:
+            assert job.state == pb.JOB_STATE_DONE, job.error
+            return status
+        await asyncio.sleep(0)
+
+
+@pytest.mark.integration
+async def test_every_step_over_grpc(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    async with serving(root, store=STORE) as served:
+        stub = migration_pb2_grpc.MigrationServiceStub(served.channel)
+        await put(served, 200)
+        plan = await stub.PlanMigration(pb.PlanMigrationRequest())
+        assert plan.phase == "FILES"
+        assert plan.bytes_to_replay == plan.log_bytes > 0
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.Cutover(pb.CutoverRequest())
+        info = error_info(refused.value)
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert info.reason == "ILLEGAL_STEP"
+        assert info.metadata["nextCommand"] == "kvcq migrate start"
+        started = await stub.StartMigration(pb.StartMigrationRequest())
+        status = await end_of(stub, started.job_id)
+        assert status.phase == pb.MIGRATION_PHASE_DOUBLE_WRITE
+        verified = await stub.VerifyMigration(pb.VerifyMigrationRequest(key_every=1))
+        status = await end_of(stub, verified.job_id)
+        assert status.phase == pb.MIGRATION_PHASE_VERIFIED
+        assert status.verified.difference_count == 0
+        assert not (await stub.ListDifferences(pb.ListDifferencesRequest())).differences
+        assert (await stub.Cutover(pb.CutoverRequest())).status.phase == pb.MIGRATION_PHASE_ROCKSDB
+        policy = pb.RoutingPolicy(
+            rules=[pb.RoutingRule(pattern="audit*", route=pb.ROUTE_FILES)],
+            default_route=pb.ROUTE_BOTH,
+        )
+        changed = await stub.SetRouting(pb.SetRoutingRequest(routing=policy))
+        if changed.job_id:
+            await end_of(stub, changed.job_id)
+        assert await stub.GetRouting(pb.GetRoutingRequest()) == policy
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.SetRouting(
+                pb.SetRoutingRequest(routing=pb.RoutingPolicy(rules=[pb.RoutingRule(pattern="a")]))
+            )
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        back = await stub.Rollback(pb.RollbackRequest())
+        if back.job_id:
+            await end_of(stub, back.job_id)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.CancelMigration(pb.CancelRequest(job_id="none"))
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.IngestFiles(
+                pb.IngestFilesRequest(files=[{"path": "x", "family": "default"}])
+            )
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        resumed = await stub.ResumeMigration(pb.ResumeRequest())
+        assert resumed.status.phase == pb.MIGRATION_PHASE_DOUBLE_WRITE
+
+
+@pytest.mark.integration
+async def test_the_command_line_on_a_running_store(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    async with serving(root, store=STORE) as served:
+        await put(served, 100)
+
+        async def run(*arguments: str) -> Result:
+            return await asyncio.to_thread(kvcq, *arguments, "--target", served.target, "--json")
+
+        assert (await run("plan")).exit_code == 0
+        assert (await run("cutover")).exit_code == 2
+        assert answer(await run("start"))["phase"] == "double_write"
+        verified = await run("verify")
+        assert verified.exit_code == 0, verified.output
+        assert answer(verified)["verified"]["difference_count"] == 0
+        assert answer(await run("cutover"))["phase"] == "rocksdb"
+        assert answer(await run("routing"))["default_route"] == "both"
+        assert answer(await run("finish", "--yes"))["phase"] == "finished"
+        assert answer(await run("status"))["next_command"].startswith("none")
+        back = await run("rollback")
+        assert answer(back)["phase"] == "rocksdb"
+
+
+def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path)
+    assert kvcq("plan", root, *SIZES).exit_code == 0
+    refused = kvcq("status", root)
+    assert refused.exit_code == 2
+    assert f"kvcq migrate start {root}" in refused.stderr
+    assert answer(kvcq("start", root, *SIZES, "--adopt-only", "--json"))["phase"] == "files"
+    assert answer(kvcq("start", root, "--json"))["phase"] == "double_write"
+    assert kvcq("verify", root, "--key-every=1").exit_code == 0
+    shown = kvcq("cutover", root)
+    assert shown.exit_code == 0
+    assert "ROCKSDB" in shown.stdout
+    changed = kvcq("routing", root, "--route=%LMQ%*=files", "--default=rocksdb", "--json")
+    assert answer(changed)["routing"]["default_route"] == "rocksdb"
+    assert kvcq("finish", root, "--yes").exit_code == 0
+    assert "%LMQ%*" in kvcq("routing", root).stdout
+    assert answer(kvcq("rollback", root, "--json"))["phase"] == "rocksdb"
+    assert kvcq("cancel").exit_code == 3
+    assert kvcq("routing", root, "--route=x").exit_code == 2
+
+
+def test_differences_end_with_exit_code_1(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path)
+    assert kvcq("start", root, *SIZES).exit_code == 0
+    queue = next(path for path in (root / "consumequeue").rglob("0" * 20))
+    with queue.open("r+b") as file:
+        file.seek(12)
+        file.write(b"\x01" * 8)
+    result = kvcq("verify", root, "--json")
+    assert result.exit_code == 1
+    found = answer(result)["differences"]
+    assert [(each["field"], each["side"]) for each in found] == [("tag_code", "files")]
+    state = read_state(root)
+    assert state is not None
+    assert state.phase is Phase.DOUBLE_WRITE
+    assert kvcq("cutover", root).exit_code == 2
+
+
+def test_faults_end_a_plan_with_exit_code_1(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path)
+    next((root / "consumequeue").rglob("0" * 20)).unlink()
+    result = kvcq("plan", root, *SIZES, "--json")
+    assert result.exit_code == 1
+    assert answer(result)["findings"]
+
+
+def test_a_store_made_in_rocksdb_gets_files_by_a_rollback(tmp_path: Path) -> None:
+    from migration.opening import open_store
+    from tests.support.migrating import check_messages, config, messages
+
+    root = tmp_path / "store"
+    with open_store(config(root)) as store:
+        store.put(messages(0, 200))
+    assert answer(kvcq("status", root, "--json"))["phase"] == "finished"
+    assert not (root / "migration.json").exists()
+    assert answer(kvcq("rollback", root, "--json"))["phase"] == "rocksdb"
+    assert answer(kvcq("rollback", root, "--json"))["phase"] == "double_write"
+    assert answer(kvcq("rollback", root, "--json"))["phase"] == "files"
+    with open_store(config(root)) as store:
+        assert check_messages(store, 200) == 200
