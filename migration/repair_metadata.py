@@ -6,6 +6,7 @@ those come back with their messages. So this is a command of its own, never done
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from kvcq.errors import EngineFailedError, EngineUnavailableError
@@ -15,7 +16,7 @@ from kvcq.rocks import RocksEngine
 from migration.repair_queues import move_aside
 from store.clock import SystemClock
 from store.errors import StoreFormatError
-from store.log_scan import scan_requests
+from store.log_scan import Damage, scan_requests
 from store.metadata import TopicConfig
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 
 def repair_metadata(
@@ -86,7 +89,7 @@ def _topics_in_log(
         counts: dict[str, int] = {}
         start = segments.first_offset
         span = max(1, segments.end_offset - start)
-        for run in scan_requests(segments, start):
+        for run in scan_requests(segments, start, _tell):
             times.look(run.requests)
             for request in run.requests:
                 if request.in_queue:
@@ -97,3 +100,12 @@ def _topics_in_log(
         segments.close()
     now_ms = clock.now_ms()
     return [TopicConfig(name, count, now_ms, 0) for name, count in sorted(counts.items())]
+
+
+def _tell(damage: Damage) -> None:
+    logger.error(
+        "damaged record at physical offset %d (%s), not counted; the log goes on at %d",
+        damage.physical_offset,
+        damage.reason,
+        damage.goes_on_at,
+    )

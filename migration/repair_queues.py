@@ -1,30 +1,73 @@
-"""Set the derived database aside, so that the next opening makes it again from the log."""
+"""Make the derived database again from the log, the old one kept until that has succeeded."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.clock import SystemClock
-from store.errors import StoreFormatError
+from store.errors import CorruptRecordError, StoreFormatError
+from store.log_scan import Damage, scan_requests
+from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
-def set_queues_aside(root: Path) -> Path | None:
-    """`kvcq/` has another name; None when there was none. The log says everything that was in it.
+class SetAside(NamedTuple):
+    """What `set_queues_aside` found and did."""
 
-    Raises StoreFormatError when `root` is no store of ours, StoreLockedError while it is open.
+    path: Path | None  # the old database under its new name, None when there was none
+    segment_bytes: int
+    damage: list[Damage]  # records that will be missing from the queues
+
+
+def set_queues_aside(
+    root: Path,
+    progress: Callable[[str, float], None] | None = None,
+    *,
+    skip_damaged: bool = False,
+) -> SetAside:
+    """`kvcq/` has another name, and the log was found fit to make it again.
+
+    Raises StoreFormatError when `root` is no store of ours, StoreLockedError while it is open,
+    CorruptRecordError when the log is damaged and that is not to be left out: nothing was changed
+    then, and the store serves what it served.
     """
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None:
         raise StoreFormatError(root, "is not a store of ours")
     directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
     try:
-        return move_aside(directory.kvcq, "replaced") if directory.kvcq.exists() else None
+        damage = _find_damage(directory.commitlog, identity.segment_bytes, progress)
+        if damage and not skip_damaged:
+            first = damage[0]
+            raise CorruptRecordError(
+                first.physical_offset,
+                f"{len(damage)} damaged place(s) in the log, the first ({first.reason}) goes on to "
+                f"{first.goes_on_at}; nothing was changed. To leave out what is damaged: "
+                f"--skip-damaged. The first is",
+            )
+        aside = move_aside(directory.kvcq, "replaced") if directory.kvcq.exists() else None
+        return SetAside(aside, identity.segment_bytes, damage)
     finally:
         directory.close()
+
+
+def _find_damage(
+    commitlog: Path, segment_bytes: int, progress: Callable[[str, float], None] | None
+) -> list[Damage]:
+    damage: list[Damage] = []
+    segments = SegmentSet.load(commitlog, segment_bytes, read_only=True)
+    try:
+        span = max(1, segments.end_offset - segments.first_offset)
+        for run in scan_requests(segments, segments.first_offset, damage.append):
+            if progress is not None:
+                progress("reading the log", (run.next_offset - segments.first_offset) / span)
+    finally:
+        segments.close()
+    return damage
 
 
 def move_aside(path: Path, why: str) -> Path:

@@ -65,6 +65,10 @@ class StoreConfig:
     # Reads. Farther than this behind the end a record is read with pread, off the hot pages.
     hot_read_bytes: int = 1 << 30
 
+    # Damage. On: a damaged record that a replay meets is left out of the queues, as a hole that
+    # readers are told of. Off: such a store is not opened.
+    skip_damaged_records: bool = False
+
     def __post_init__(self) -> None:
         def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001
             if not ok:

@@ -125,6 +125,22 @@ class CorruptRecordError(StoreError):
         self.reason = reason
 
 
+class CorruptMessageError(CorruptRecordError):
+    """The same, met where a queue's message should be; those behind it can still be read."""
+
+    def __init__(
+        self, topic: str, queue_id: int, queue_offset: int, offset: int, reason: str
+    ) -> None:
+        super().__init__(offset, reason)
+        self.args = (
+            f"damaged message: offset {queue_offset} of queue {queue_id} of {topic!r}, {reason} at "
+            f"physical offset {offset}",
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+
+
 class DamagedQueueError(StoreError):
     """A unit between min and max is missing or does not fit its record: rebuild from the log."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.record import Found, check_record, dispatch_request
+from store.resync import next_record
 from store.sealed_run import parse_sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from store.consume_queue import DispatchRequest
     from store.segment_set import SegmentSet
@@ -23,10 +24,21 @@ class ScannedRun(NamedTuple):
     next_offset: int
 
 
-def scan_requests(segments: SegmentSet, start: int) -> Iterator[ScannedRun]:
+class Damage(NamedTuple):
+    """Bytes of the log that are no record, with whole records behind them."""
+
+    physical_offset: int
+    goes_on_at: int  # physical offset of the next whole record
+    reason: str
+
+
+def scan_requests(
+    segments: SegmentSet, start: int, on_damage: Callable[[Damage], None]
+) -> Iterator[ScannedRun]:
     """What is derived from each record from `start` on, a record's beginning, to the log's end.
 
-    Ends at the first position that holds no whole record. Runs hold 4096 records at most; the
+    Damage with whole records behind it is told to `on_damage`, and the scan goes on there; the
+    first position behind which there are none is the end. Runs hold 4096 records at most; the
     last `next_offset` is the end. Raises CorruptRecordError for a whole record that is not UTF-8.
     """
     at = start
@@ -45,7 +57,32 @@ def scan_requests(segments: SegmentSet, start: int) -> Iterator[ScannedRun]:
                     elif checked.found is Found.BLANK:
                         at = end
                     elif not requests:
-                        return
+                        behind = _behind(segments, view, base, at, end)
+                        if behind is None:
+                            return
+                        on_damage(Damage(at, behind, checked.reason))
+                        at = behind
+                        if not base <= at < end:
+                            break
+                        continue
                 yield ScannedRun(requests, at)
         finally:
             view.release()
+
+
+def _behind(segments: SegmentSet, view: memoryview, base: int, at: int, end: int) -> int | None:
+    """The next whole record behind `at`: in its segment, or the first of a later one."""
+    found = next_record(view, base, at, end)
+    if found is not None:
+        return found
+    for segment in segments:
+        if segment.start_offset < end:
+            continue
+        following = segment.view(0, segment.size)
+        try:
+            checked = check_record(following, 0, segment.size, segment.start_offset)
+        finally:
+            following.release()
+        if checked.found is Found.RECORD:
+            return segment.start_offset
+    return None

@@ -128,6 +128,7 @@ def assemble(
             (lambda: flushed.value) if sync else (lambda: log.appended_offset),
             topics.admit,
             inline=not sync,
+            skip_damaged=config.skip_damaged_records,
         )
         replay_start = max(dispatched.value, segments.first_offset)
         replay_span = max(1, end - replay_start)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from store.consume_queue import KeyHit
 from store.errors import (
+    CorruptMessageError,
     CorruptRecordError,
     DamagedQueueError,
     InvalidArgumentError,
@@ -120,7 +121,7 @@ class Reader:
             count = min(stop - at, _UNITS_A_READ)
             if tag_filter is None:
                 count = min(count, max_messages - len(records))
-            units = self._units(topic, queue_id, at, count)
+            units = self._units(topic, queue_id, at, count, first=not records)
             if tag_filter is None:
                 wanted = units
             else:
@@ -136,23 +137,33 @@ class Reader:
             if len(found) < len(wanted):
                 at = wanted[len(found)][0]
                 break
-            at += count
+            at += len(units)
+            if len(units) < count:
+                break  # the next pull tells why
         if records:
             status = PullStatus.FOUND
         else:
             status = PullStatus.NO_NEW_MESSAGE if at == offset else PullStatus.NO_MATCH
         return Pulled(status, records, offsets, at, low, high)
 
-    def _units(self, topic: str, queue_id: int, at: int, count: int) -> list[tuple[int, CqUnit]]:
-        """Exactly `count` units from `at` on; all of them are below the queue's max."""
+    def _units(
+        self, topic: str, queue_id: int, at: int, count: int, *, first: bool
+    ) -> list[tuple[int, CqUnit]]:
+        """`count` units from `at` on, all below the queue's max; fewer in front of a hole.
+
+        A hole at `at` itself is raised when these are the `first` units of a pull.
+        """
         units = self._queues.read_units(topic, queue_id, at, count)
         if len(units) != count or units[0][0] != at or units[-1][0] != at + count - 1:
+            whole = 0
+            while whole < len(units) and units[whole][0] == at + whole:
+                whole += 1
+            if whole or not first:
+                return units[:whole]
             low, high = self.bounds(topic, queue_id)
             if not low <= at <= high:  # expired, or deleted, since it was looked up
                 raise OffsetOutOfRangeError(topic, queue_id, at, low, high)
-            there = {offset for offset, _ in units}
-            hole = next(each for each in range(at, at + count) if each not in there)
-            raise DamagedQueueError(topic, queue_id, hole, "its unit is missing")
+            raise DamagedQueueError(topic, queue_id, at, "its unit is missing")
         return units
 
     def _records(
@@ -177,7 +188,9 @@ class Reader:
                 raise DamagedQueueError(
                     topic, queue_id, queue_offset, "its unit points outside the log"
                 ) from error
-            raise
+            raise CorruptMessageError(
+                topic, queue_id, queue_offset, error.offset, error.reason
+            ) from error
         if not topic.startswith(LMQ_PREFIX):
             queue_fields = _QUEUE_FIELDS.unpack_from
             for (queue_offset, _), record in zip(units, records, strict=False):

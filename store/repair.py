@@ -35,6 +35,8 @@ class QueueRepair:
         # Guarded by _lock.
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
+        # Queues whose repair failed; few, since a damaged log fails each of them once.
+        self._hopeless: set[tuple[str, int]] = set()
         self.done = 0  # repairs that ran to their end
         #: Held while rows are looked up and written: who removes a topic holds it too, so that no
         #: row comes back. Taken before any lock of topics or queues.
@@ -45,6 +47,8 @@ class QueueRepair:
         with self._lock:
             if self._stopping.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
+            if (topic, queue_id) in self._hopeless:
+                return  # a damaged log stays damaged: reading all of it again would not help
             self._thread = threading.Thread(
                 target=self._run, args=(topic, queue_id), name="queue-repair", daemon=True
             )
@@ -71,6 +75,7 @@ class QueueRepair:
             count = self.rebuild(topic, queue_id)
         except StoreError:
             logger.exception("queue %d of %r could not be rebuilt", queue_id, topic)
+            self._hopeless.add((topic, queue_id))
             return
         self.done += 1
         logger.warning("queue %d of %r is rebuilt: %d units", queue_id, topic, count)

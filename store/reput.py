@@ -19,6 +19,7 @@ from store.record import (
     check_record,
     dispatch_request,
 )
+from store.resync import next_record
 from store.sealed_run import parse_sealed
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class ReputService:
         admit: Callable[[DispatchRequest], DispatchRequest | None],
         *,
         inline: bool,
+        skip_damaged: bool = False,
     ) -> None:
         # Constant after construction.
         self._log = log
@@ -66,6 +68,7 @@ class ReputService:
         self._limit = limit  # end of what may be visible
         self._admit = admit  # takes out what belongs to a deleted topic
         self._inline = inline
+        self._skip_damaged = skip_damaged
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
         self._wake = threading.Event()
         self._dispatching = threading.Lock()
@@ -234,7 +237,8 @@ class ReputService:
                     at = self._log.segment_end(at)
                     break
                 if checked.found is Found.NOTHING:
-                    raise CorruptRecordError(at, checked.reason)
+                    at = self._behind_damage(at, checked.reason)
+                    break
                 request = self._uncommon(view, at - base)
                 if request is not None and (admitted := self._admit(request)) is not None:
                     requests.append(admitted)
@@ -242,6 +246,28 @@ class ReputService:
         finally:
             view.release()
         return requests, at
+
+    def _behind_damage(self, at: int, reason: str) -> int:
+        """Where the log goes on behind the damaged record at `at`, if it may be left out.
+
+        Raises CorruptRecordError if not. The messages left out are holes in their queues: whoever
+        reads there is told so.
+        """
+        end = min(self._log.segment_end(at), self._log.appended_offset)
+        view = self._log.view(at, end)
+        try:
+            found = next_record(view, at, at, end)
+        finally:
+            view.release()
+        goes_on = end if found is None else found
+        if not self._skip_damaged:
+            raise CorruptRecordError(
+                at,
+                f"damaged record ({reason}), the log goes on at {goes_on}; to leave it out of "
+                "the queues: kvcq repair DIR --queues --skip-damaged",
+            )
+        logger.error("left out: %d damaged bytes at physical offset %d", goes_on - at, at)
+        return goes_on
 
     def _admitted(self, run: list[DispatchRequest]) -> list[DispatchRequest]:
         """Those of the run whose topic lives; in a run a topic is asked for once."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -12,8 +14,10 @@ from migration.repair_metadata import repair_metadata
 from migration.repair_queues import set_queues_aside
 from server.cli.output import CommandError, json_option, notes, print_json
 from store.config import StoreConfig
-from store.errors import StoreError
-from store.store_dir import inspect
+from store.errors import StoreError, StoreFormatError, StoreLockedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @click.command()
@@ -22,8 +26,18 @@ from store.store_dir import inspect
     "--metadata", "what", flag_value="metadata", help="Make the topics of a lost meta/ again."
 )
 @click.option("--queues", "what", flag_value="queues", help="Make kvcq/ again, all of it.")
+@click.option(
+    "--skip-damaged",
+    is_flag=True,
+    help="With --queues: leave damaged records out; readers are told of the holes.",
+)
 @json_option
-def repair(directory: Path, what: str | None, as_json: bool) -> None:  # noqa: FBT001 - by name
+def repair(
+    directory: Path,
+    what: str | None,
+    skip_damaged: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,  # noqa: FBT001
+) -> None:
     """Make topics or queues of a stopped store DIRECTORY again from its log.
 
     What was there is kept under another name. Committed offsets are not in the log: --metadata
@@ -43,18 +57,58 @@ def repair(directory: Path, what: str | None, as_json: bool) -> None:  # noqa: F
                 topics = repair_metadata(directory, show)
                 result: dict[str, object] = {"repaired": "metadata", "topics": len(topics)}
             else:
-                _, identity = inspect(directory)
-                set_queues_aside(directory)
-                assert identity is not None, "set_queues_aside takes only stores of ours"
-                config = StoreConfig(root=directory, segment_bytes=identity.segment_bytes)
-                with open_store(config, progress=show) as store:
-                    result = {"repaired": "queues", "dispatched_offset": store.log.appended_offset}
+                result = _repair_queues(directory, show, skip_damaged=skip_damaged)
     except StoreError as error:
-        raise CommandError(str(error), f"look closer with: kvcq check {directory}") from error
+        raise CommandError(str(error), _advice(error, directory)) from error
     if as_json:
         print_json(result)
+    elif what == "metadata":
+        notes.print(
+            f"meta/ has {result['topics']} topics again, those with messages in the log. Committed "
+            "offsets, groups, and topics without messages are not in it.",
+            highlight=False,
+        )
     else:
-        notes.print(f"repaired {what}: {result}", highlight=False)
+        notes.print(
+            f"kvcq/ is made again from {result['dispatched_offset']:,} bytes of log"
+            + (f", without {result['left_out']} damaged place(s)" if result["left_out"] else "")
+            + (f"; the old one is {result['old']}" if result["old"] else ""),
+            highlight=False,
+        )
+
+
+def _repair_queues(
+    directory: Path, show: Callable[[str, float], None], *, skip_damaged: bool
+) -> dict[str, object]:
+    """The old database comes back under its name if the new one cannot be made."""
+    aside = set_queues_aside(directory, show, skip_damaged=skip_damaged)
+    config = StoreConfig(
+        root=directory,
+        segment_bytes=aside.segment_bytes,
+        skip_damaged_records=skip_damaged,
+    )
+    try:
+        with open_store(config, progress=show) as store:
+            end = store.log.appended_offset
+    except BaseException:
+        if aside.path is not None:
+            shutil.rmtree(directory / "kvcq", ignore_errors=True)
+            aside.path.rename(directory / "kvcq")
+        raise
+    return {
+        "repaired": "queues",
+        "dispatched_offset": end,
+        "left_out": len(aside.damage),
+        "old": None if aside.path is None else str(aside.path),
+    }
+
+
+def _advice(error: StoreError, directory: Path) -> str:
+    if isinstance(error, StoreLockedError):
+        return "stop the server that has it open, then repeat the command"
+    if isinstance(error, StoreFormatError):
+        return ""
+    return f"look closer with: kvcq check {directory}"
 
 
 def _bar() -> Progress:

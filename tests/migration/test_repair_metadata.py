@@ -67,8 +67,9 @@ def test_queues_set_aside_are_made_again_from_the_log(tmp_path: Path) -> None:
     root = tmp_path / "s"
     fill(root)
     aside = set_queues_aside(root)
-    assert aside is not None
-    assert aside.is_dir()
+    assert aside.path is not None
+    assert aside.path.is_dir()
+    assert aside.damage == []
     with open_store(config(root)) as store:
         assert store.pull("A", 5, 0).records
         assert [tuple(each) for each in store.bounds([("A", 3), ("A", 5)])] == [(0, 1), (0, 1)]

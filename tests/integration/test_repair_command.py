@@ -1,0 +1,64 @@
+"""kvcq repair on a log with a damaged record: nothing changes unless the loss is accepted."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from migration.opening import open_store
+from server.cli.repair import repair
+from store.config import StoreConfig
+from store.errors import CorruptRecordError, DamagedQueueError
+from store.message import Message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNT = 500
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A store whose message 100, in the first of several segments, has a flipped bit."""
+    root = tmp_path / "s"
+    with open_store(config(root)) as store:
+        places = [
+            store.put([Message("T", b"%04d" % number * 25)]).placed[0] for number in range(COUNT)
+        ]
+    path = root / "commitlog" / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.seek(places[100].physical_offset + 95)
+        file.write(b"\xff")
+    return root
+
+
+def config(root: Path) -> StoreConfig:
+    return StoreConfig(root=root, segment_bytes=1 << 16, preallocate=False)
+
+
+def test_a_damaged_log_is_refused_before_anything_changes(damaged: Path) -> None:
+    before = sorted(path.name for path in damaged.iterdir())
+    result = CliRunner().invoke(repair, [str(damaged), "--queues"])
+    assert result.exit_code == 1
+    assert "--skip-damaged" in result.output
+    assert sorted(path.name for path in damaged.iterdir()) == before
+    with open_store(config(damaged)) as store:
+        assert store.pull("T", 0, 101, max_messages=5).records
+        with pytest.raises(CorruptRecordError):
+            store.pull("T", 0, 100)
+
+
+def test_what_is_damaged_is_left_out_on_request_and_readers_are_told(damaged: Path) -> None:
+    result = CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["left_out"] == 1
+    with open_store(config(damaged)) as store:
+        assert tuple(store.bounds([("T", 0)])[0]) == (0, COUNT)
+        assert len(store.pull("T", 0, 0, max_messages=200).records) == 100
+        with pytest.raises(DamagedQueueError):
+            store.pull("T", 0, 100)
+        assert len(store.pull("T", 0, 101, max_messages=1000).records) == COUNT - 101
+        assert store.put([Message("T", b"next")]).placed[0].queue_offset == COUNT

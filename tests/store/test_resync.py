@@ -1,0 +1,59 @@
+"""Behind a damaged record the next whole one is found, and nothing that merely looks like one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.batch_encoder import BatchEncoder, plain_tail, topic_field
+from store.message import Message
+from store.queue_offsets import HotQueue
+from store.record import pack_blank
+from store.resync import next_record
+from store.validation import prepare
+
+BASE = 1 << 20
+
+
+def segment(bodies: list[bytes], size: int = 1 << 16) -> tuple[bytearray, list[int]]:
+    """A segment that begins at BASE with these messages and a blank record, and where each lies."""
+    magic, field = topic_field("T")
+    queues = {("T", 0): HotQueue(0, magic, field, plain_tail(field, crc_item=True))}
+    messages = [Message("T", body) for body in bodies]
+    prepared = [prepare(message, 0, 1 << 20, 10) for message in messages]
+    encoder = BatchEncoder(("127.0.0.1", 8081), crc_item=True)
+    encoded = encoder.encode(messages, prepared, 0, queues, BASE, size, 1)
+    assert encoded.count == len(bodies)
+    data = bytearray(b"".join(encoded.parts))
+    data += pack_blank(size - len(data))
+    data += bytes(size - len(data))
+    return data, [request.physical_offset for request in encoded.requests]
+
+
+@given(st.lists(st.binary(max_size=200), min_size=2, max_size=8), st.data())
+def test_the_next_whole_record_is_found(bodies: list[bytes], data: st.DataObject) -> None:
+    raw, places = segment(bodies)
+    broken = data.draw(st.integers(0, len(bodies) - 2))
+    at = places[broken]
+    length = places[broken + 1] - at
+    raw[at - BASE : at - BASE + length] = data.draw(st.binary(min_size=length, max_size=length))
+    found = next_record(memoryview(raw), BASE, at, BASE + len(raw))
+    assert found == places[broken + 1]
+
+
+def test_behind_the_last_record_the_blank_one_is_found() -> None:
+    raw, places = segment([b"a", b"b"])
+    end = places[1] + (places[1] - places[0])
+    assert next_record(memoryview(raw), BASE, places[1], BASE + len(raw)) == end
+
+
+def test_a_record_copied_into_a_body_is_not_taken_for_one() -> None:
+    """It says it lies elsewhere."""
+    inner, _ = segment([b"inner"])
+    raw, places = segment([bytes(inner[:300]), b"next"])
+    found = next_record(memoryview(raw), BASE, places[0], BASE + len(raw))
+    assert found == places[1]
+
+
+def test_zeros_hold_nothing() -> None:
+    assert next_record(memoryview(bytes(1 << 16)), BASE, BASE, BASE + (1 << 16)) is None
