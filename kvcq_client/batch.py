@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kvcq_client.errors import DeadlineError, KvcqError
 from kvcq_client.records import message_id
 from kvcq_client.values import Placed
+from proto.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
-
-    from proto.v1 import kvcq_pb2 as pb
 
 
 class Batch:
@@ -25,6 +25,7 @@ class Batch:
 
     __slots__ = (
         "_callbacks",
+        "_light_offsets",
         "_lock",
         "_places",
         "begun_s",
@@ -52,6 +53,7 @@ class Batch:
         # Messages that were refused alone; the others went on without them.
         self.errors: dict[int, KvcqError] = {}
         self._places: tuple[list[int], list[int], list[int]] | None = None
+        self._light_offsets: list[tuple[int, ...]] = []  # [] when no message has light queues
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -60,6 +62,8 @@ class Batch:
     ) -> None:
         """The outcome is known. Wakes who waits."""
         self.response, self.failure = response, failure
+        if response is not None and response.light_queue_offsets:
+            self._light_offsets = _light_offsets(self.payload, response)
         self.payload = b""
         with self._lock:
             self.done = True
@@ -100,6 +104,7 @@ class Batch:
             physical_offsets[at],
             message_id(response.store_host, physical_offsets[at]),
             response.store_time_ms,
+            self._light_offsets[at] if self._light_offsets else (),
         )
 
     def wait(self, timeout_s: float | None) -> None:
@@ -128,6 +133,16 @@ class Batch:
 
         self.when_done(wake)
         await future
+
+
+def _light_offsets(payload: bytes, response: pb.PutBatchResponse) -> list[tuple[int, ...]]:
+    """The offsets in light queues, message by message; the response has them in one row."""
+    offsets = iter(response.light_queue_offsets)
+    return [
+        # A name that stands twice counts once.
+        tuple(islice(offsets, len(set(message.light_queues))))
+        for message in pb.PutBatchRequest.FromString(payload).messages
+    ]
 
 
 #: A batch, the index of the first message in it, and the index behind the last.

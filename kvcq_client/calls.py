@@ -64,6 +64,7 @@ class Calls:
             placed.physical_offset,
             placed.message_id,
             answer.store_time_ms,
+            tuple(placed.light_queue_offsets),
         )
 
     async def put_numbered(
@@ -390,6 +391,14 @@ class Calls:
             self._connection.admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s
         )
         return dict(answer.values)
+
+    async def server_version(self, *, timeout_s: float | None = None) -> str:
+        """The version of the program that answers."""
+        answer = await self._connection.call(
+            self._connection.admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s
+        )
+        version: str = answer.version
+        return version
 
 
 def to_proto(message: Message) -> pb.Message:

@@ -313,6 +313,10 @@ class Client:
         """The server's numbers, by name; units in the names."""
         return self._run(self._calls.statistics(timeout_s=timeout_s))
 
+    def server_version(self, *, timeout_s: float | None = None) -> str:
+        """The version of the program that answers."""
+        return self._run(self._calls.server_version(timeout_s=timeout_s))
+
     # --- end of life -----------------------------------------------------------------------
 
     def close(self) -> None:

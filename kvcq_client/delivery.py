@@ -107,7 +107,7 @@ class Delivery:
                 if self._waiting and not self._progressed:
                     await asyncio.sleep(backoff.next_s())
         except asyncio.CancelledError:
-            self._fail_all(ClosedError("closed before it was acknowledged"))
+            self._fail_all(ClosedError(f"closed before it was acknowledged{self._why()}"))
             raise
         except Exception as error:
             # A defect here must not leave callers waiting for ever.
@@ -248,12 +248,16 @@ class Delivery:
         """Give up what was not acknowledged within the delivery timeout."""
         begun_s = monotonic() - self._config.delivery_timeout_s
         while self._waiting and self._waiting[0].begun_s <= begun_s:
-            why = f": {self._last_error}" if self._last_error is not None else ""
-            text = f"not acknowledged within {self._config.delivery_timeout_s:g} s{why}"
+            text = f"not acknowledged within {self._config.delivery_timeout_s:g} s{self._why()}"
             if self._waiting[0].sequence is None:  # never sent, or known not to be stored
                 self._finish(self._waiting.popleft(), None, DeliveryTimeoutError(text))
             else:
                 self._give_up_sent(DeliveryTimeoutError(text))
+
+    def _why(self) -> str:
+        """What the last attempt came to, and with which server."""
+        outcome = self._last_error or "has not answered"
+        return f"; the server at {self._connection.target}: {outcome}"
 
     def _give_up_sent(self, error: KvcqError) -> None:
         """All that was sent and has no outcome fails; what follows goes under a new name."""

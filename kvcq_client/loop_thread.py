@@ -39,10 +39,21 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a blocking call inside the client's own thread")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        abandoned = False
+
+        async def outcome() -> R:
+            try:
+                return await work
+            except Exception:
+                if abandoned:  # nobody takes it any more, and asyncio would print it
+                    raise asyncio.CancelledError from None
+                raise
+
+        future = asyncio.run_coroutine_threadsafe(outcome(), self.loop)
         try:
             return future.result()
         except BaseException:
+            abandoned = True
             future.cancel()
             raise
 

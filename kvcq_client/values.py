@@ -50,6 +50,7 @@ class Placed(NamedTuple):
     physical_offset: int  # byte position in the server's commit log
     message_id: str
     store_time_ms: int
+    light_queue_offsets: tuple[int, ...] = ()  # in the order of Message.light_queues
 
 
 class Bounds(NamedTuple):

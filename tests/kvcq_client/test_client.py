@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import signal
 import socket
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +32,8 @@ from kvcq_client import (
     Topic,
     UnavailableError,
 )
+from kvcq_client.loop_thread import LoopThread
+from server.version import VERSION
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -201,6 +206,7 @@ async def test_the_blocking_face_does_it_all(served: Served) -> None:
             assert client.search_time("t2", 0, 0) == 0
             assert client.offsets([Queue("t2")])[Queue("t2")].max_offset == 1
             assert client.statistics()
+            assert client.server_version() == VERSION
             client.delete_topic("t4")
             with pytest.raises(NotFoundError):
                 client.describe_topic("t4")
@@ -210,3 +216,30 @@ async def test_the_blocking_face_does_it_all(served: Served) -> None:
 
     # The server runs in this loop.
     await asyncio.to_thread(work)
+
+
+def test_an_abandoned_call_leaves_nothing_to_be_printed() -> None:
+    told: list[object] = []
+    begun = threading.Event()
+    thread = LoopThread()
+    thread.loop.set_exception_handler(lambda _, context: told.append(context))
+
+    async def fails_when_cancelled() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ClosedError("the client is closed") from None
+
+    def interrupt() -> None:
+        begun.wait()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(fails_when_cancelled())
+    interrupter.join()
+    thread.close()
+    gc.collect()  # a task tells of its exception when it goes
+    assert told == []

@@ -234,6 +234,15 @@ async def test_close_without_time_fails_what_is_left() -> None:
             await sending
 
 
+async def test_close_says_that_no_server_was_reached() -> None:
+    async with AsyncClient("127.0.0.1:9") as nowhere:
+        producer = nowhere.producer(linger_ms=0)
+        sending = await producer.send("orders", b"")
+        await producer.close(timeout_s=0.5)
+        with pytest.raises(ClosedError, match=r"server at 127\.0\.0\.1:9: .*[Cc]onnect"):
+            await sending
+
+
 async def test_linger_lets_one_message_go(client: AsyncClient) -> None:
     async with client.producer(linger_ms=1, batch_messages=1000) as producer:
         assert (await (await producer.send("orders", b"one", queue_id=0))).queue_offset == 0
@@ -264,3 +273,14 @@ async def test_many_producers_at_once(served: Served, client: AsyncClient) -> No
         async for message in consumer.to_end():
             bodies.setdefault(message.queue_id, []).append(message.body)
     assert bodies == {queue_id: [b"%d" % at for at in range(300)] for queue_id in range(4)}
+
+
+async def test_offsets_in_light_queues_are_told_for_each_message(client: AsyncClient) -> None:
+    rows = [("%LMQ%a", "%LMQ%b", "%LMQ%a"), (), ("refused",), ("%LMQ%b",)]
+    async with client.producer(linger_ms=60_000) as producer:
+        sendings = [await producer.send("t", b"", queue_id=0, light_queues=row) for row in rows]
+    with pytest.raises(InvalidArgumentError, match="light_queues"):
+        await sendings.pop(2)
+    assert [(await one).light_queue_offsets for one in sendings] == [(0, 0), (), (1,)]
+    placed = await client.put(Message("t", b"", light_queues=("%LMQ%c", "%LMQ%a")))
+    assert placed.light_queue_offsets == (0, 1)
