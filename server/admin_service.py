@@ -36,6 +36,7 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         except ServerDrainingError:
             values["server.draining"] = 1.0
         else:
+            values["server.max_receive_bytes"] = parts.config.max_receive_bytes
             values["server.producers"] = parts.sessions.producer_count
             values["server.watched_queues"] = parts.growth.watched_queues
             values.update(await parts.workers.run(parts.store.statistics))

@@ -11,7 +11,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import signal
+import socket
 from typing import TYPE_CHECKING, Protocol
 
 import grpc
@@ -243,7 +246,22 @@ def _bind(server: grpc.aio.Server, config: ServerConfig) -> int:
     try:
         port = server.add_insecure_port(f"{host}:{config.port}")
     except RuntimeError as error:
-        raise ServerBindError(config.host, config.port) from error
+        raise ServerBindError(config.host, config.port, _why_not(config)) from error
     if port == 0:
-        raise ServerBindError(config.host, config.port)
+        raise ServerBindError(config.host, config.port, _why_not(config))
     return port
+
+
+def _why_not(config: ServerConfig) -> OSError:
+    """Why the address cannot be listened on: gRPC says so in its log alone, so ask again."""
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+                probe.bind(address)
+                probe.listen()
+    except OSError as error:
+        return error
+    return OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))  # it has just been let go

@@ -40,7 +40,8 @@ class OutOfSequenceError(ServerError):
 class ServerBindError(ServerError):
     """The address cannot be listened on: another process has it, or it is not this machine's."""
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(f"cannot listen on {host}:{port}")
+    def __init__(self, host: str, port: int, reason: OSError) -> None:
+        super().__init__(f"cannot listen on {host}:{port}: {reason.strerror or reason}")
         self.host = host
         self.port = port
+        self.reason = reason

@@ -14,7 +14,7 @@ from server.long_poll import pull_or_wait, wait_seconds
 from server.put_stream import Answer, PutStream
 from server.reader import read_queue
 from server.subscription import Subscription
-from store.errors import InvalidArgumentError
+from store.errors import InvalidArgumentError, MessageNotFoundError
 from store.record import parse_message_id
 
 if TYPE_CHECKING:
@@ -185,7 +185,12 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
         parts = self._stage.parts
         _, offset = parse_message_id(request.message_id)
-        record = await parts.workers.run(parts.store.get, offset)
+        try:
+            record = await parts.workers.run(parts.store.get, offset)
+        except MessageNotFoundError as error:
+            # The store knows places in the log alone; the caller knows the id.
+            reason = str(error).partition(": ")[2]
+            raise MessageNotFoundError(request.message_id, reason) from None
         return pb.GetResponse(message=convert.stored_out(record))
 
     @unary_call

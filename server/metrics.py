@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from time import monotonic
+
+#: Asking for the numbers must not change them.
+_NOT_COUNTED = frozenset({"GetStatistics"})
 
 
 class CallMetrics:
@@ -13,11 +17,13 @@ class CallMetrics:
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._refusals: Counter[tuple[str, str]] = Counter()
         self._counts: Counter[str] = Counter()
+        self._begun_s = monotonic()
 
     def ended(self, method: str, seconds: float) -> None:
         """A call of `method` ended, well or not."""
-        self._calls[method] += 1
-        self._seconds[method] += seconds
+        if method not in _NOT_COUNTED:
+            self._calls[method] += 1
+            self._seconds[method] += seconds
 
     def refused(self, method: str, reason: str) -> None:
         """A call, or a batch in a stream, was answered with an error."""
@@ -29,7 +35,7 @@ class CallMetrics:
 
     def statistics(self) -> dict[str, float]:
         """All counters since the start of the process."""
-        values: dict[str, float] = {}
+        values: dict[str, float] = {"server.uptime_s": monotonic() - self._begun_s}
         for method, calls in self._calls.items():
             values[f"server.calls.{method}"] = calls
             values[f"server.seconds.{method}"] = self._seconds[method]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from typing import TYPE_CHECKING
 
@@ -110,9 +111,16 @@ async def test_a_store_that_cannot_be_opened_ends_the_server(tmp_path: Path) -> 
 async def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path / "one") as served:
         port = int(served.target.rpartition(":")[2])
-        with pytest.raises(ServerBindError):
+        with pytest.raises(ServerBindError, match="in use"):
             async with serving(tmp_path / "two", port=port):
                 pytest.fail("it must not become ready")
+
+
+async def test_an_address_of_another_machine_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ServerBindError) as refused:
+        async with serving(tmp_path, host="192.0.2.1"):
+            pytest.fail("it must not become ready")
+    assert refused.value.reason.errno == errno.EADDRNOTAVAIL
 
 
 async def test_calls_under_way_are_finished_before_the_store_closes(tmp_path: Path) -> None:
@@ -180,3 +188,10 @@ async def test_statistics_count_calls_and_refusals(served: Served) -> None:
     assert answer.values["server.refusals.Pull.UNKNOWN_TOPIC"] == 1
     assert answer.values["log_appended_offset"] > 0
     assert answer.values["server.ready"] == 1
+
+
+async def test_asking_for_the_statistics_does_not_change_them(served: Served) -> None:
+    first = await served.admin.GetStatistics(pb.GetStatisticsRequest())
+    second = await served.admin.GetStatistics(pb.GetStatisticsRequest())
+    assert not any("GetStatistics" in name for name in second.values)
+    assert 0 < first.values["server.uptime_s"] < second.values["server.uptime_s"]

@@ -251,7 +251,10 @@ async def test_a_malformed_message_id_is_refused(served: Served, message_id: str
 async def test_an_unknown_message_id_is_not_found(served: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await served.messages.Get(pb.GetRequest(message_id="7F00000100001FA30000000000000123"))
-    assert error_info(refused.value).reason == "MESSAGE_NOT_FOUND"
+    info = error_info(refused.value)
+    assert info.reason == "MESSAGE_NOT_FOUND"
+    assert info.metadata["messageId"] == "7F00000100001FA30000000000000123"
+    assert str(refused.value.details()).count("7F00000100001FA30000000000000123") == 1
 
 
 async def test_the_callers_request_id_is_kept(served: Served) -> None:
