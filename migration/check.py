@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.errors import KvcqError
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import DERIVED, metadata_profile
 from kvcq.rocks import RocksEngine
-from migration.check_findings import Finding, Findings, Kind
+from migration.check_expected import ExpectedRows
+from migration.check_findings import Checked, CheckResult, Finding, Findings, Kind
 from migration.check_log import LogWalk
+from migration.check_lookup import Lookup
 from migration.check_rows import RowCheck
 from store.checkpoint import Checkpoint, read_checkpoint
 from store.clock import SystemClock
@@ -26,35 +28,50 @@ from store.store_dir import DirKind, StoreDir, inspect
 from store.topics import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from store.consume_queue import DispatchRequest
     from store.store_dir import StoreIdentity
 
 _PAGE = 1000
 
-__all__ = ["Finding", "Kind", "check_store"]
+__all__ = ["Finding", "Kind", "check_store", "examine_store"]
+
+
+class _Derived(NamedTuple):
+    """What is derived from the log, opened read-only."""
+
+    topics: Topics
+    engine: RocksEngine
+    pending: frozenset[str]  # topics whose deletion is to be finished
+    expected: ExpectedRows
 
 
 def check_store(root: Path, progress: Callable[[str, float], None] | None = None) -> list[Finding]:
-    """What is to be said about the store in `root`, in the order it was found; [] is a clean store.
+    """The findings of `examine_store`; [] is a clean store."""
+    return examine_store(root, progress).findings
+
+
+def examine_store(root: Path, progress: Callable[[str, float], None] | None = None) -> CheckResult:
+    """What is to be said about the store in `root`, and how much of it was looked at.
 
     Of each kind a hundred findings are listed, the rest is counted. `progress` is told what is
-    looked at, and how much of it, 0 to 1. Time: one pass over log and database, and one look into
-    the log for each row. Memory: bounded.
+    looked at, and how much of it, 0 to 1. Time: one pass over log and database; where they differ,
+    one more over each, and a look into the log for each row in question. Memory: bounded.
     Raises StoreFormatError when `root` is no store of ours, StoreLockedError while it is open.
     """
     findings = Findings()
+    checked = Checked()
     with ExitStack() as stack:
         identity = _identity(root, findings)
-        if identity is None:
-            return findings.result()
-        directory = StoreDir(root)
-        if (root / "lock").exists():  # it would be made otherwise
-            directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
-            stack.callback(directory.close)
-        _check(directory, identity, findings, progress or _silent, stack)
-    return findings.result()
+        if identity is not None:
+            directory = StoreDir(root)
+            if (root / "lock").exists():  # it would be made otherwise
+                directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
+                stack.callback(directory.close)
+            checked = _check(directory, identity, findings, progress or _silent, stack)
+    return CheckResult(findings.result(), checked)
 
 
 def _silent(_what: str, _share: float) -> None:
@@ -78,29 +95,44 @@ def _check(
     findings: Findings,
     progress: Callable[[str, float], None],
     stack: ExitStack,
-) -> None:
+) -> Checked:
     was_closed = directory.was_closed_cleanly
-    checkpoint = _checkpoint(directory, findings)
+    durable_end = _checkpoint(directory, findings).flushed_offset
     segments = _segments(directory, identity, findings)
     if segments is None:
-        return
+        return Checked()
     stack.callback(segments.close)
+    derived = _derived(directory, identity, findings, stack)
     log = LogWalk(
         segments,
-        checkpoint.flushed_offset,
+        durable_end,
         findings,
         lambda share: progress("records of the log", share),
+        None if derived is None else derived.expected.take,
     )
     log.run()
-    topics_and_engine = _derived(directory, identity, findings, stack)
-    if topics_and_engine is None:
-        return
-    topics, engine, pending = topics_and_engine
+    log_bytes = log.end_offset - log.start_offset
+    if derived is None:
+        return Checked(records=log.record_count, log_bytes=log_bytes)
+
+    def walk_again(take: Callable[[Sequence[DispatchRequest]], None]) -> None:
+        LogWalk(
+            segments,
+            durable_end,
+            Findings(),
+            lambda share: progress("records to look at again", share),
+            take,
+        ).run()
+
+    lookup = Lookup(
+        derived.engine, segments, log, derived.topics, derived.pending, findings, progress
+    )
+    rows = RowCheck(lookup, derived.expected, walk_again)
     try:
-        check = RowCheck(engine, segments, log, topics, pending, findings, progress)
-        check.run(was_closed=was_closed)
+        rows.run(was_closed=was_closed)
     except KvcqError as error:
         findings.add(Kind.DATABASE, "kvcq", "rows that can be read", error)
+    return Checked(log.record_count, rows.unit_count, rows.index_count, log_bytes)
 
 
 def _checkpoint(directory: StoreDir, findings: Findings) -> Checkpoint:
@@ -127,8 +159,8 @@ def _segments(
 
 def _derived(
     directory: StoreDir, identity: StoreIdentity, findings: Findings, stack: ExitStack
-) -> tuple[Topics, RocksEngine, frozenset[str]] | None:
-    """Database and metadata, read-only, and the topics whose deletion is to be finished."""
+) -> _Derived | None:
+    """Database and metadata, read-only; None when one of them cannot be read."""
     try:
         metadata = MetadataStore(RocksEngine.open_read_only(directory.meta, metadata_profile()))
         stack.callback(metadata.close)
@@ -138,7 +170,13 @@ def _derived(
         findings.add(Kind.METADATA, "meta", "topics and groups that can be read", error)
         return None
     if not directory.kvcq.exists():
-        findings.add(Kind.NO_DATABASE, "kvcq", "a database", "none: opening makes it from the log")
+        findings.add(
+            Kind.NO_DATABASE,
+            "kvcq",
+            "a database",
+            "none: opening makes it from the log",
+            note="There are no queues (kvcq/ is missing); the next start makes them from the log.",
+        )
         return None
     try:
         engine = RocksEngine.open_read_only(directory.kvcq, DERIVED)
@@ -146,19 +184,26 @@ def _derived(
         findings.add(Kind.DATABASE, "kvcq", "a database that can be opened", error)
         return None
     stack.callback(_close_quietly, engine)
+    config = StoreConfig(root=directory.root, segment_bytes=identity.segment_bytes)
     try:
         queues = KvConsumeQueueStore(engine)
         applied = queues.applied_deletions
+        pending = frozenset(mark.topic for mark in marks if mark.sequence > applied)
+        topics = Topics(config, metadata, queues, SystemClock())
+        expected = ExpectedRows(engine, topics, pending)
     except KvcqError as error:
         findings.add(Kind.DATABASE, "kvcq", "rows that can be read", error)
         return None
-    config = StoreConfig(root=directory.root, segment_bytes=identity.segment_bytes)
-    pending = frozenset(mark.topic for mark in marks if mark.sequence > applied)
     for topic in sorted(pending):
         findings.add(
-            Kind.PENDING_DELETION, "kvcq", "no row of it", "rows: opening removes them", topic=topic
+            Kind.PENDING_DELETION,
+            "kvcq",
+            "no row of it",
+            "rows: opening removes them",
+            topic=topic,
+            note=f"The deletion of {topic} is not finished; the next start finishes it.",
         )
-    return Topics(config, metadata, queues, SystemClock()), engine, pending
+    return _Derived(topics, engine, pending, expected)
 
 
 def _read_topics(metadata: MetadataStore) -> None:

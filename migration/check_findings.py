@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class Kind(enum.Enum):
@@ -55,6 +55,7 @@ class Finding:
     physical_offset: int | None = None
     count: int = 1  # findings like this one that are not listed are counted in the last one
     is_fault: bool = True
+    note: str = ""  # what is no fault, as a sentence for people
 
     def __str__(self) -> str:
         where = [self.place]
@@ -71,6 +72,24 @@ class Finding:
             f"{', '.join(where)}: {self.kind.value}: expected {self.expected}, "
             f"found {self.found}{more}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How much was looked at."""
+
+    records: int = 0
+    units: int = 0
+    index_rows: int = 0
+    log_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check found, in the order it was found, and how much it looked at."""
+
+    findings: list[Finding]
+    checked: Checked
 
 
 class Findings:
@@ -97,6 +116,7 @@ class Findings:
         queue_offset: int | None = None,
         physical_offset: int | None = None,
         is_fault: bool | None = None,
+        note: str = "",
     ) -> None:
         count = self._counts[kind] = self._counts.get(kind, 0) + 1
         if count > self._most:
@@ -113,11 +133,19 @@ class Findings:
                 queue_offset,
                 physical_offset,
                 is_fault=kind not in INFORMATION if is_fault is None else is_fault,
+                note=note,
             )
         )
 
-    def has(self, kind: Kind) -> bool:
-        return kind in self._counts
+    def name_damage(
+        self, physical_offset: int, topic: str, queue_id: int, queue_offset: int
+    ) -> None:
+        """A unit points at a damaged record: that says better whose it is than a damaged header."""
+        for index, finding in enumerate(self._listed):
+            if (finding.kind, finding.physical_offset) == (Kind.DAMAGED_RECORD, physical_offset):
+                self._listed[index] = replace(
+                    finding, topic=topic, queue_id=queue_id, queue_offset=queue_offset
+                )
 
     def result(self) -> list[Finding]:
         """In the order they were found."""
@@ -125,17 +153,16 @@ class Findings:
         for kind, count in self._counts.items():
             if count > self._most:
                 at = self._last[kind]
-                last = listed[at]
-                listed[at] = Finding(
-                    last.kind,
-                    last.place,
-                    last.expected,
-                    last.found,
-                    last.topic,
-                    last.queue_id,
-                    last.queue_offset,
-                    last.physical_offset,
-                    count - self._most + 1,
-                    last.is_fault,
-                )
+                listed[at] = replace(listed[at], count=count - self._most + 1)
         return listed
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: "512 bytes", "22 MB"."""
+    if size < 1000:
+        return "1 byte" if size == 1 else f"{size} bytes"
+    scale, unit = next(
+        (each for each in ((1e3, "kB"), (1e6, "MB")) if size < 999.5 * each[0]), (1e9, "GB")
+    )
+    value = size / scale
+    return f"{value:,.0f} {unit}" if value >= 9.95 else f"{value:.1f} {unit}"

@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
 
 from migration.check_findings import Kind
-from store.record import BLANK_BYTES, Found, check_record, store_time_of
+from migration.check_records import Window, check_at, parse_proven
+from store.errors import CorruptRecordError
+from store.record import BLANK_BYTES, Found, dispatch_request, store_time_of, unpack_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from migration.check_findings import Findings
+    from store.consume_queue import DispatchRequest
     from store.segment import Segment
     from store.segment_set import SegmentSet
 
 _MAGIC = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
 _MAGIC_AT = 4
 _CHUNK_BYTES = 1 << 20
-_PROGRESS_BYTES = 16 << 20
+_ZEROS = bytes(_CHUNK_BYTES)
+_PAGE_BYTES = 4096
+_RUN = 4096
+
+
+class _Damage(NamedTuple):
+    """A place below the durable end that holds no record."""
+
+    start: int  # physical
+    end: int  # where the log goes on
+    place: str
+    reason: str
+    records_before: int
+    is_last: bool  # nothing more in its segment
+    owner: tuple[str, int, int] | None  # topic, queue and offset in its header
 
 
 class LogWalk:
     """One pass over the log; afterwards `end_offset` is where it ends.
 
-    Memory: the places of damage, as many as are listed.
+    Memory: one window of the log, and the places of damage.
     """
 
     def __init__(
@@ -33,31 +51,41 @@ class LogWalk:
         durable_end: int,
         findings: Findings,
         progress: Callable[[float], None],
+        take: Callable[[Sequence[DispatchRequest]], None] | None = None,
     ) -> None:
-        """`durable_end`: below it the log was fsynced, so what is no record there is damage."""
+        """`durable_end`: below it the log was fsynced, so what is no record there is damage.
+
+        `take` is given what is derived from the records, run by run. A record that no queue can
+        hold is left out, as dispatch leaves it out.
+        """
         self._segments = segments
         self._durable_end = durable_end
         self._findings = findings
         self._progress = progress
+        self._take = take or _drop
         self.start_offset = segments.first_offset
         self.end_offset = segments.first_offset
         self.record_count = 0
-        self.damaged: list[tuple[int, int]] = []  # start and end, physical
+        self._damage: list[_Damage] = []
+        self.damaged_starts: list[int] = []  # physical, rising
+        self.damaged_ends: list[int] = []
         self._last_time_ms = -1
+        self._topics: dict[bytes, str] = {}
+        self._likely_end = 0
 
     def run(self) -> None:
         """Walk from the first segment to the end of the log."""
         at = self.start_offset
-        total = max(1, len(self._segments) * self._segments.segment_bytes)
+        self._likely_end = self._guess_end()
         for segment in self._segments:
             end = segment.start_offset + segment.size
             if at < segment.start_offset:  # the log ended in an earlier segment
                 break
             at = self._walk_segment(segment)
-            self._progress((min(at, end) - self.start_offset) / total)
             if at < end:
                 break
         self.end_offset = at
+        self._tell_damage()
         if at < self._durable_end:
             self._findings.add(
                 Kind.SHORT_LOG,
@@ -67,69 +95,140 @@ class LogWalk:
                 physical_offset=at,
             )
         self._look_behind(at)
+        self._progress(1.0)
+
+    def _guess_end(self) -> int:
+        """Where the log seems to end: files are longer. Only for the progress that is told."""
+        for segment in reversed(list(self._segments)):
+            low, high = 0, segment.size // _PAGE_BYTES
+            while low < high:
+                middle = (low + high) // 2
+                page = segment.pread(middle * _PAGE_BYTES, _PAGE_BYTES)
+                low, high = (low, middle) if page == _ZEROS[:_PAGE_BYTES] else (middle + 1, high)
+            if low:
+                return segment.start_offset + low * _PAGE_BYTES
+        return self.start_offset
+
+    def _tell(self, at: int) -> None:
+        self._progress(
+            min(1.0, (at - self.start_offset) / max(1, self._likely_end - self.start_offset))
+        )
 
     def _walk_segment(self, segment: Segment) -> int:
         """Check the records of one segment; returns its end, or the end of the log in it."""
-        base, size = segment.start_offset, segment.size
-        reported = base
-        with segment.view(0, size) as view:
-            at = base
-            while at < base + size:
-                if base + size - at < BLANK_BYTES:
-                    return self._resume(view, segment, at, "no blank record closes the segment")
-                checked = check_record(view, at - base, size, at)
-                if checked.found is Found.BLANK:
-                    return base + size
-                if checked.found is Found.NOTHING:
-                    resumed = self._resume(view, segment, at, checked.reason)
-                    if resumed == at:
-                        return at
-                    at = resumed
-                    continue
-                self._look_at_time(store_time_of(view, at - base), at)
-                self.record_count += 1
-                at += checked.size
-                if at - reported >= _PROGRESS_BYTES:
-                    reported = at
-                    self._progress((at - self.start_offset) / max(1, len(self._segments) * size))
-        return base + size
+        at = base = segment.start_offset
+        end = base + segment.size
+        window = Window(segment)
+        while at < end:
+            if end - at < BLANK_BYTES:
+                return self._resume(segment, at, "no blank record closes the segment")
+            window.hold(at)
+            requests, after = parse_proven(window, at, _RUN, self._topics)
+            if requests:
+                self.record_count += len(requests)
+                self._look_at_times(requests)
+                self._take(requests)
+                at = after
+                self._tell(at)
+                continue
+            checked = window.check(at)
+            if checked.found is Found.BLANK:
+                return end
+            if checked.found is Found.NOTHING:
+                resumed = self._resume(segment, at, checked.reason)
+                if resumed == at:
+                    return at
+                at = resumed
+                continue
+            self._one_record(window, at)
+            at += checked.size
+        return end
 
-    def _resume(self, view: memoryview, segment: Segment, at: int, reason: str) -> int:
+    def _one_record(self, window: Window, at: int) -> None:
+        """A whole record that is not of the common kind."""
+        self.record_count += 1
+        position = at - window.start
+        self._look_at_time(store_time_of(window.data, position), at)
+        try:
+            request = dispatch_request(window.data, position)
+        except CorruptRecordError:  # neither dispatch nor a rebuild makes anything of it
+            return
+        if request.queue_id >= 0 and request.queue_offset >= 0:
+            self._take([request])
+
+    def _resume(self, segment: Segment, at: int, reason: str) -> int:
         """Where the log goes on behind what is no record; `at` itself when that is its end."""
-        base = segment.start_offset
-        goes_on = self._next_record(view, segment, at + 1)
-        if goes_on is None:
-            if at >= self._durable_end:
-                return at
-            goes_on = base + segment.size  # all the rest of this segment is gone
         if at >= self._durable_end:
             # Behind a torn record there may be whole ones: none of them was acknowledged as
             # durable, and recovery cuts there. It is the end of the log.
             return at
-        self.damaged.append((at, goes_on))
-        self._findings.add(
-            Kind.DAMAGED_RECORD,
-            f"commitlog/{segment.path.name}",
-            "a record",
-            f"{reason}; the log goes on at {goes_on}",
-            physical_offset=at,
+        goes_on = self._next_record(segment, at + 1)
+        end = segment.start_offset + segment.size  # when all the rest of this segment is gone
+        self._damage.append(
+            _Damage(
+                at,
+                goes_on or end,
+                f"commitlog/{segment.path.name}",
+                reason,
+                self.record_count,
+                goes_on is None,
+                _owner(segment, at),
+            )
         )
-        return goes_on
+        self.damaged_starts.append(at)
+        self.damaged_ends.append(goes_on or end)
+        return goes_on or end
+
+    def _tell_damage(self) -> None:
+        """Once it is known how many records follow."""
+        for damage in self._damage:
+            following = self.record_count - damage.records_before
+            goes_on = (
+                f"the rest of this segment holds no record, the log goes on at {damage.end}"
+                if damage.is_last
+                else f"the log goes on at {damage.end}"
+            )
+            records = "1 record follows" if following == 1 else f"{following:,} records follow"
+            topic, queue_id, queue_offset = damage.owner or (None, None, None)
+            self._findings.add(
+                Kind.DAMAGED_RECORD,
+                damage.place,
+                "a whole record",
+                f"{damage.reason}; {goes_on}, {records}",
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                physical_offset=damage.start,
+            )
 
     @staticmethod
-    def _next_record(view: memoryview, segment: Segment, start: int) -> int | None:
+    def _next_record(segment: Segment, start: int) -> int | None:
         """The first whole record, or blank, at or above `start` in the segment."""
-        base = segment.start_offset
-        for found in _MAGIC.finditer(view, start - base + _MAGIC_AT):
-            position = found.start() - _MAGIC_AT
-            checked = check_record(view, position, segment.size, base + position)
-            if checked.found is Found.RECORD:
-                return base + position
-            if checked.found is Found.BLANK:
-                remaining = int.from_bytes(view[position : position + 4], "big")
-                if remaining == segment.size - position:
-                    return base + position
+        base, size = segment.start_offset, segment.size
+        position = start - base + _MAGIC_AT
+        while position < size:
+            data = segment.pread(position, min(_CHUNK_BYTES, size - position))
+            for found in _MAGIC.finditer(data):
+                at = base + position + found.start() - _MAGIC_AT
+                checked, head = check_at(segment, at)
+                if checked.found is Found.RECORD:
+                    return at
+                if checked.found is Found.BLANK:
+                    remaining = int.from_bytes(head[:4], "big")
+                    if remaining == base + size - at:
+                        return at
+            if position + len(data) >= size:
+                return None
+            position += len(data) - 3  # a magic code may lie across
         return None
+
+    def _look_at_times(self, requests: Sequence[DispatchRequest]) -> None:
+        times = [request[6] for request in requests]
+        if times[0] >= self._last_time_ms and times == sorted(times):
+            self._last_time_ms = times[-1]
+            return
+        for request in requests:
+            self._look_at_time(request.store_time_ms, request.physical_offset)
 
     def _look_at_time(self, store_time_ms: int, at: int) -> None:
         if store_time_ms < self._last_time_ms:
@@ -149,8 +248,8 @@ class LogWalk:
             position = max(0, end - segment.start_offset)
             while position < segment.size:
                 size = min(_CHUNK_BYTES, segment.size - position)
-                data = segment.read(position, size)
-                if data.count(0) != size:
+                data = segment.pread(position, size)
+                if data != _ZEROS[:size]:
                     at = segment.start_offset + position + size - len(data.lstrip(b"\0"))
                     self._findings.add(
                         Kind.TORN_TAIL,
@@ -158,10 +257,29 @@ class LogWalk:
                         f"nothing behind the log's end at {end}",
                         "bytes of appends that never became durable: the next opening cuts them",
                         physical_offset=at,
+                        note=f"Behind the log's end at {end:,} lie bytes of what was not wholly "
+                        "written (a kill or a power loss does that); the next start removes them.",
                     )
                     return
                 position += size
 
     def is_damaged(self, physical_offset: int) -> bool:
         """Whether the offset lies in damage that was reported."""
-        return any(start <= physical_offset < end for start, end in self.damaged)
+        index = bisect_right(self.damaged_starts, physical_offset) - 1
+        return index >= 0 and physical_offset < self.damaged_ends[index]
+
+
+def _drop(_requests: Sequence[DispatchRequest]) -> None:
+    """Nobody wants them."""
+
+
+def _owner(segment: Segment, at: int) -> tuple[str, int, int] | None:
+    """Topic, queue and offset of a damaged record, when its header still adds up."""
+    checked, data = check_at(segment, at, verify_crc=False)
+    if checked.found is not Found.RECORD:
+        return None
+    try:
+        message = unpack_record(data, verify=False)
+    except (CorruptRecordError, ValueError):
+        return None
+    return message.topic, message.queue_id, message.queue_offset

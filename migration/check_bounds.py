@@ -1,0 +1,92 @@
+"""Looks at the bounds: each stands for a queue that has units, or had them.
+
+A bound that differs from its queue's last unit is found with the units.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.keys import (
+    BOUNDS,
+    CHECKPOINT_KEY,
+    DELETIONS_KEY,
+    UNITS,
+    pack_i64,
+    unit_key,
+    unit_prefix,
+    unpack_bounds_key,
+)
+from kvcq.values import unpack_max
+from migration.check_findings import Kind
+from migration.check_lookup import BAD_ROW
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from kvcq.engine import Pair
+    from migration.check_lookup import Lookup
+
+_ALWAYS = 1 << 62
+
+
+class _Bound(NamedTuple):
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+
+
+def look_at_bounds(lookup: Lookup) -> None:
+    """Raises EngineFailedError. Memory: one page of rows."""
+    for rows in lookup.pages(BOUNDS, "rows of offset", 0):
+        bounds = [bound for row in rows if (bound := _bound(lookup, row)) is not None]
+        keys = [unit_key(bound.topic, bound.queue_id, bound.queue_offset) for bound in bounds]
+        there = lookup.engine.multi_get(UNITS, keys) if keys else []
+        for bound, unit in zip(bounds, there, strict=True):
+            if unit is None and not _has_units(lookup, bound):
+                _tell(lookup, Kind.WRONG_BOUND, "a bound with a unit", bound)
+
+
+def _bound(lookup: Lookup, row: Pair) -> _Bound | None:
+    """What is to be held against the units; None when there is no need to."""
+    key, value = row
+    if key in (CHECKPOINT_KEY, DELETIONS_KEY):
+        if len(value) != 8:
+            lookup.bad_row(BOUNDS, key, value)
+        return None
+    try:
+        topic, marker, queue_id = unpack_bounds_key(key)
+        physical_offset, queue_offset = unpack_max(value)
+    except BAD_ROW:
+        lookup.bad_row(BOUNDS, key, value)
+        return None
+    if marker != "max":
+        return None
+    bound = _Bound(topic, queue_id, queue_offset, physical_offset)
+    if physical_offset >= lookup.checkpoint:
+        _tell(lookup, Kind.BEYOND_CHECKPOINT, f"no row above {lookup.checkpoint}", bound)
+        return None
+    if not topic.startswith(LMQ_PREFIX) and not lookup.topics.is_live(topic, _ALWAYS):
+        _tell(lookup, Kind.DEAD_ROW, "no row", bound)
+        return None
+    return bound if physical_offset >= lookup.log.start_offset else None
+
+
+def _has_units(lookup: Lookup, bound: _Bound) -> bool:
+    """Whether the queue has any unit up to the bound."""
+    prefix = unit_prefix(bound.topic, bound.queue_id)
+    end = prefix + pack_i64(bound.queue_offset + 1)
+    return bool(lookup.engine.scan(UNITS, prefix + pack_i64(0), end, limit=1))
+
+
+def _tell(lookup: Lookup, kind: Kind, expected: str, bound: _Bound) -> None:
+    lookup.findings.add(
+        kind,
+        BOUNDS,
+        expected,
+        f"{(bound.physical_offset, bound.queue_offset)}",
+        topic=bound.topic,
+        queue_id=bound.queue_id,
+        queue_offset=bound.queue_offset,
+        physical_offset=bound.physical_offset,
+    )

@@ -1,0 +1,70 @@
+"""The rows that the records of a log should have in the database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq.dispatch_batch import DispatchBatchBuilder
+from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, topic_prefix
+from migration.check_sums import RowSums
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvcq.engine import KvEngine, Pair
+    from store.consume_queue import DispatchRequest
+    from store.topics import Topics
+
+_NOWHERE = 1 << 62
+_LIVE_TOPICS = 65_536
+
+
+class ExpectedRows:
+    """What the records of the log should have in the database, as sums."""
+
+    def __init__(self, engine: KvEngine, topics: Topics, pending: frozenset[str]) -> None:
+        """Raises EngineFailedError. `pending`: topics whose deletion the next opening finishes."""
+        self._topics = topics
+        self._pending = tuple(topic_prefix(topic) for topic in sorted(pending))
+        self._builder = DispatchBatchBuilder()
+        self._live: set[str] = set()
+        self.sums = {UNITS: RowSums(), INDEX: RowSums()}
+        self.counts = {UNITS: 0, INDEX: 0}
+        row = engine.get(BOUNDS, CHECKPOINT_KEY)
+        checkpoint = int.from_bytes(row or b"", "big", signed=True)
+        #: The dispatch checkpoint's row when it makes no sense.
+        self.bad_checkpoint = row if row is not None and (len(row) != 8 or checkpoint < 0) else None
+        self.checkpoint = checkpoint if self.bad_checkpoint is None else _NOWHERE
+
+    def take(self, requests: Sequence[DispatchRequest]) -> None:
+        """The next records of the log, rising."""
+        for family, rows in self.rows(requests).items():
+            self.sums[family].should_be(rows)
+            self.counts[family] += len(rows)
+
+    def rows(self, requests: Sequence[DispatchRequest]) -> dict[str, list[Pair]]:
+        """Units and index rows of these records, as far as they are dispatched."""
+        if requests[-1].physical_offset >= self.checkpoint:
+            requests = [each for each in requests if each.physical_offset < self.checkpoint]
+        puts = self._builder.build(self._admitted(requests), 0).puts
+        pending = self._pending
+        return {
+            family: [row for row in puts[family] if not row[0].startswith(pending)]
+            if pending
+            else puts[family]
+            for family in (UNITS, INDEX)
+        }
+
+    def _admitted(self, requests: Sequence[DispatchRequest]) -> list[DispatchRequest]:
+        """Without what belongs to a deleted topic: a topic that lives does so from there on."""
+        live = self._live
+        admitted: list[DispatchRequest] = []
+        add = admitted.append
+        for request in requests:
+            if request[0] in live and not request[8]:
+                add(request)
+            elif (found := self._topics.admit(request)) is not None:
+                add(found)
+                if found[0] == request[0] and len(live) < _LIVE_TOPICS:
+                    live.add(found[0])
+        return admitted

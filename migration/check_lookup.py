@@ -1,0 +1,129 @@
+"""What all looks at rows share: pages of a family, and what is known of an offset of the log."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvcq.errors import CorruptValueError
+from kvcq.keys import topic_prefix
+from migration.check_findings import Kind
+from migration.check_records import check_at
+from store.errors import CorruptRecordError
+from store.record import Found, dispatch_request
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from kvcq.engine import KvEngine, Pair
+    from migration.check_findings import Findings
+    from migration.check_log import LogWalk
+    from store.consume_queue import DispatchRequest
+    from store.segment_set import SegmentSet
+    from store.topics import Topics
+
+#: What unpacking raises on a row of another layout.
+BAD_ROW = (CorruptValueError, ValueError, struct.error)
+
+_PAGE_ROWS = 16_384
+_KEYS_END = b"\xff" * 8
+_NOWHERE = 1 << 62
+
+
+class Lookup:
+    """One database beside one log."""
+
+    def __init__(
+        self,
+        engine: KvEngine,
+        segments: SegmentSet,
+        log: LogWalk,
+        topics: Topics,
+        pending: frozenset[str],
+        findings: Findings,
+        progress: Callable[[str, float], None],
+    ) -> None:
+        """`pending`: topics whose deletion the next opening finishes. `log` was walked."""
+        self.engine = engine
+        self.log = log
+        self.topics = topics
+        self.findings = findings
+        self._segments = segments
+        self._progress = progress
+        self._pending = tuple(topic_prefix(topic) for topic in sorted(pending))
+        self.checkpoint = _NOWHERE  # end of what is dispatched
+        self._starts = np.array(log.damaged_starts, np.int64)
+        self._ends = np.array(log.damaged_ends, np.int64)
+
+    def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:
+        """All rows, rising, but those of topics that are being deleted."""
+        start = b""
+        seen = 0
+        while page := self.engine.scan(
+            family, start, _KEYS_END, limit=_PAGE_ROWS, fill_cache=False
+        ):
+            start = page[-1][0] + b"\x00"
+            yield self.settled(page)
+            seen += len(page)
+            self._progress(what, min(1.0, seen / max(1, seen, expected)))
+        self._progress(what, 1.0)
+
+    def settled(self, rows: list[Pair]) -> list[Pair]:
+        """Without those of topics that are being deleted."""
+        pending = self._pending
+        return [row for row in rows if not row[0].startswith(pending)] if pending else rows
+
+    def is_told(self, physical_offset: int) -> bool:
+        """Whether it is known already that no record is there: damage, or a log that ends before.
+
+        With a checkpoint ahead of the log, all rows in between are; opening cuts them.
+        """
+        end = self.log.end_offset
+        return end <= physical_offset < self.checkpoint or self.log.is_damaged(physical_offset)
+
+    def in_question(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which physical offsets need a record: neither expired nor told."""
+        wanted = offsets >= self.log.start_offset
+        wanted &= ~((offsets >= self.log.end_offset) & (offsets < self.checkpoint))
+        if len(self._starts):
+            index = np.searchsorted(self._starts, offsets, "right") - 1
+            wanted &= ~((index >= 0) & (offsets < self._ends[index]))
+        return wanted
+
+    def damaged_rows(self, offsets: npt.NDArray[np.int64]) -> list[int]:
+        """Indexes of those that name the begin of a damaged place."""
+        if not len(self._starts):
+            return []
+        return np.flatnonzero(np.isin(offsets, self._starts)).tolist()
+
+    def record_at(self, physical_offset: int) -> DispatchRequest | None:
+        """What is derived from the record that begins there, if one does."""
+        segment = self._segments.find(physical_offset)
+        if segment is None or physical_offset >= self.log.end_offset:
+            return None
+        checked, data = check_at(segment, physical_offset, verify_crc=False)
+        if checked.found is not Found.RECORD:
+            return None
+        try:
+            return dispatch_request(data, 0)
+        except CorruptRecordError:
+            return None
+
+    def is_live(self, request: DispatchRequest, topic: str) -> bool:
+        """Whether the record is still to be found in this topic or light queue."""
+        if not topic.startswith(LMQ_PREFIX):
+            return self.topics.is_live(topic, request.physical_offset)
+        admitted = self.topics.admit(request)
+        return admitted is not None and (
+            admitted.topic == topic or any(name == topic for name, _ in admitted.light_queues)
+        )
+
+    def bad_row(self, family: str, key: bytes, value: bytes) -> None:
+        self.findings.add(
+            Kind.BAD_ROW, family, "a row of this layout", f"{key.hex()} = {value.hex()}"
+        )
