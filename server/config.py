@@ -19,6 +19,7 @@ from typing import Any
 
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError
+from store.store_dir import inspect
 
 #: gRPC's own default is 4 MiB; one message may have a body of that size.
 DEFAULT_MAX_RECEIVE_BYTES = 64 << 20
@@ -94,6 +95,21 @@ def load_config(path: Path | None, flags: dict[str, object]) -> ServerConfig:
         else:
             raise InvalidArgumentError(name, "settings are server.… or store.…")
     return ServerConfig(**server, store=store)
+
+
+def with_recorded_segments(config: ServerConfig) -> ServerConfig:
+    """With the segment size that the store was made with, where no other one is asked for.
+
+    Raises StoreFormatError and OSError when the directory cannot be read, or is damaged.
+    """
+    if "segment_bytes" in config.store:
+        return config
+    _, identity = inspect(config.data_dir)
+    if identity is None:
+        return config
+    return dataclasses.replace(
+        config, store={**config.store, "segment_bytes": identity.segment_bytes}
+    )
 
 
 def _read_file(path: Path) -> dict[str, object]:

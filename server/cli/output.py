@@ -1,7 +1,7 @@
 """What the command line prints: tables for people, one JSON document for programs.
 
 Results go to standard output, everything else to standard error, so that a pipe gets results
-alone. Exit codes: 0 well, 1 findings or a refusal, 2 wrong usage, 3 cannot connect.
+alone. Exit codes: 0 well, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_CANNOT_CONNECT = 3
+EXIT_INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
 
 #: Bytes of a body that a table shows; --json and --raw have all of it.
 SHOWN_BODY_BYTES = 80
@@ -52,7 +53,7 @@ class CommandError(click.ClickException):
 
 
 class BadRequestError(CommandError):
-    """The server says that a value is outside its limits."""
+    """A value is outside its limits: the server's, or those of this machine."""
 
     exit_code = EXIT_USAGE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import sys
@@ -12,14 +13,27 @@ import click
 
 from migration.opening import open_store
 from server.app import run_server
-from server.cli.output import CommandError, json_option, notes
-from server.config import load_config
+from server.cli.output import BadRequestError, CommandError, json_option, notes
+from server.config import load_config, with_recorded_segments
 from server.errors import ServerBindError
-from store.errors import InvalidArgumentError, StoreError, StoreLockedError
+from store.errors import (
+    InvalidArgumentError,
+    StoreError,
+    StoreFormatError,
+    StoreLockedError,
+)
 
 if TYPE_CHECKING:
     from server.app import Listener
     from server.config import ServerConfig
+
+#: What the system says of a directory that cannot be made, read or written in.
+_UNUSABLE = frozenset(
+    {
+        *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR),
+        *(errno.ELOOP, errno.ENAMETOOLONG, errno.EEXIST),
+    }
+)
 
 
 @click.command()
@@ -61,8 +75,8 @@ def serve(
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    # Its jobs run every second; each run is not news.
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    # Its jobs run every second: neither a run is news, nor one that is left out under load.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
     given = {
         "server.host": host,
         "server.port": port,
@@ -76,22 +90,45 @@ def serve(
         config.store_config(config.port)  # refuse bad settings before anything is begun
     except InvalidArgumentError as error:
         raise click.UsageError(str(error)) from error
+    try:
+        config = with_recorded_segments(config)
+    except (StoreError, OSError) as error:
+        raise _why_not_opened(error, config) from error
     listener: Listener = JsonListener() if as_json else TextListener(config)
     try:
         run_server(config, open_store, listener)
     except ServerBindError as error:
-        raise CommandError(
-            str(error), "stop what has the port, or choose another one with --port"
-        ) from error
-    except StoreLockedError as error:
-        raise CommandError(
+        raise CommandError(str(error), _advice_on_address(error)) from error
+    except (StoreError, OSError) as error:
+        raise _why_not_opened(error, config) from error
+
+
+def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:
+    """What is wrong with the directory, and what to do where the text does not say so itself."""
+    if isinstance(error, StoreLockedError):
+        return CommandError(
             str(error), "stop the other server, or choose another directory with --data"
-        ) from error
-    except StoreError as error:
-        raise CommandError(
-            f"the store cannot be opened: {error}",
-            f"look closer with: kvcq check {config.data_dir}",
-        ) from error
+        )
+    text = f"the store cannot be opened: {error}"
+    if isinstance(error, StoreFormatError):
+        return CommandError(text)
+    if isinstance(error, StoreError):
+        return CommandError(text, f"look closer with: kvcq check {config.data_dir}")
+    if error.errno in _UNUSABLE:
+        reason = error.strerror or str(error)
+        return BadRequestError(
+            f"--data: {config.data_dir} cannot be used: {reason}",
+            "choose a directory that this user may make files in",
+        )
+    return CommandError(text, "look at the disk")
+
+
+def _advice_on_address(error: ServerBindError) -> str:
+    if error.reason.errno == errno.EADDRINUSE:
+        return "stop what has the port, or choose another one with --port"
+    if error.reason.errno == errno.EACCES:
+        return "choose a port from 1024 up, with --port"
+    return "--host takes an address of this machine: 127.0.0.1, or 0.0.0.0 for all it has"
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
