@@ -1,0 +1,7 @@
+"""The command line."""
+
+import os
+
+# Before anything imports grpc, which reads it then: what goes wrong is told in our own words, and
+# a line of gRPC's log before them ("add_port.cc: Failed to bind") helps nobody.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")

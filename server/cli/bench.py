@@ -12,7 +12,7 @@ import click
 
 from kvcq_bench.embedded import EmbeddedTarget
 from kvcq_bench.engine import run_scenario
-from kvcq_bench.errors import BenchError
+from kvcq_bench.errors import BenchError, ScenarioError
 from kvcq_bench.remote import OwnServer, RemoteTarget
 from kvcq_bench.report import (
     compare,
@@ -24,7 +24,14 @@ from kvcq_bench.report import (
 )
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
 from kvcq_client import KvcqError
-from server.cli.output import CommandError, json_option, notes, print_json, print_table
+from server.cli.output import (
+    BadRequestError,
+    CommandError,
+    json_option,
+    notes,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -83,6 +90,8 @@ def run(
     try:
         wanted = load_scenario(scenario, scale=scale, seed=seed)
         document = _run(wanted, target, embedded, data)
+    except ScenarioError as error:
+        raise BadRequestError(str(error), "see the scenarios: kvcq bench list") from error
     except (BenchError, KvcqError) as error:
         raise CommandError(str(error), "see the scenarios: kvcq bench list") from error
     paths = write_report(document, report or Path(f"bench-{wanted.name}"))

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvcq_client import (
+    LIGHT_PREFIX,
     Client,
     DeadlineError,
     InvalidArgumentError,
     KvcqError,
+    ResourceExhaustedError,
     UnavailableError,
 )
 from server.cli.output import BadRequestError, CannotConnectError, CommandError
+from server.cli.values import server as server_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +30,7 @@ CONNECT_TIMEOUT_S = 2.0
 
 server_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--server",
+    type=server_target,
     default=DEFAULT_SERVER,
     show_default=True,
     envvar="KVCQ_SERVER",
@@ -52,14 +56,19 @@ def connect(server: str) -> Iterator[Client]:
                 ) from error
             yield client
     except KvcqError as error:
-        raise _command_error(error, server) from error
+        raise command_error(error, server) from error
 
 
-def _command_error(error: KvcqError, server: str) -> CommandError:
+def command_error(error: KvcqError, server: str) -> CommandError:
+    """The error in the words of the command line: its exit code, and what to do next."""
     if isinstance(error, UnavailableError):
         return CannotConnectError(str(error), "try again in a moment")
     if isinstance(error, DeadlineError):
         return CommandError(f"{server} did not answer in time", "look at: kvcq stats")
+    # Without a reason it was gRPC that refused, and that is for size alone.
+    too_large = isinstance(error, ResourceExhaustedError) and not error.reason
+    if too_large:
+        return BadRequestError(str(error), "the server's limit is its max_receive_bytes")
     kind = BadRequestError if isinstance(error, InvalidArgumentError) else CommandError
     return kind(str(error), _advice(error.reason, error.metadata))
 
@@ -68,6 +77,12 @@ def _advice(reason: str, metadata: dict[str, str]) -> str:
     match reason:
         case "UNKNOWN_TOPIC":
             name = metadata["topic"]
+            if name.startswith(LIGHT_PREFIX):
+                return (
+                    "a light queue comes into being with its first message: "
+                    f"kvcq put TOPIC BODY --light-queue {name}   "
+                    "(see what there is: kvcq topic list --light-queues)"
+                )
             return f"see what there is: kvcq topic list   (or: kvcq topic create {name})"
         case "UNKNOWN_QUEUE":
             return f"its queues: kvcq topic describe {metadata['topic']}"
@@ -80,8 +95,19 @@ def _advice(reason: str, metadata: dict[str, str]) -> str:
         case "STORE_FAILED" | "FLUSH_FAILED":
             return "look at the server's log and the disk, then restart the server"
         case "CORRUPT_RECORD" | "DAMAGED_QUEUE" | "CORRUPT_VALUE":
-            return "stop the server, then: kvcq check DIR"
+            look = "stop the server, then: kvcq check DIR"
+            behind = _behind(reason, metadata)
+            return f"read on behind it: {behind}   (to look closer, {look})" if behind else look
         case "INTERNAL":
             return "look for the request id in the server's log"
         case _:
             return ""
+
+
+def _behind(reason: str, metadata: dict[str, str]) -> str:
+    """The command that reads behind a message which cannot be read; "" if its place is unknown."""
+    damaged = metadata.get("offset" if reason == "DAMAGED_QUEUE" else "queueOffset")
+    if damaged is None or "topic" not in metadata:
+        return ""
+    place = f"--queue {metadata.get('queueId', '0')} --offset {int(damaged) + 1}"
+    return f"kvcq pull {metadata['topic']} {place}"

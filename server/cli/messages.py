@@ -1,17 +1,15 @@
-"""kvcq put, pull, query, get: messages in and out of a running server."""
+"""kvcq pull, query, get: messages out of a running server."""
 
 from __future__ import annotations
 
 import base64
 import sys
-from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvcq_client import LIGHT_PREFIX, Message, Queue
-from server.cli.connection import TIMEOUT_S, connect, server_option
+from kvcq_client import LIGHT_PREFIX, DataLossError, Queue
+from server.cli.connection import TIMEOUT_S, command_error, connect, server_option
 from server.cli.output import (
     body_text,
     json_option,
@@ -20,110 +18,20 @@ from server.cli.output import (
     print_table,
     time_text,
 )
+from server.cli.values import OFFSET, QUEUE, TIME_MS, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvcq_client import Client, StoredMessage
 
-#: Lines of standard input that are sent, then waited for, together.
-BLOCK_LINES = 20_000
-
 
 @click.command()
-@click.argument("topic")
-@click.argument("body", required=False)
-@click.option("--queue", type=click.IntRange(0), help="Queue of the topic; else in turn.")
-@click.option("--tag", default="", help="Tag to filter by.")
-@click.option("--key", "keys", multiple=True, help="Key to query for; may be repeated.")
-@click.option(
-    "--light-queue", "light_queues", multiple=True, help="Light queue, %LMQ%…; may be repeated."
-)
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE")
-@click.option("--lines", is_flag=True, help="Read standard input, a message for each line.")
-@server_option
-@json_option
-def put(
-    topic: str,
-    body: str | None,
-    queue: int | None,
-    tag: str,
-    keys: tuple[str, ...],
-    light_queues: tuple[str, ...],
-    properties: tuple[str, ...],
-    lines: bool,  # noqa: FBT001 - click passes options by name
-    server: str,
-    as_json: bool,  # noqa: FBT001
-) -> None:
-    """Put a message into TOPIC: BODY, or standard input when BODY is left out.
-
-    The topic is created if it is new and the server allows that.
-    """
-    if lines and body is not None:
-        raise click.UsageError("BODY and --lines exclude each other")
-    template = Message(
-        topic,
-        b"",
-        queue,
-        tag,
-        keys,
-        light_queues,
-        dict(map(_name_and_value, properties)) or None,
-    )
-    with connect(server) as client:
-        if lines:
-            _put_lines(client, template, as_json=as_json)
-            return
-        content = body.encode() if body is not None else sys.stdin.buffer.read()
-        placed = client.put(replace(template, body=content))
-    if as_json:
-        print_json(
-            {
-                "topic": topic,
-                "queueId": placed.queue_id,
-                "queueOffset": placed.queue_offset,
-                "physicalOffset": placed.physical_offset,
-                "messageId": placed.message_id,
-                "storeTimeMs": placed.store_time_ms,
-            }
-        )
-        return
-    print_table(
-        "",
-        ("topic", "queue", "offset", "message id"),
-        [(topic, placed.queue_id, placed.queue_offset, placed.message_id)],
-    )
-
-
-def _put_lines(client: Client, template: Message, *, as_json: bool) -> None:
-    total = 0
-    lines = iter(sys.stdin.buffer)
-    with notes.status("putting…") as status, client.producer() as producer:
-        while block := list(islice(lines, BLOCK_LINES)):
-            producer.send_many(
-                [replace(template, body=line.rstrip(b"\r\n")) for line in block]
-            ).result()
-            total += len(block)
-            status.update(f"put {total:,} messages")
-    if as_json:
-        print_json({"topic": template.topic, "messages": total})
-    else:
-        notes.print(f"put {total:,} messages into {template.topic}")
-
-
-def _name_and_value(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name or not value:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
-    return name, value
-
-
-@click.command()
-@click.argument("topic")
-@click.option("--queue", type=click.IntRange(0), help="One queue; else all of the topic.")
-@click.option("--offset", type=click.IntRange(0), help="From here on; else from the oldest.")
+@click.argument("topic", type=text)
+@click.option("--queue", type=QUEUE, help="One queue; else all of the topic, one after another.")
+@click.option("--offset", type=OFFSET, help="From here on; else from the oldest. Needs --queue.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=32, show_default=True)
-@click.option("--tag", "tag_filter", default="", help='Such as "created || paid".')
+@click.option("--tag", "tag_filter", type=text, default="", help='Such as "created || paid".')
 @click.option(
     "--wait",
     "wait_s",
@@ -145,26 +53,32 @@ def pull(
     server: str,
     as_json: bool,  # noqa: FBT001
 ) -> None:
-    """Read messages of TOPIC; a light queue's name (%LMQ%…) reads that."""
+    """Read messages of TOPIC; a light queue's name (%LMQ%…) reads that.
+
+    Without --queue, the queues are read one after another, each from its oldest message.
+    """
     if queue is None and (offset is not None or wait_s) and not topic.startswith(LIGHT_PREFIX):
         raise click.UsageError("--offset and --wait need --queue")
     found: list[StoredMessage] = []
     positions: list[dict[str, Any]] = []
+    damage: DataLossError | None = None
     with connect(server) as client:
-        for queue_id, start in _starts(client, topic, queue, offset):
-            if len(found) >= limit:
-                break
-            next_offset, max_offset = start, start
-            while len(found) < limit:
-                pulled = client.pull(
-                    topic,
-                    queue_id,
-                    next_offset,
-                    max_messages=limit - len(found),
-                    tag_filter=tag_filter,
-                    wait_s=0 if found else wait_s,
-                    timeout_s=TIMEOUT_S + wait_s,
-                )
+        for queue_id, start, end in _starts(client, topic, queue, offset):
+            next_offset, max_offset = start, end
+            while len(found) < limit and damage is None:
+                try:
+                    pulled = client.pull(
+                        topic,
+                        queue_id,
+                        next_offset,
+                        max_messages=limit - len(found),
+                        tag_filter=tag_filter,
+                        wait_s=0 if found else wait_s,
+                        timeout_s=TIMEOUT_S + wait_s,
+                    )
+                except DataLossError as error:  # what was read before it is shown first
+                    damage = error
+                    break
                 found.extend(pulled.messages)
                 moved = pulled.next_offset > next_offset
                 next_offset, max_offset = pulled.next_offset, pulled.max_offset
@@ -178,32 +92,42 @@ def pull(
     elif raw:
         for message in found:
             sys.stdout.buffer.write(message.body + b"\n")
-    else:
+        sys.stdout.buffer.flush()
+    elif found or damage is None:
         _print_messages(found)
-        behind = sum(int(one["maxOffset"]) - int(one["nextOffset"]) for one in positions)
-        if behind > 0:
-            notes.print(f"{behind:,} more; see them with --limit, or --queue and --offset")
+        _tell_what_is_left(positions)
+    if damage is not None:
+        raise command_error(damage, server) from damage
+
+
+def _tell_what_is_left(positions: list[dict[str, Any]]) -> None:
+    left = [int(one["maxOffset"]) - int(one["nextOffset"]) for one in positions]
+    behind = sum(left)
+    if behind <= 0:
+        return
+    where = f" in {sum(one > 0 for one in left)} queues" if len(left) > 1 else ""
+    notes.print(f"{behind:,} more{where}; see them with --limit, or --queue and --offset")
 
 
 def _starts(
     client: Client, topic: str, queue: int | None, offset: int | None
-) -> list[tuple[int, int]]:
-    """Queues to read, and where each begins."""
+) -> list[tuple[int, int, int]]:
+    """Queues to read, where each begins, and where it ends just now."""
     if queue is None and not topic.startswith(LIGHT_PREFIX):
         count = client.describe_topic(topic).queue_count
         bounds = client.offsets(Queue(topic, queue_id) for queue_id in range(count))
-        return [(queue.queue_id, low) for queue, (low, high) in bounds.items() if high > low]
+        return [(queue.queue_id, low, high) for queue, (low, high) in bounds.items() if high > low]
     wanted = Queue(topic, queue or 0)
     if offset is not None:
-        return [(wanted.queue_id, offset)]
-    return [(wanted.queue_id, client.offsets([wanted])[wanted].min_offset)]
+        return [(wanted.queue_id, offset, offset)]
+    return [(wanted.queue_id, *client.offsets([wanted])[wanted])]
 
 
 @click.command()
-@click.argument("topic")
-@click.argument("key")
-@click.option("--begin-ms", type=click.IntRange(0), default=0, help="Stored at or after, ms.")
-@click.option("--end-ms", type=click.IntRange(0), default=0, help="Stored at or before, ms.")
+@click.argument("topic", type=text)
+@click.argument("key", type=text)
+@click.option("--begin-ms", type=TIME_MS, default=0, help="Stored at or after, ms.")
+@click.option("--end-ms", type=TIME_MS, default=0, help="Stored at or before, ms.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=32, show_default=True)
 @server_option
 @json_option
@@ -240,7 +164,7 @@ def query(
 
 
 @click.command()
-@click.argument("message_id")
+@click.argument("message_id", type=text)
 @click.option("--raw", is_flag=True, help="Print the body alone.")
 @server_option
 @json_option
@@ -263,6 +187,11 @@ def get(
     document["body"] = body_text(message.body)
     document["bornTime"] = time_text(document.pop("bornTimeMs"))
     document["storeTime"] = time_text(document.pop("storeTimeMs"))
+    document["keys"] = " ".join(message.keys)
+    document["lightQueues"] = "\n".join(message.light_queues)
+    document["properties"] = "\n".join(
+        f"{name}={value}" for name, value in message.properties.items()
+    )
     print_table("", ("field", "value"), [(name, str(value)) for name, value in document.items()])
 
 

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import click
 
 from server.cli.connection import connect, server_option
-from server.cli.output import json_option, print_json, print_table
+from server.cli.output import console, json_option, notes, print_json, print_table
+from server.cli.values import text
+
+UPTIME = "server.uptime_s"
 
 
 @click.command()
-@click.option("--prefix", default="", help="Names that begin with this.")
+@click.option("--prefix", type=text, default="", help="Names that begin with this.")
 @server_option
 @json_option
 def stats(prefix: str, server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Show counters and levels of the server, its store, and RocksDB."""
+    """Show counters and levels of the server, its store, and RocksDB.
+
+    Counters count from the start of the server.
+    """
     with connect(server) as client:
         values = client.statistics()
-    shown = {name: values[name] for name in sorted(values) if name.startswith(prefix)}
+        version = client.server_version()
+    shown = {
+        name: int(value) if value.is_integer() else value
+        for name, value in sorted(values.items(), key=lambda item: (_group(item[0]), item[0]))
+        if name.startswith(prefix)
+    }
     if as_json:
-        print_json(shown)
+        named = {"server.version": version} if "server.version".startswith(prefix) else {}
+        print_json(named | shown)
         return
-    print_table("", ("name", "value"), list(shown.items()))
+    console.print(f"kvcq {version} at {server}, up {_duration(values.get(UPTIME, 0))}")
+    if not shown:
+        notes.print(f"no name begins with {prefix!r}; see all of them: kvcq stats", markup=False)
+    for group, items in groupby(shown.items(), key=lambda item: _group(item[0])):
+        console.print()
+        print_table(group, ("name", "value"), list(items))
+
+
+def _group(name: str) -> str:
+    if name.startswith("server."):
+        return "server"
+    return "RocksDB" if name.startswith("kvcq_") else "store"
+
+
+def _duration(seconds: float) -> str:
+    minutes, whole = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (whole, "s")]
+    first = next((at for at, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2])

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import Queue
+from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue
 from server.cli.connection import connect, server_option
-from server.cli.output import json_option, notes, print_json, print_table, time_text
+from server.cli.output import (
+    CommandError,
+    json_option,
+    notes,
+    print_json,
+    print_table,
+    time_text,
+)
+from server.cli.values import COUNT, text
 
 if TYPE_CHECKING:
     from kvcq_client import Topic
@@ -23,8 +31,8 @@ def topic() -> None:
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True)
-@click.option("--queues", type=click.IntRange(1), help="Queues of each; else the default.")
+@click.argument("names", type=text, nargs=-1, required=True)
+@click.option("--queues", type=COUNT, help="Queues of each; else the default.")
 @server_option
 @json_option
 def create(names: tuple[str, ...], queues: int | None, server: str, as_json: bool) -> None:  # noqa: FBT001
@@ -35,24 +43,41 @@ def create(names: tuple[str, ...], queues: int | None, server: str, as_json: boo
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", type=text)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_option
 @json_option
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Delete topic NAME, or a light queue, with everything in it."""
     if not yes:
-        click.confirm(f"Delete {name!r} and all its messages?", abort=True, err=True)
+        _ask(name)
     with connect(server) as client:
-        client.delete_topic(name)
+        try:
+            client.delete_topic(name)
+        except NotFoundError as error:
+            light = " --light-queues" if name.startswith(LIGHT_PREFIX) else ""
+            raise CommandError(str(error), f"see what there is: kvcq topic list{light}") from error
     if as_json:
         print_json({"deleted": name})
     else:
         notes.print(f"deleted {name}")
 
 
+def _ask(name: str) -> None:
+    """Returns when the answer is yes. Raises CommandError when nobody can give one."""
+    try:
+        click.confirm(f"Delete {name!r} and all its messages?", abort=True, err=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            click.echo(err=True)  # ends the line of the question
+            raise CommandError(
+                "not deleted: there is nobody to ask", f"kvcq topic delete {name} --yes"
+            ) from None
+        raise
+
+
 @topic.command()
-@click.argument("name")
+@click.argument("name", type=text)
 @server_option
 @json_option
 def describe(name: str, server: str, as_json: bool) -> None:  # noqa: FBT001
@@ -76,9 +101,9 @@ def describe(name: str, server: str, as_json: bool) -> None:  # noqa: FBT001
 
 
 @topic.command("list")
-@click.option("--prefix", default="", help="Names that begin with this.")
+@click.option("--prefix", type=text, default="", help="Names that begin with this.")
 @click.option("--light-queues", is_flag=True, help="Light queues instead of topics.")
-@click.option("--limit", type=click.IntRange(1), default=PAGE, show_default=True)
+@click.option("--limit", type=COUNT, default=PAGE, show_default=True)
 @server_option
 @json_option
 def list_topics(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
+from kvcq_client import Client
 from server.cli.main import main
 from server.version import VERSION
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from click.testing import Result
 
@@ -60,7 +65,16 @@ def test_put_pull_query_get(target: str) -> None:
         assert message["properties"]["colour"] == "blue=ish"
         assert message["lightQueues"] == ["%LMQ%alice"]
         assert message["messageId"] == placed["messageId"]
+    assert placed["lightQueues"] == {"%LMQ%alice": 0}
     assert _json(target, "get", placed["messageId"])["body"] == "hello"
+    shown = _run(target, "get", placed["messageId"]).stdout
+    cells = [line.split() for line in shown.splitlines()]
+    assert ["keys", "order-1"] in cells
+    assert ["lightQueues", "%LMQ%alice"] in cells
+    assert any(row[-1] == "colour=blue=ish" for row in cells)
+    assert not set("[]{}'") & set(shown)
+    again = _run(target, "put", "shop", "again", "--light-queue", "%LMQ%alice").stdout
+    assert again.splitlines()[2].split()[:3] == ["%LMQ%alice", "0", "1"]
     assert "hello" in _run(target, "pull", "shop").stdout
     assert _run(target, "get", placed["messageId"], "--raw").stdout == "hello"
     assert _json(target, "query", "shop", "order-2")["messages"] == []
@@ -74,7 +88,50 @@ def test_lines_become_messages(target: str) -> None:
     part = _json(target, "pull", "lines", "--queue", "0", "--offset", "1199")
     assert [message["body"] for message in part["messages"]] == ["line 1199"]
     shown = _run(target, "pull", "lines", "--queue", "0", "--limit", "2")
-    assert "1,198 more" in shown.stderr
+    assert "1,198 more;" in shown.stderr
+
+
+def test_what_is_left_is_counted_over_all_queues(target: str) -> None:
+    for queue_id in range(3):
+        _json(target, "put", "many", "--lines", "--queue", str(queue_id), stdin="x\n" * 10)
+    assert "25 more in 3 queues;" in _run(target, "pull", "many", "--limit", "5").stderr
+    positions = _json(target, "pull", "many", "--limit", "15")["queues"]
+    assert [(one["nextOffset"], one["maxOffset"]) for one in positions] == [
+        (10, 10),
+        (5, 10),
+        (0, 10),
+    ]
+
+
+def test_the_first_bad_line_ends_and_all_before_it_are_stored(target: str) -> None:
+    large = "x" * (5 << 20)
+    lines = "".join(f"{at}\n" for at in range(10)) + large + "\nbehind\n"
+    stopped = _run(target, "put", "torn", "--lines", "--queue", "0", stdin=lines)
+    assert stopped.exit_code == 2
+    assert "put 10 messages" in stopped.stderr
+    assert "line 11: body" in stopped.stderr
+    assert "tail -n +11 FILE" in stopped.stderr
+    stored = _json(target, "pull", "torn", "--queue", "0")["messages"]
+    assert [one["body"] for one in stored] == [str(at) for at in range(10)]
+    nowhere = _run(target, "put", "torn", "--lines", "--queue", "99", "--json", stdin="x\n")
+    assert (nowhere.exit_code, json.loads(nowhere.stdout)["messages"]) == (1, 0)
+
+
+def test_a_body_above_the_limit_of_requests_is_not_sent(target: str) -> None:
+    large = "x" * ((64 << 20) + 1)
+    alone = _run(target, "put", "large", stdin=large)
+    assert alone.exit_code == 2
+    assert "67,108,865 bytes" in alone.stderr
+    line = _run(target, "put", "large", "--lines", stdin=f"small\n{large}\n")
+    assert line.exit_code == 2
+    assert "line 2: a body of 67,108,865 bytes" in line.stderr
+    assert len(_json(target, "pull", "large")["messages"]) == 1
+
+
+def test_an_argument_that_is_not_utf8_is_stored_as_it_was_typed(target: str) -> None:
+    # Bytes of the command line that are no text come in like this.
+    _json(target, "put", "typed", b"\xff\xfe".decode(errors="surrogateescape"))
+    assert _json(target, "pull", "typed")["messages"][0]["bodyBase64"] == "//4="
 
 
 def test_a_body_that_is_no_text_survives(target: str) -> None:
@@ -108,6 +165,37 @@ def test_stats(target: str) -> None:
     answer = _json(target, "stats", "--prefix", "server.")
     assert answer["server.ready"] == 1
     assert all(name.startswith("server.") for name in answer)
+    assert (answer["server.version"], type(answer["server.ready"])) == (VERSION, int)
+    shown = _run(target, "stats")
+    assert shown.stdout.startswith(f"kvcq {VERSION} at {target}, up ")
+    for heading in ("\n\nserver\n", "\n\nstore\n", "\n\nRocksDB\n"):
+        assert heading in shown.stdout
+    nothing = _run(target, "stats", "--prefix", "nonsense")
+    assert "no name begins with 'nonsense'" in nothing.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("topic", "create", "q", "--queues", "2147483648"), "--queues"),
+        (("topic", "list", "--limit", "9" * 20), "--limit"),
+        (("pull", "t", "--queue", "2147483648"), "--queue"),
+        (("put", "t", "x", "--queue", "2147483648"), "--queue"),
+        (("pull", "t", "--queue", "0", "--offset", "9223372036854775808"), "--offset"),
+        (("query", "t", "k", "--begin-ms", "9223372036854775808"), "--begin-ms"),
+        (("query", "t", "k", "--end-ms", "9223372036854775808"), "--end-ms"),
+        (("pull", "\udcff"), "TOPIC"),
+        (("put", "\udcff", "x"), "TOPIC"),
+        (("put", "t", "x", "--tag", "\udcff"), "--tag"),
+        (("get", "\udcff"), "MESSAGE_ID"),
+        (("stats", "--server", ""), "--server"),
+        (("stats", "--server", "127.0.0.1:99999"), "--server"),
+    ],
+)
+def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{names}'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -121,6 +209,9 @@ def test_stats(target: str) -> None:
         (("get", "abc"), 2, "message_id"),
         (("get", "7F00000100001FA300000000FFFFFFFF"), 1, "MESSAGE_NOT_FOUND"),
         (("pull", "t", "--limit", "0"), 2, "--limit"),
+        (("pull", "%LMQ%none"), 1, "--light-queue %LMQ%none"),
+        (("topic", "delete", "none"), 1, "kvcq topic delete none --yes"),
+        (("bench", "run", "none"), 2, "kvcq bench list"),
         (("nonsense",), 2, "No such command"),
         (("pull", "t", "--server", "127.0.0.1:1"), 3, "kvcq serve"),
     ],
@@ -152,3 +243,88 @@ def test_serve_refuses_wrong_settings_before_it_begins(flags: tuple[str, ...], s
 def test_the_version_is_that_of_the_project() -> None:
     assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()
     assert VERSION in CliRunner().invoke(main, ["--version"]).stdout
+
+
+def test_deleting_what_is_not_there_does_not_advise_to_make_it(target: str) -> None:
+    result = _run(target, "topic", "delete", "none", "--yes")
+    assert result.exit_code == 1
+    assert "kvcq topic list" in result.stderr
+    assert "create" not in result.stderr
+
+
+def test_ctrl_c_ends_a_waiting_pull_quietly(target: str) -> None:
+    _json(target, "topic", "create", "quiet")
+    command = [sys.executable, "-m", "server", "pull", "quiet", "--queue", "0", "--wait", "60"]
+    with subprocess.Popen(
+        [*command, "--server", target], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        with Client(target) as client:
+            while not client.statistics()["server.watched_queues"]:
+                assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, (b"", b""))
+
+
+def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
+    tmp_path: Path,
+) -> None:
+    with ServerProcess(tmp_path) as server:
+        server.wait_for("ready")
+        bodies = "".join(f"body-{at}\n" for at in range(5))
+        _json(server.target, "put", "torn", "--lines", "--queue", "0", stdin=bodies)
+        server.send(signal.SIGTERM)
+        server.wait()
+    segment = min((tmp_path / "commitlog").iterdir())
+    at = segment.read_bytes().index(b"body-2")
+    with segment.open("r+b") as file:
+        file.seek(at)
+        file.write(b"B")
+    with ServerProcess(tmp_path) as server:
+        server.wait_for("ready")
+        for arguments in (("pull", "torn"), ("pull", "torn", "--queue", "0")):
+            part = _run(server.target, *arguments, "--json")
+            assert part.exit_code == 1
+            found = json.loads(part.stdout)["messages"]
+            assert [one["body"] for one in found] == ["body-0", "body-1"]
+        shown = _run(server.target, "pull", "torn")
+        assert "body-1" in shown.stdout
+        advice = "pull torn --queue 0 --offset 3"
+        assert f"kvcq {advice}" in shown.stderr
+        behind = _json(server.target, *advice.split())["messages"]
+        assert [one["body"] for one in behind] == ["body-3", "body-4"]
+
+
+def test_a_store_is_served_with_the_segment_size_it_was_made_with(tmp_path: Path) -> None:
+    serve = [sys.executable, "-m", "server", "serve", "--port", "0", "--data", str(tmp_path)]
+    with ServerProcess(tmp_path) as server:
+        server.wait_for("ready")
+    with subprocess.Popen(
+        [*serve, "--json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        events = [json.loads(process.stdout.readline())["event"]]
+        while events[-1] not in ("ready", ""):
+            events.append(json.loads(process.stdout.readline())["event"])
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    other = run_kvcq(*serve[3:], "--set", "store.segment_bytes=8388608")
+    assert other.returncode == 1
+    assert b"set segment_bytes to 4194304" in other.stderr
+    assert b"next:" not in other.stderr
+
+
+def test_a_directory_that_cannot_be_made_is_wrong_usage() -> None:
+    result = run_kvcq("serve", "--port", "0", "--data", "/proc/none")
+    assert result.returncode == 2
+    assert b"--data: /proc/none" in result.stderr
+    assert b"Traceback" not in result.stderr
+
+
+def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
+    result = run_kvcq("serve", "--host", "192.0.2.1", "--data", str(tmp_path / "none"))
+    assert result.returncode == 1
+    told = result.stderr.decode().splitlines()
+    assert len(told) == 2, "gRPC's own log says nothing"
+    assert "--host takes an address of this machine" in told[1]
