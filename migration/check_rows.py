@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from migration.check_expected import ExpectedRows
     from store.consume_queue import DispatchRequest
 
-_NOWHERE = 1 << 62
-_LIVE_TOPICS = 65_536
 _TIME_AND_OFFSET_BYTES = 16
 
 

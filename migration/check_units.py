@@ -190,12 +190,11 @@ def plain_units(
 
     The array has a unit for each of them. `bad_row` is told of the others.
     """
-    data = b"".join([value for _, value in rows])
-    if len(data) == UNIT_SIZE * len(rows):
-        units = np.frombuffer(data, _UNIT)
+    values = [value for _, value in rows]
+    if set(map(len, values)) == {UNIT_SIZE}:
+        units = np.frombuffer(b"".join(values), _UNIT)
         if (
-            all(len(value) == UNIT_SIZE for _, value in rows)
-            and all(map(_queue_of, {key[:-_OFFSET_BYTES] for key, _ in rows}))
+            all(map(_queue_of, {key[:-_OFFSET_BYTES] for key, _ in rows}))
             and (units["offset"] >= 0).all()
             and (units["size"] > 0).all()
         ):
