@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from server.config import ServerConfig, load_config
+from migration.opening import open_store
+from server.config import ServerConfig, load_config, with_recorded_segments
 from store.config import FlushMode
 from store.errors import InvalidArgumentError
 
@@ -75,3 +76,13 @@ def test_lists_and_hosts_can_be_text() -> None:
 )
 def test_records_name_an_address_that_is_one(host: str, advertised: str) -> None:
     assert ServerConfig(host=host).store_config(8081).store_host == (advertised, 8081)
+
+
+def test_the_segment_size_of_a_store_is_taken_unless_one_is_given(tmp_path: Path) -> None:
+    made = ServerConfig(data_dir=tmp_path / "store", store={"segment_bytes": 4 << 20})
+    config = ServerConfig(data_dir=tmp_path / "store")
+    assert with_recorded_segments(config) is config, "there is no store yet"
+    open_store(made.store_config(8081)).close()
+    assert with_recorded_segments(config).store_config(8081).segment_bytes == 4 << 20
+    other = ServerConfig(data_dir=tmp_path / "store", store={"segment_bytes": 8 << 20})
+    assert with_recorded_segments(other) is other, "the store refuses it"
