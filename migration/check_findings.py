@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from store.units import LMQ_PREFIX
+
 
 class Kind(enum.Enum):
     """Kinds of findings. The value is for people and for `--json`."""
@@ -142,7 +144,10 @@ class Findings:
     ) -> None:
         """A unit points at a damaged record: that says better whose it is than a damaged header."""
         for index, finding in enumerate(self._listed):
-            if (finding.kind, finding.physical_offset) == (Kind.DAMAGED_RECORD, physical_offset):
+            if (finding.kind, finding.physical_offset) != (Kind.DAMAGED_RECORD, physical_offset):
+                continue
+            # Light queues only point at a message; it is that of its own queue.
+            if finding.topic is None or not topic.startswith(LMQ_PREFIX):
                 self._listed[index] = replace(
                     finding, topic=topic, queue_id=queue_id, queue_offset=queue_offset
                 )

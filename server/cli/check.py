@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from migration.check import check_store
+from migration.check import examine_store
+from migration.check_findings import Kind, size_text
 from server.cli.output import (
     EXIT_REFUSED,
     CommandError,
+    console,
     json_option,
     notes,
     print_json,
@@ -20,11 +24,18 @@ from server.cli.output import (
 from store.errors import StoreError, StoreLockedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.progress import TaskID
 
-    from migration.check import Finding
+    from migration.check_findings import Checked, CheckResult, Finding
+
+#: Without a terminal, how far the check is gets a line that often.
+_LINE_S = 5.0
+#: What lies in the log itself: nothing else in the store holds it a second time.
+_IN_THE_LOG = {Kind.DAMAGED_RECORD, Kind.SHORT_LOG, Kind.FALLING_TIME, Kind.SEGMENTS}
+#: Not made from the log by `repair --queues` either.
+_OTHER_FILES = {Kind.IDENTITY, Kind.CHECKPOINT_FILE, Kind.METADATA}
 
 
 @click.command()
@@ -40,86 +51,168 @@ def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 -
     What a crash leaves and the next start sets right is told, and is not wrong.
     """
     try:
-        with Progress(console=notes, transient=True, disable=as_json) as progress:
-            tasks: dict[str, TaskID] = {}
-
-            def report(step: str, share: float) -> None:
-                if step not in tasks:
-                    tasks[step] = progress.add_task(step, total=1.0)
-                progress.update(tasks[step], completed=share)
-
-            findings = check_store(directory, report)
+        with _progress(quiet=as_json) as report:
+            result = examine_store(directory, report)
     except StoreLockedError as error:
         advice = "stop its server first: check looks at a stopped store"
         raise CommandError(str(error), advice) from error
     except StoreError as error:
         advice = "is this the directory that kvcq serve --data names?"
         raise CommandError(str(error), advice) from error
-    faults = [finding for finding in findings if finding.is_fault]
+    faults = [finding for finding in result.findings if finding.is_fault]
     if as_json:
+        checked = result.checked
         print_json(
             {
                 "directory": str(directory),
+                "checked": {
+                    "records": checked.records,
+                    "units": checked.units,
+                    "indexRows": checked.index_rows,
+                    "bytes": checked.log_bytes,
+                },
                 "faults": _count(faults),
                 "first": [_document(finding) for finding in faults[:limit]],
-                "information": [_document(one) for one in findings if not one.is_fault],
+                "information": [_document(one) for one in result.findings if not one.is_fault],
             }
         )
     else:
-        _show(directory, findings, faults, limit)
+        _show(directory, result, faults, limit)
     if faults:
         raise SystemExit(EXIT_REFUSED)
 
 
-def _show(
-    directory: Path, findings: Sequence[Finding], faults: Sequence[Finding], limit: int
-) -> None:
-    for finding in findings:
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """Bars on a terminal; lines in a log file; nothing with --json."""
+    if quiet:
+        yield lambda _step, _share: None
+    elif notes.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=notes, transient=True) as bars:
+            tasks: dict[str, TaskID] = {}
+
+            def show(step: str, share: float) -> None:
+                if step not in tasks:
+                    tasks[step] = bars.add_task(step, total=1.0)
+                bars.update(tasks[step], completed=share)
+
+            yield show
+    else:
+        yield ProgressLines(time.monotonic)
+
+
+class ProgressLines:
+    """How far it is, as a line every few seconds: a short check prints none."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._told = now()
+
+    def __call__(self, step: str, share: float) -> None:
+        if self._now() - self._told >= _LINE_S:
+            self._told = self._now()
+            _say(f"{step}: {share:.0%}")
+
+
+def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit: int) -> None:
+    for finding in result.findings:
         if not finding.is_fault:
-            notes.print(f"{finding}: the next start sees to it", highlight=False, markup=False)
+            _say(finding.note or str(finding))
+    checked = checked_text(result.checked)
     if not faults:
-        notes.print(f"{directory}: nothing is wrong", highlight=False, markup=False)
+        _say(f"{directory}: nothing is wrong. {checked}")
         return
-    print_table(
-        "",
-        ("what", "where", "topic", "queue", "offset", "physical offset", "expected", "found"),
-        [
-            (
-                finding.kind.value,
-                finding.place,
-                *map(
-                    _or_nothing,
-                    (
-                        finding.topic,
-                        finding.queue_id,
-                        finding.queue_offset,
-                        finding.physical_offset,
-                    ),
-                ),
-                finding.expected,
-                finding.found
-                if finding.count == 1
-                else f"{finding.found} ({finding.count:,} times)",
-            )
-            for finding in faults[:limit]
-        ],
+    shown = faults[:limit]
+    columns = (
+        ("what", [finding.kind.value for finding in shown]),
+        ("where", [finding.place for finding in shown]),
+        ("topic", [finding.topic for finding in shown]),
+        ("queue", [finding.queue_id for finding in shown]),
+        ("offset", [finding.queue_offset for finding in shown]),
+        ("physical offset", [finding.physical_offset for finding in shown]),
+        ("expected", [finding.expected for finding in shown]),
+        ("found", [_found(finding) for finding in shown]),
     )
-    notes.print(
-        f"{_count(faults):,} faults in {directory}; `kvcq repair --queues` makes queues, bounds "
-        "and key rows again from the log, it cannot mend the log",
+    used = [(name, values) for name, values in columns if any(one is not None for one in values)]
+    rows = zip(*(["" if one is None else one for one in values] for _, values in used), strict=True)
+    print_table("", [name for name, _ in used], list(rows))
+    count = _count(faults)
+    console.print(
+        f"{count:,} {'fault' if count == 1 else 'faults'} in {directory}. {checked}",
+        *(f"next: {advice}" for advice in remedies(directory, faults)),
+        sep="\n",
         highlight=False,
         markup=False,
         soft_wrap=True,
     )
 
 
+def _say(text: str) -> None:
+    notes.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _found(finding: Finding) -> str:
+    return finding.found if finding.count == 1 else f"{finding.found} ({finding.count:,} times)"
+
+
+def checked_text(checked: Checked) -> str:
+    """How much was looked at, as a sentence."""
+    return (
+        f"Checked: {_number(checked.records, 'record')} in {size_text(checked.log_bytes)} of log, "
+        f"{_number(checked.units, 'unit')}, {_number(checked.index_rows, 'index row')}."
+    )
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def remedies(directory: Path, faults: Sequence[Finding]) -> list[str]:
+    """What to do, one sentence for each sort of fault that is there."""
+    kinds = {finding.kind for finding in faults}
+    advice = []
+    if Kind.DAMAGED_RECORD in kinds:
+        advice.append(
+            "a damaged record cannot be made again from anything else in the store: take its "
+            f"message from a replica or a backup. `kvcq repair {directory} --queues "
+            "--skip-damaged` makes queues that leave it out"
+        )
+    if kinds & {Kind.SHORT_LOG, Kind.SEGMENTS}:
+        advice.append("part of the log is gone: bring its segments back from a replica or a backup")
+    if Kind.FALLING_TIME in kinds:
+        advice.append(
+            "store times that fall do not harm messages: a search by time may be inexact there"
+        )
+    if Kind.METADATA in kinds:
+        advice.append(
+            f"`kvcq repair {directory} --metadata` makes the topics again from the log; committed "
+            "offsets come back from a backup only"
+        )
+    if Kind.IDENTITY in kinds:
+        advice.append("bring store.json back from a backup of the directory")
+    if Kind.CHECKPOINT_FILE in kinds:
+        advice.append(
+            "the checkpoint file needs nothing: the next start checks the whole log instead, and "
+            "writes it anew"
+        )
+    if kinds - _IN_THE_LOG - _OTHER_FILES:
+        skip = " --skip-damaged" if Kind.DAMAGED_RECORD in kinds else ""
+        advice.append(
+            f"`kvcq repair {directory} --queues{skip}` makes queues, bounds and index rows again "
+            "from the log"
+        )
+    return advice
+
+
 def _count(findings: Sequence[Finding]) -> int:
     """All of them, also those that are not listed one by one."""
     return sum(finding.count for finding in findings)
-
-
-def _or_nothing(value: object) -> object:
-    return "" if value is None else value
 
 
 def _document(finding: Finding) -> dict[str, object]:
@@ -133,4 +226,5 @@ def _document(finding: Finding) -> dict[str, object]:
         "expected": finding.expected,
         "found": finding.found,
         "count": finding.count,
+        "note": finding.note,
     }

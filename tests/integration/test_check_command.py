@@ -11,8 +11,10 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
+from migration.check_findings import Finding, Kind
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
+from server.cli.check import ProgressLines, remedies
 from server.cli.main import main
 from tests.support.server_process import ServerProcess
 
@@ -61,7 +63,9 @@ def test_nothing_is_wrong_however_the_server_ended(tmp_path: Path, end: signal.S
         assert _check(tmp_path)[1]["first"] == []
         assert _check(tmp_path)[0] == 0
     result = CliRunner().invoke(main, ["check", str(tmp_path)])
-    assert "nothing is wrong" in result.stderr
+    assert "nothing is wrong. Checked: 2,000 records in " in result.stderr
+    assert not result.stderr.startswith("\n")
+    assert _check(tmp_path)[1]["checked"]["records"] == 2000
 
 
 def test_a_flipped_byte_in_the_log_is_found(tmp_path: Path) -> None:
@@ -77,7 +81,34 @@ def test_a_flipped_byte_in_the_log_is_found(tmp_path: Path) -> None:
     assert report["faults"] >= 1
     result = CliRunner().invoke(main, ["check", str(tmp_path)])
     assert result.exit_code == 1
-    assert "kvcq repair" in result.stderr
+    assert "1 fault in" in result.stdout
+    assert "--queues --skip-damaged" in result.stdout
+    assert "from a replica or a backup" in result.stdout
+    assert "makes queues, bounds and index rows again" not in result.stdout
+    assert "records follow" in result.stdout
+    assert result.stderr == ""
+
+
+def test_advice_names_what_helps(tmp_path: Path) -> None:
+    def told(*kinds: Kind) -> str:
+        return " ".join(remedies(tmp_path, [Finding(kind, "place", "a", "b") for kind in kinds]))
+
+    assert "--queues`" in told(Kind.MISSING_UNIT)
+    assert "--skip-damaged` makes queues, bounds" in told(Kind.MISSING_UNIT, Kind.DAMAGED_RECORD)
+    assert "repair" not in told(Kind.SHORT_LOG, Kind.FALLING_TIME, Kind.IDENTITY)
+    assert "--metadata" in told(Kind.METADATA)
+    assert "--queues" not in told(Kind.METADATA)
+    assert "next start" in told(Kind.CHECKPOINT_FILE)
+
+
+def test_without_a_terminal_a_line_tells_every_few_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    times = iter([0.0, 1.0, 5.0, 5.0, 6.0, 11.0, 11.0])
+    lines = ProgressLines(lambda: next(times))
+    for share in (0.1, 0.2, 0.3, 0.4):
+        lines("records", share)
+    assert capsys.readouterr().err.splitlines() == ["records: 20%", "records: 40%"]
 
 
 def test_queues_of_another_log_are_found(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.options import DERIVED, metadata_profile
 from kvcq.rocks import RocksEngine
 from kvcq.values import pack_max, pack_unit, unpack_unit
-from migration.check import check_store
-from migration.check_findings import Finding, Findings, Kind
+from migration.check import check_store, examine_store
+from migration.check_findings import Finding, Findings, Kind, size_text
 from store.checkpoint import read_checkpoint
 from store.clock import SystemClock
 from store.errors import StoreFormatError, StoreLockedError
@@ -119,7 +119,16 @@ def test_a_good_store_has_no_findings_and_is_left_alone(root: Path) -> None:
     assert check_store(root, lambda what, share: steps.append((what, share))) == []
     assert tree_digest(root) == before
     assert all(0 <= share <= 1 for _, share in steps)
+    assert all(share == 1 for share in dict(steps).values())
     assert {what for what, _ in steps} >= {"records of the log", "rows of default"}
+
+
+def test_what_was_looked_at_is_counted(root: Path) -> None:
+    checked = examine_store(root).checked
+    assert (checked.records, checked.units, checked.index_rows) == (60, 80, 120)
+    with database(root) as engine:
+        row = engine.get(BOUNDS, CHECKPOINT_KEY) or b""
+    assert checked.log_bytes == int.from_bytes(row, "big")
 
 
 def test_a_store_that_was_used_in_every_way_has_no_findings(tmp_path: Path) -> None:
@@ -181,6 +190,9 @@ def test_a_crash_is_no_fault(tmp_path: Path) -> None:
     assert {finding.kind for finding in found} == {Kind.UNDISPATCHED, Kind.TORN_TAIL}
     assert not any(finding.is_fault for finding in found)
     assert tree_digest(image) == before
+    notes = {finding.kind: finding.note for finding in found}
+    assert "not in the queues yet" in notes[Kind.UNDISPATCHED]
+    assert "the next start removes them" in notes[Kind.TORN_TAIL]
 
 
 def test_a_database_ahead_of_the_log_after_a_power_loss_is_no_fault(tmp_path: Path) -> None:
@@ -221,6 +233,17 @@ def test_a_damaged_record(root: Path, position: int) -> None:
     assert finding.physical_offset == record.physical_offset
     assert finding.place == f"commitlog/{0:020}"
     assert str(record.physical_offset + record.record_size) in finding.found
+    assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
+    assert "41 records follow" in finding.found
+
+
+def test_a_damaged_record_without_queues_is_named_by_its_header(root: Path) -> None:
+    with database(root) as engine:
+        record = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+    shutil.rmtree(root / "kvcq")
+    flip(segment(root), record.physical_offset + 500)
+    finding = only(root, Kind.DAMAGED_RECORD)
+    assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
 
 
 def test_a_zeroed_end_of_the_durable_log(root: Path) -> None:
@@ -438,3 +461,17 @@ def test_a_finding_says_where() -> None:
         "default, topic 't', queue 1, offset 4, physical offset 4096: hole in a queue: "
         "expected offset 4, found offset 5"
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1500, "1.5 kB"),
+        (22 * 10**6, "22 MB"),
+        (10**12, "1,000 GB"),
+    ],
+)
+def test_sizes_for_people(size: int, text: str) -> None:
+    assert size_text(size) == text
