@@ -36,6 +36,10 @@ class ExpectedRows:
         self.bad_checkpoint = row if row is not None and (len(row) != 8 or checkpoint < 0) else None
         self.checkpoint = checkpoint if self.bad_checkpoint is None else _NOWHERE
 
+    def begin_again(self) -> None:
+        """The log is walked anew: a topic that lives at its end may not have lived before."""
+        self._live.clear()
+
     def take(self, requests: Sequence[DispatchRequest]) -> None:
         """The next records of the log, rising."""
         for family, rows in self.rows(requests).items():

@@ -155,6 +155,7 @@ class RowCheck:
                     [row for row in index.suspects(asked) if self._is_wrong_index_row(row)]
                 )
         if units.differ or index.differ:
+            self._expected.begin_again()
             self._walk_again(self._find_missing)
 
     def _ask_units(self, rows: list[Pair]) -> None:

@@ -290,6 +290,24 @@ def test_a_missing_unit(root: Path) -> None:
         assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
 
 
+def test_a_missing_unit_of_a_topic_that_was_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migration.check_sums._BUCKETS", 1)  # every row is looked at again
+    root = tmp_path / "store"
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock, 20)
+        store.delete_topic("beta")
+        store.create_topics([("beta", 3)])
+        fill(store, clock, 12)
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(UNITS, unit_key("beta", 0, 3))]))
+    found = faults(root)
+    assert {finding.kind for finding in found} == {Kind.MISSING_UNIT, Kind.HOLE}
+    assert len(found) == 2
+
+
 def test_missing_first_and_last_units(root: Path) -> None:
     with database(root) as engine:
         keys = [unit_key("alpha", 1, 0), unit_key("beta", 0, 14)]
