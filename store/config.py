@@ -39,6 +39,7 @@ class StoreConfig:
     flush_least_pages: int = 4
     flush_thorough_interval_ms: int = 10_000
     sync_flush_timeout_s: float = 5.0
+    group_commit_gather_ms: float = 2.0  # between callers that are to share an fsync
 
     # Retention (RocketMQ: fileReservedTime 72, deleteWhen 04, 75/85/90 percent).
     reserved_hours: float = 72.0
@@ -79,6 +80,7 @@ class StoreConfig:
         check("max_body_bytes", 0 < self.max_body_bytes <= 1 << 30, "from 1 to 1 GiB")
         check("flush_interval_ms", self.flush_interval_ms > 0, "above 0")
         check("flush_least_pages", self.flush_least_pages >= 0, "0 or more")
+        check("group_commit_gather_ms", 0 <= self.group_commit_gather_ms <= 100, "from 0 to 100")
         check("sync_flush_timeout_s", self.sync_flush_timeout_s > 0, "above 0")
         check("reserved_hours", self.reserved_hours > 0, "above 0")
         check(

@@ -138,7 +138,7 @@ class MessageStore:
             except InvalidArgumentError as error:
                 raise _placed_in_batch(error, messages) from None
             if self._sync:
-                self._flush_service.request(done.end_offset)
+                self._flush_service.request(done.end_offset, len(messages))
         return Appended(done.requests, done.end_offset, done.store_time_ms)
 
     def is_durable(self, end_offset: int) -> bool:

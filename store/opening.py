@@ -135,7 +135,7 @@ def assemble(
         reput.catch_up(lambda at: progress("replaying the log", (at - replay_start) / replay_span))
 
         flush_service = (
-            GroupCommitService(log, flushed)
+            GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)
             if sync
             else IntervalFlushService(log, flushed, config, clock)
         )

@@ -9,7 +9,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import FlushError, StoreClosedError
-from store.flush import GroupCommitService, IntervalFlushService
+from store.flush import ENOUGH_PUTS, GroupCommitService, IntervalFlushService
 from store.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -208,3 +208,25 @@ def test_interval_failure_is_final(tmp_path: Path) -> None:
     service.stop()
     assert log.asked == [0]
     assert isinstance(mark.failure, FlushError)
+
+
+def test_callers_that_come_together_share_a_flush_and_a_lone_one_never_waits() -> None:
+    """After a round that answered several puts the next one gathers, until it has enough."""
+    log, mark = FakeLog(), Watermark("flushed")
+    service = GroupCommitService(log, mark, gather_s=60.0)
+    service.start()
+    try:
+        log.appended = 1
+        service.request(1)
+        assert mark.wait_for(1, 10)  # alone: at once, though gathering may take a minute
+        log.appended = 2
+        service.request(2, puts=2)
+        assert mark.wait_for(2, 10)
+        before = service.flush_count
+        for end in range(3, 3 + ENOUGH_PUTS):
+            log.appended = end
+            service.request(end)
+        assert mark.wait_for(2 + ENOUGH_PUTS, 10)
+        assert service.flush_count == before + 1
+    finally:
+        service.stop()
