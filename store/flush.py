@@ -156,7 +156,8 @@ class GroupCommitService(FlushService):
 
     What is asked for while a flush runs shares the next one. When the last round answered several
     puts, more are to be expected: the next one waits as long as each `gather_s` brings another, a
-    few times at most, or until there are enough. A fast disk would else be asked for an fsync by every third of 64 callers. A lone caller never waits.
+    few times at most, or until there are enough. A fast disk would else be asked for an fsync by
+    every third of 64 callers. A lone caller never waits.
     Thread: "group-commit". Locks and failure: as FlushService says.
     """
 
