@@ -33,6 +33,8 @@ BATCH = 2048
 #: A rest of the log that is small enough to be dispatched while producers wait for it: some tenths
 #: of a second. Smaller, and a backfill would never meet producers who write all the time.
 _REST_BYTES = 16 << 20
+#: And what they have to wait for at most, when the backfill hardly gains on them.
+_REST_MOST_BYTES = 64 << 20
 _BUSY_WAIT_S = 0.02
 #: Share of one processor while messages come in: producers keep 0.8 of theirs.
 _SHARE = 0.2
@@ -100,10 +102,12 @@ class Filler:
             self._bulk.run(side)
             pace = Pace(self._feed)
             flush_at = side.store.dispatched_offset + _FLUSH_BYTES
-            while not self._try_join(side):
+            rest = _REST_BYTES
+            while not self._try_join(side, rest):
                 self._catch_up_once(side, pace)
-                if self._end() - side.store.dispatched_offset > 2 * _REST_BYTES:
+                if self._end() - side.store.dispatched_offset > 2 * rest:
                     self._bulk.run(side)
+                    rest = max(_REST_BYTES, min(_REST_MOST_BYTES, 2 * rest))
                 if side.store.dispatched_offset >= flush_at:
                     side.store.flush()
                     flush_at = side.store.dispatched_offset + _FLUSH_BYTES
@@ -132,9 +136,9 @@ class Filler:
         self._job.report(at, end, len(requests))
         pace.after_batch(self._job, end - at)
 
-    def _try_join(self, side: Side) -> bool:
-        """Join, if little is left to do. Whether that was so."""
-        if self._double.dispatched_offset - side.store.dispatched_offset > _REST_BYTES:
+    def _try_join(self, side: Side, rest: int) -> bool:
+        """Join, if no more than `rest` bytes are left. Whether that was so."""
+        if self._double.dispatched_offset - side.store.dispatched_offset > rest:
             return False
 
         def fill_rest(at: int, end: int) -> None:

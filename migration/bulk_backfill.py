@@ -15,6 +15,7 @@ import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,8 +42,34 @@ _PIECE_BYTES = 96 << 20
 #: Files that lie on top of each other in RocksDB; with more, compaction is waited for. Live writes
 #: are refused from FamilyProfile.l0_slow on, and those come when the side is joined.
 _L0_FILES = 12
+#: When producers are nearly as fast as the process, what is left hardly shrinks any more: after so
+#: many short pieces the rest is dispatched while they wait.
+_SHORT_PIECES = 8
+#: What is left must fall below this share of what it was, in so many seconds.
+_SHRINKS = 0.9
+_TREND_S = 3.0
+_BRAKE_STEP = 0.2
+_BRAKE_MOST = 0.8
 _POLL_S = 0.05
 _OUTPUT = "kvcq.bulk"
+
+
+class Trend:
+    """Brakes producers, step by step, while what is left to do does not shrink."""
+
+    def __init__(self, double: DoubleQueueStore) -> None:
+        self._double = double
+        self._left: int | None = None
+        self._looked_s = 0.0
+
+    def look(self, left: int) -> None:
+        now_s = time.monotonic()
+        if self._left is not None and now_s - self._looked_s < _TREND_S:
+            return
+        if self._left is not None and left > _SHRINKS * self._left:
+            self._double.brake = min(_BRAKE_MOST, self._double.brake + _BRAKE_STEP)
+            logger.info("producers wait %.0f %% of their time", 100 * self._double.brake)
+        self._left, self._looked_s = left, now_s
 
 
 class BulkBackfill:
@@ -56,6 +83,7 @@ class BulkBackfill:
         self._double = double
         self._end = end
         self._job = job
+        self._trend = Trend(double)
         self._output = store.config.root / _OUTPUT
 
     def run(self, side: Side) -> None:
@@ -68,17 +96,17 @@ class BulkBackfill:
         shutil.rmtree(self._output, ignore_errors=True)
         self._output.mkdir()
         try:
-            while self._left(side) >= LEAST_BYTES:
-                if not self._run_process(side):
-                    return
+            while self._run_process(side):
+                pass
         finally:
+            self._double.brake = 0.0
             shutil.rmtree(self._output, ignore_errors=True)
 
     def _left(self, side: Side) -> int:
         return self._end() - max(side.store.dispatched_offset, self._store.log.start_offset)
 
     def _run_process(self, side: Side) -> bool:
-        """Pieces until little is left, or a topic is deleted. Whether the process did its work."""
+        """Pieces until little is left. Whether it has to be done again: a topic was deleted."""
         deletions = self._double.applied_deletions
         plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
         process = subprocess.Popen(
@@ -90,10 +118,14 @@ class BulkBackfill:
         try:
             feed = cast("IO[bytes]", process.stdin)
             pickle.dump(plan, feed)
-            waiting = 0
-            while self._left(side) >= LEAST_BYTES or waiting:
-                # Two pieces under way: one is made while the other is taken in.
-                while waiting < 2 and self._left(side) >= LEAST_BYTES:
+            waiting = short = 0
+            while (self._left(side) >= LEAST_BYTES and short < _SHORT_PIECES) or waiting:
+                # Two pieces under way, one is made while the other is taken in: unless little is
+                # left, since a piece ends where the log did when it was asked for.
+                left = self._left(side)
+                short += left < _PIECE_BYTES
+                self._trend.look(left)
+                while waiting < (2 if left >= _PIECE_BYTES else 1) and left >= LEAST_BYTES:
                     feed.write(b"%d\n" % self._end())
                     feed.flush()
                     waiting += 1
@@ -103,7 +135,7 @@ class BulkBackfill:
                 waiting -= 1
                 if answer["files"] and not self._take_in(side, answer, deletions):
                     return True  # begin again, with what is alive now
-            return True
+            return False
         except OSError:
             logger.exception("the process of the backfill ended; the backfill goes on without it")
             return False

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import pickle
 import sys
 from dataclasses import dataclass
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
 
 _RUN = 8192
-#: The serving process comes first where both want the same processor.
-_NICE = 5
 _FAMILIES = {family.name: family for family in DERIVED.families}
 
 
@@ -156,7 +153,6 @@ class BulkWorker:
 
 
 def main() -> None:
-    os.nice(_NICE)
     source = sys.stdin.buffer
     plan: BulkPlan = pickle.load(source)
     worker = BulkWorker(plan)

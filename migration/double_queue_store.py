@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from migration.sides import NO_TOPIC, Side
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 #: On opening, a side this far behind is brought up by the replay of the log; one that is farther
 #: behind by a backfill, while the store runs.
 JOIN_BYTES = 64 << 20
+#: One dispatch waits no longer than this for a filler.
+_HELD_BACK_MOST_S = 0.05
 
 
 class DoubleQueueStore:
@@ -57,6 +60,10 @@ class DoubleQueueStore:
         self.on_maintain: Callable[[], None] | None = None
         #: The steps of the migration, set once by whoever opens the store.
         self.live: LiveMigration | None = None
+        #: Share of their time that those who dispatch have to wait, for a filler that would not
+        #: meet them otherwise; 0 to below 1.
+        self.brake = 0.0
+        self._dispatched_s = 0.0
         # Guarded by _dispatching; read freely.
         self.routes = routes
         self._sides = {name: Side(name, store) for name, store in stores.items()}
@@ -220,6 +227,15 @@ class DoubleQueueStore:
                     except Exception as error:  # noqa: BLE001 - not the broker's failure
                         self.stop_side(side, error)
             self._dispatched = max(self._dispatched, end_offset)
+        if self.brake:
+            self._hold_back()
+
+    def _hold_back(self) -> None:
+        """Wait in proportion to the time since the last dispatch: rates fall by the brake."""
+        now_s = time.monotonic()
+        took_s = min(now_s - self._dispatched_s, _HELD_BACK_MOST_S)
+        time.sleep(min(took_s * self.brake / (1 - self.brake), _HELD_BACK_MOST_S))
+        self._dispatched_s = time.monotonic()
 
     def restore(self, requests: Sequence[DispatchRequest]) -> None:
         """See ConsumeQueueStore: on every side that has the queues."""

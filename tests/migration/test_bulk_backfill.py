@@ -243,3 +243,28 @@ def test_messages_are_all_there_after_a_bulk_backfill_with_traffic(
         assert differences(store) == []
         live(store).cutover()
         assert check_messages(store, put) == put
+
+
+def test_producers_are_held_back_only_while_what_is_left_does_not_shrink(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("migration.bulk_backfill.time.monotonic", lambda: now_s[0])
+    double = live(store).double
+    trend = bulk_backfill.Trend(double)
+    for left, brake in ((100, 0.0), (80, 0.0), (79, 0.2), (90, 0.4), (40, 0.4), (39, 0.6)):
+        trend.look(left)
+        assert double.brake == pytest.approx(brake)
+        now_s[0] += 4.0
+    for _ in range(5):
+        trend.look(39)
+        now_s[0] += 4.0
+    assert double.brake == pytest.approx(0.8)
+    double.brake = 0.0
+
+
+def test_a_brake_lets_go_when_the_backfill_ends(store: MessageStore, small: None) -> None:
+    live(store).double.brake = 0.5
+    done(live(store).start())
+    assert live(store).double.brake == 0.0
+    store.put(messages(9000, 20))

@@ -48,7 +48,7 @@ async def put(served: Any, count: int) -> None:  # noqa: ANN401 - Served
 
 async def end_of(stub: migration_pb2_grpc.MigrationServiceStub, job_id: str) -> pb.MigrationStatus:
     while True:
-        status = await stub.GetMigrationStatus(pb.GetMigrationStatusRequest())
+        status: pb.MigrationStatus = await stub.GetMigrationStatus(pb.GetMigrationStatusRequest())
         job = next(job for job in status.jobs if job.job_id == job_id)
         if job.state != pb.JOB_STATE_RUNNING:
             assert job.state == pb.JOB_STATE_DONE, job.error
