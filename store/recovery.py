@@ -112,7 +112,7 @@ def recover_log(
         segments.roll()
     else:
         if not clean and found.end_offset != start:
-            logger.info("log ends at %d: %s", found.end_offset, found.reason)
+            logger.info("the last run did not stop in order: the log ends at %d", found.end_offset)
         segments.truncate(found.end_offset)
     return found
 
