@@ -64,7 +64,7 @@ def skip_sealed(data: memoryview, base: int, at: int, end: int, limit: int) -> t
 
 
 def parse_sealed(
-    data: memoryview, base: int, at: int, end: int, limit: int, topics: dict[bytes, str]
+    data: memoryview | bytes, base: int, at: int, end: int, limit: int, topics: dict[bytes, str]
 ) -> tuple[list[DispatchRequest], int]:
     """What is derived from the records from physical offset `at` on, and where that ended.
 
