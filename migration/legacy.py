@@ -14,9 +14,10 @@ from migration.legacy_check import check_legacy
 from migration.log_survey import LogSurvey, segment_files, survey_log
 from migration.record_lookup import RecordLookup
 from migration.rocketmq_config import read_topics
-from migration.state import FileLayout
+from migration.state import FileLayout, Phase, read_state
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.segment_set import SegmentSet
+from store.store_dir import DirKind, inspect
 from store.units import LMQ_PREFIX
 from store.validation import check_topic
 
@@ -112,9 +113,42 @@ def detect_segment_bytes(root: Path) -> int:
     return size
 
 
-def detect_layout(root: Path) -> FileLayout:
-    """Sizes of queue and index files, from the files. Raises StoreFormatError."""
-    return FileLayout(_units_per_file(root), *_index_layout(root))
+def detect_layout(
+    root: Path,
+    *,
+    units_per_file: int | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+) -> FileLayout:
+    """Sizes of queue and index files: the ones given, the rest from the files.
+
+    Raises StoreFormatError.
+    """
+    return FileLayout(
+        units_per_file or _units_per_file(root), *_index_layout(root, index_slots, index_entries)
+    )
+
+
+def layout_given(
+    root: Path, units_per_file: int | None, index_slots: int | None, index_entries: int | None
+) -> FileLayout | None:
+    """What an operator said of the sizes, made whole from the files; None if that is nothing.
+
+    None as well for a directory that is not RocketMQ's: ours knows its sizes.
+    Raises StoreFormatError.
+    """
+    if units_per_file is None and index_slots is None and index_entries is None:
+        return None
+    state = read_state(root)
+    being_taken_over = state is not None and state.phase is Phase.ADOPTING
+    if inspect(root)[0] is not DirKind.ROCKETMQ and not being_taken_over:
+        return None
+    return detect_layout(
+        root,
+        units_per_file=units_per_file,
+        index_slots=index_slots,
+        index_entries=index_entries,
+    )
 
 
 def _units_per_file(root: Path) -> int:
@@ -137,15 +171,31 @@ def _units_per_file(root: Path) -> int:
     return max(whole, key=lambda size: (whole[size], size)) // UNIT_SIZE
 
 
-def _index_layout(root: Path) -> IndexLayout:
+def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLayout:
+    """Of the two numbers the one that is not given follows from the size of the files."""
+    default = IndexLayout()
+    if slots is not None and entries is not None:
+        return IndexLayout(slots, entries)
     paths = [path for path in _entries(root / "index") if parse_index_name(path.name) is not None]
     sizes = {path.stat().st_size for path in paths}
-    default = IndexLayout()
-    if not sizes or default.file_bytes in sizes:
+    if not sizes:
+        return IndexLayout(slots or default.slots, entries or default.entries)
+    if slots is None and entries is None and default.file_bytes in sizes:
         return default
+    for size in sorted(sizes, reverse=True):
+        if slots is not None:
+            found, odd = divmod(size - HEADER_SIZE - SLOT_SIZE * slots, ENTRY_SIZE)
+            layout = IndexLayout(slots, found)
+        elif entries is not None:
+            found, odd = divmod(size - HEADER_SIZE - ENTRY_SIZE * entries, SLOT_SIZE)
+            layout = IndexLayout(found, entries)
+        else:
+            break
+        if found > 0 and not odd:
+            return layout
     raise StoreFormatError(
         root / "index",
-        f"index files of {max(sizes)} bytes are not of RocketMQ's default sizes: say its "
+        f"the sizes cannot be told from index files of {max(sizes)} bytes: say RocketMQ's "
         "maxHashSlotNum and maxIndexNum with --index-slots and --index-entries "
         f"(bytes = {HEADER_SIZE} + {SLOT_SIZE} * slots + {ENTRY_SIZE} * entries)",
     )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from migration.legacy import layout_given
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy, parse_rules
-from migration.state import FileLayout
 from proto.v1 import migration_pb2 as pb
 from server.cli.connection import DEFAULT_SERVER
 from server.cli.migration_target import job_of, local_target, remote_target
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
+    from migration.state import FileLayout
     from server.cli.migration_target import Target, Watch
 
 _SHOWN = 20
@@ -68,8 +69,14 @@ default_option = click.option(
 def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Sizes of RocketMQ's files, where they are not its defaults."""
     for name, text in (
-        ("--index-entries", "RocketMQ's maxIndexNum, if it was changed."),
-        ("--index-slots", "RocketMQ's maxHashSlotNum, if it was changed."),
+        (
+            "--index-entries",
+            "RocketMQ's maxIndexNum, if it was changed; else taken from the files.",
+        ),
+        (
+            "--index-slots",
+            "RocketMQ's maxHashSlotNum, if it was changed; else taken from the files.",
+        ),
         ("--units-per-file", "Units of a queue file; else taken from the files."),
     ):
         command = click.option(name, type=click.IntRange(1), help=text)(command)
@@ -103,8 +110,8 @@ def plan(
     as_json: bool,  # noqa: FBT001 - click passes by name
 ) -> None:
     """Say what starting would do: bytes, disk and time needed, faults. Changes nothing."""
-    layout = _layout(units_per_file, index_slots, index_entries)
     with _target(directory, target, quiet=as_json) as (where, watch):
+        layout = _layout(directory, units_per_file, index_slots, index_entries)
         found = where.plan(layout, watch)
     faults = [each for each in found.findings if each.remedy != _LEFT_ALONE]
     if as_json:
@@ -141,8 +148,8 @@ def start(
     A DIRECTORY that RocketMQ wrote is taken over first.
     """
     routing = _policy(routes, default_route)
-    layout = _layout(units_per_file, index_slots, index_entries)
     with _target(directory, target, quiet=as_json) as (where, watch):
+        layout = _layout(directory, units_per_file, index_slots, index_entries)
         answer = where.start(routing, layout, watch, adopt_only=adopt_only)
         _end(where, answer, watch, detach=detach, as_json=as_json)
 
@@ -370,15 +377,11 @@ def _policy(routes: tuple[str, ...], default_route: str | None) -> RoutingPolicy
         raise click.UsageError(str(error)) from error
 
 
-def _layout(units: int | None, slots: int | None, entries: int | None) -> FileLayout | None:
-    if units is None and slots is None and entries is None:
-        return None
-    default = FileLayout()
-    return FileLayout(
-        units or default.units_per_file,
-        slots or default.index_slots,
-        entries or default.index_entries,
-    )
+def _layout(
+    directory: Path | None, units: int | None, slots: int | None, entries: int | None
+) -> FileLayout | None:
+    """What is not given is taken from the files. A running store knows its sizes."""
+    return None if directory is None else layout_given(directory, units, slots, entries)
 
 
 def _default_of(policy: pb.RoutingPolicy) -> str:

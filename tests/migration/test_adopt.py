@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from migration.adopt import adopt
 from migration.errors import LogDamageError, MigrationStateError
@@ -17,6 +18,7 @@ from migration.plan import plan_directory
 from migration.routes import SideName
 from migration.state import FileLayout, Phase, read_state, write_state
 from migration.verify import VerifyOptions
+from server.cli.main import main
 from store.clock import SystemClock
 from store.errors import StoreFormatError, StoreLockedError, UnknownTopicError
 from store.message import Boundary
@@ -309,6 +311,39 @@ def test_sizes_are_told_by_the_files(tmp_path: Path) -> None:
     for path in (root / "index").iterdir():
         path.unlink()
     assert detect_layout(root).units_per_file == UNITS_PER_FILE
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"index_slots": INDEX_SLOTS},
+        {"index_entries": INDEX_ENTRIES},
+        {"index_slots": INDEX_SLOTS, "index_entries": INDEX_ENTRIES},
+    ],
+)
+def test_sizes_that_are_not_given_are_told_by_the_files(
+    tmp_path: Path, given: dict[str, int]
+) -> None:
+    root = extract_golden(tmp_path, "both")
+    options = [f"--{name.replace('_', '-')}={size}" for name, size in given.items()]
+    started = CliRunner().invoke(main, ["migrate", "start", str(root), "--adopt-only", *options])
+    assert started.exit_code == 0, started.output
+    state = read_state(root)
+    assert state is not None
+    assert state.layout == LAYOUT
+    queue_files = [path for path in (root / "consumequeue").rglob("0*") if len(path.name) == 20]
+    assert {path.stat().st_size for path in queue_files} == {UNITS_PER_FILE * 20}
+
+
+def test_units_per_file_alone_is_no_reason_to_guess_the_index(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path, "both")
+    before = tree_digest(root)
+    refused = CliRunner().invoke(
+        main, ["migrate", "start", str(root), f"--units-per-file={UNITS_PER_FILE}"]
+    )
+    assert refused.exit_code == 1
+    assert "--index-slots" in refused.output
+    assert tree_digest(root) == before
 
 
 def test_a_missing_file_side_is_made_again_on_request(tmp_path: Path) -> None:
