@@ -66,6 +66,15 @@ class MigrationStateError(StoreFormatError):
     """migration.json is damaged, of a newer version, or does not fit what is in the directory."""
 
 
+class VerificationError(StoreError):
+    """A verification broke off because a side cannot be read: nothing is said of the rest."""
+
+    def __init__(self, side: str, reason: str) -> None:
+        super().__init__(f"the {side} side cannot be read: {reason}")
+        self.side = side
+        self.reason = reason
+
+
 class JobCancelledError(StoreError):
     """The job ended because it was told to; it can be started again."""
 

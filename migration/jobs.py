@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from migration.errors import JobCancelledError
+from store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,6 +160,11 @@ class Job:
         except JobCancelledError as error:
             self._error = error
             state = JobState.CANCELLED
+        except StoreError as error:
+            # It says all there is to know; where in the program it arose helps nobody.
+            logger.warning("%s ended: %s", self.kind, error)
+            self._error = error
+            state = JobState.FAILED
         except Exception as error:
             logger.exception("%s ended", self.kind)
             self._error = error

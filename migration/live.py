@@ -415,7 +415,13 @@ class LiveMigration:
             raise
 
     def _verify(self, job: Job, options: VerifyOptions) -> None:
-        found = Verification(self._store, self._double, job, options).run()
+        try:
+            found = Verification(self._store, self._double, job, options).run()
+        except (JobCancelledError, StoreBusyError):
+            raise  # these say nothing of what is stored
+        except Exception as error:
+            self._verification_failed(error)
+            raise
         self.differences = found.differences
         with self._steps:
             state = self.state
@@ -438,6 +444,18 @@ class LiveMigration:
                 )
                 return
             self._keeper.move(event, verified=result)
+
+    def _verification_failed(self, error: Exception) -> None:
+        """What an earlier one found does not hold any more."""
+        self.differences = ()
+        event = f"verification broke off: {error}"
+        with self._steps:
+            if self.state.phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
+                self._double.change_routes(
+                    lambda _: self._moved(event, Phase.DOUBLE_WRITE, verified=None)
+                )
+            else:
+                self._keeper.move(event)
 
     # --- parts of steps --------------------------------------------------------------------
 

@@ -118,9 +118,13 @@ def _compose(
         for store in stores.values():
             store.close()
         raise
-    new_rocksdb = SideName.ROCKSDB in stores and stores[SideName.ROCKSDB].dispatched_offset == 0
-    if state.phase is Phase.VERIFIED and new_rocksdb:
-        keeper.move("RocksDB is made anew", phase=Phase.DOUBLE_WRITE)
+    new = [name.value for name in stores if stores[name].dispatched_offset == 0]
+    if state.phase is Phase.VERIFIED and new:
+        keeper.move(
+            f"made anew: {', '.join(new)}; what was verified is gone",
+            phase=Phase.DOUBLE_WRITE,
+            verified=None,
+        )
         routes = Routes(Phase.DOUBLE_WRITE, state.routing)
     double = DoubleQueueStore(routes, stores, lambda _, error: keeper.stop(str(error)))
     if state.stopped:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from migration.errors import IllegalStepError
 from migration.repair_queues import move_aside
 from migration.routes import SideName
-from migration.state import read_state
+from migration.state import Phase, read_state, write_state
 from migration.state_keeper import next_command
 from store.errors import StoreFormatError
 from store.files import make_directory
@@ -36,6 +36,12 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
         )
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
+        if state.phase is Phase.VERIFIED:
+            # First: what is verified must never be said of a side that is gone.
+            event = f"the {name.value} side is made anew; what was verified is gone"
+            write_state(
+                root, state.moved(clock.now_ms(), event, phase=Phase.DOUBLE_WRITE, verified=None)
+            )
         if name is SideName.ROCKSDB:
             paths = [directory.kvcq]
         else:

@@ -10,17 +10,24 @@ Memory: one window, and at most `kept` differences; the rest are counted.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from migration.backfill import Pace
+from migration.errors import JobCancelledError, VerificationError
 from migration.log_feed import LogFeed, whole_request
 from migration.routes import SideName
 from store.consume_queue import KeyHit
-from store.errors import MessageNotFoundError, StoreBusyError
+from store.errors import (
+    CorruptRecordError,
+    MessageNotFoundError,
+    StoreBusyError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from migration.double_queue_store import DoubleQueueStore
     from migration.jobs import Job
@@ -67,6 +74,17 @@ class Verified(NamedTuple):
     differences: list[Difference]
 
 
+@contextmanager
+def _reading(name: SideName) -> Iterator[None]:
+    """Raises VerificationError, which says which side it was, for what a side raises."""
+    try:
+        yield
+    except (JobCancelledError, StoreBusyError, CorruptRecordError):
+        raise  # not the side's
+    except (StoreError, OSError) as error:
+        raise VerificationError(name.value, str(error)) from error
+
+
 class Verification:
     """One run. Used by one job's thread."""
 
@@ -90,7 +108,8 @@ class Verification:
         self._found: list[Difference] = []
 
     def run(self) -> Verified:
-        """Raises JobCancelledError, CorruptRecordError, and StoreBusyError when the routes change.
+        """Raises VerificationError for a side that cannot be read, JobCancelledError,
+        CorruptRecordError, and StoreBusyError when the routes change.
 
         Segments that are dropped meanwhile are not compared.
         """
@@ -114,7 +133,8 @@ class Verification:
             self._check_routes()
         self._job.step("look for what is too much", 0, len(self._stores))
         for done, name in enumerate(self._stores):
-            self._count(name, start, cut)
+            with _reading(name):
+                self._count(name, start, cut)
             self._job.report(done + 1, len(self._stores))
         return Verified(cut, self._compared, self._job.differences, self._found)
 
@@ -158,7 +178,8 @@ class Verification:
             self._compared += len(expected)
             for name in self._stores:
                 if self._routes.takes(name, topic):
-                    self._compare_queue(name, topic, queue_id, expected)
+                    with _reading(name):
+                        self._compare_queue(name, topic, queue_id, expected)
             self._job.check()
 
     def _compare_queue(
@@ -198,7 +219,8 @@ class Verification:
                 continue
             for key in request.keys:
                 time_ms = request.store_time_ms
-                found = store.query_key(request.topic, key, time_ms, time_ms, before, 1)
+                with _reading(name):
+                    found = store.query_key(request.topic, key, time_ms, time_ms, before, 1)
                 if found != [hit] and request.physical_offset >= self._feed.start_offset:
                     offset = request.queue_offset
                     shown = found[0].physical_offset if found else NOTHING

@@ -89,6 +89,9 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
         _Code.FAILED_PRECONDITION, "ILLEGAL_STEP", ("step", "phase", "next_command")
     ),
     migration_errors.JobCancelledError: StatusRow(_Code.ABORTED, "JOB_CANCELLED"),
+    migration_errors.VerificationError: StatusRow(
+        _Code.FAILED_PRECONDITION, "VERIFICATION_BROKE_OFF", ("side",)
+    ),
     migration_errors.UnknownJobError: StatusRow(_Code.NOT_FOUND, "UNKNOWN_JOB", ("job_id",)),
     # What is over until an operator acts.
     store_errors.StoreFailedError: StatusRow(_Code.FAILED_PRECONDITION, "STORE_FAILED"),

@@ -191,7 +191,7 @@ def verify(
             _show_status(answer.status, as_json=as_json)
             return
         found = where.wait(answer.job_id, watch)
-        _check_job(found, answer.job_id)
+        _check_verification(found, answer.job_id, directory)
         differences = where.differences(limit)
     result = plain(found.verified)
     if as_json:
@@ -366,6 +366,20 @@ def _check_job(status: pb.MigrationStatus, job_id: str) -> None:
     job = job_of(status, job_id)
     if job is not None and job.state in (pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED):
         raise CommandError(f"{job.kind}: {job.error}", status.next_command)
+
+
+def _check_verification(status: pb.MigrationStatus, job_id: str, directory: Path | None) -> None:
+    """A side that cannot be read is made again, which takes a stopped store, and verified anew."""
+    job = job_of(status, job_id)
+    if job is not None and job.state == pb.JOB_STATE_FAILED:
+        for side in SideName:
+            if job.error.startswith(f"the {side.value} side cannot be read"):
+                where = "DIRECTORY" if directory is None else directory
+                advice = f"kvcq migrate resume {where} --rebuild {side.value}, then verify again"
+                if directory is None:
+                    advice = f"stop the service, then: {advice}"
+                raise CommandError(f"{job.kind}: {job.error}", advice)
+    _check_job(status, job_id)
 
 
 def _policy(routes: tuple[str, ...], default_route: str | None) -> RoutingPolicy | None:

@@ -5,16 +5,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from migration.backfill import Filler
 from migration.double_queue_store import DoubleQueueStore
 from migration.errors import IllegalStepError, MigrationStateError
 from migration.jobs import JobState
+from migration.migrator import rebuild_side
 from migration.opening import open_store
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy, Rule
 from migration.state import Phase, read_state
-from store.errors import DiskFullError, StoreBusyError
+from server.cli.main import main
+from store.errors import DamagedQueueError, DiskFullError, StoreBusyError
 from store.record import unpack_record
 from tests.support.migrating import (
     LIGHT,
@@ -426,6 +429,75 @@ def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
     assert by_field["tag_code"].in_side == "12345"
     with pytest.raises(IllegalStepError, match="verification"):
         live(store).cutover()
+
+
+@pytest.mark.parametrize("name", list(SideName))
+def test_a_verification_that_breaks_off_takes_the_last_one_back(
+    store: MessageStore,
+    root: Path,
+    name: SideName,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    advance(store, Phase.VERIFIED)
+    side = live(store).double.side(name)
+    assert side is not None
+
+    def damaged(topic: str, queue_id: int, _start: int, _count: int) -> None:
+        raise DamagedQueueError(topic, queue_id, 7, "the file is cut off")
+
+    monkeypatch.setattr(side.store, "stored_units", damaged)
+    job = live(store).verify()
+    assert job.wait(WAIT_S)
+    assert job.status().state is JobState.FAILED
+    assert job.status().error.startswith(f"the {name.value} side cannot be read: queue ")
+    assert all(record.exc_info is None for record in caplog.records)
+    with pytest.raises(IllegalStepError, match="verification"):
+        live(store).cutover()
+    state = read_state(root)
+    assert state is not None
+    assert state.phase is Phase.DOUBLE_WRITE
+    assert state.verified is None
+    assert "the file is cut off" in state.history[-1][1]
+    monkeypatch.undo()
+    assert differences(store) == []
+    assert live(store).cutover().phase is Phase.ROCKSDB
+
+
+def test_a_damaged_queue_file_ends_verify_with_the_remedy(store: MessageStore, root: Path) -> None:
+    advance(store, Phase.VERIFIED)
+    store.close()
+    queue = root / "consumequeue" / "orders" / "0"
+    first = min(queue.iterdir())
+    with first.open("r+b") as file:
+        file.truncate(first.stat().st_size - 20)
+    ended = CliRunner().invoke(main, ["migrate", "verify", str(root)])
+    assert ended.exit_code == 1, ended.output
+    assert "Traceback" not in ended.output
+    assert f"resume {root} --rebuild files" in " ".join(ended.output.split())
+    refused = CliRunner().invoke(main, ["migrate", "cutover", str(root)])
+    assert refused.exit_code == 2, refused.output
+    again = CliRunner().invoke(main, ["migrate", "resume", str(root), "--rebuild", "files"])
+    assert again.exit_code == 0, again.output
+    for step in ("verify", "cutover"):
+        taken = CliRunner().invoke(main, ["migrate", step, str(root)])
+        assert taken.exit_code == 0, taken.output
+
+
+@pytest.mark.parametrize("name", list(SideName))
+def test_a_side_made_anew_takes_a_verification_back(
+    store: MessageStore, root: Path, name: SideName
+) -> None:
+    advance(store, Phase.VERIFIED)
+    store.close()
+    rebuild_side(root, name)
+    with open_store(config(root)) as again:
+        settle(again)
+        assert live(again).state.phase is Phase.DOUBLE_WRITE
+        assert live(again).state.verified is None
+        with pytest.raises(IllegalStepError, match="verification"):
+            live(again).cutover()
+        assert differences(again) == []
 
 
 # --- routing -----------------------------------------------------------------------------------
