@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from store.jobs import Jobs
     from store.message import Boundary, KeyQueryPage, Message, Pulled
     from store.metadata import Metadata, TopicConfig
+    from store.page_ahead import PageAhead
     from store.queue_offsets import QueueOffsets
     from store.reader import Reader
     from store.reput import ReputService
@@ -77,6 +78,7 @@ class MessageStore:
         guard: DiskGuard,
         retention: RetentionService,
         jobs: Jobs,
+        page_ahead: PageAhead,
         *,
         kv_flushed_at: int,
     ) -> None:
@@ -97,6 +99,7 @@ class MessageStore:
         self._flushed = flushed
         self._guard = guard
         self._jobs = jobs
+        self._page_ahead = page_ahead
         self._sync = config.flush_mode is FlushMode.SYNC
         self._dispatched = reput.dispatched
         self._repair = QueueRepair(log, queues, topics)
@@ -516,6 +519,7 @@ class MessageStore:
                         self._directory.mark_clean()
 
     def _stop_services(self) -> None:
+        self._page_ahead.stop()
         self._jobs.stop()
         self._repair.stop()
         self._flush_service.stop()

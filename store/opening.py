@@ -19,6 +19,7 @@ from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.flush import GroupCommitService, IntervalFlushService
 from store.jobs import Jobs
 from store.message_store import MessageStore
+from store.page_ahead import PageAhead
 from store.preallocate import Preallocator
 from store.queue_offsets import QueueOffsets
 from store.reader import Reader
@@ -159,6 +160,7 @@ def assemble(
             ),
         )
         jobs = Jobs()
+        page_ahead = PageAhead(lambda: segments.last if config.preallocate else None)
         store = MessageStore(
             config,
             clock,
@@ -175,6 +177,7 @@ def assemble(
             guard,
             retention,
             jobs,
+            page_ahead,
             kv_flushed_at=kv_flushed_at,
         )
         first_time_ms = _oldest_time_ms(log)
@@ -186,6 +189,7 @@ def assemble(
         directory.mark_open()
         guard.measure()
         flush_service.start()
+        page_ahead.start()
         reput.start()
         retention.schedule(jobs)
         jobs.add("maintain", _MAINTAIN_S, store.maintain)

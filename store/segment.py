@@ -251,6 +251,11 @@ class Segment:
                 data += more
         return data
 
+    def touch(self, position: int, size: int) -> None:
+        """Have these pages of the file in memory, appended or not. Releases the GIL meanwhile."""
+        with self._in_use() as descriptor:
+            os.pread(descriptor, size, position)
+
     # --- durability and end of life --------------------------------------------------------
 
     def flush(self) -> int:
