@@ -535,6 +535,11 @@ class LiveMigration:
             for mark in sorted(self._store.metadata.delete_marks(), key=lambda each: each.sequence):
                 if mark.sequence > fresh.applied_deletions:
                     fresh.delete_topic(mark.topic, mark.sequence)
+        if fresh.dispatched_offset == 0 and self.state.phase is Phase.VERIFIED:
+            event = f"made anew: {side.name.value}; what was verified is gone"
+            self._double.change_routes(
+                lambda _: self._moved(event, Phase.DOUBLE_WRITE, verified=None)
+            )
         self._double.attach(side.name, fresh)
 
     def _stop_jobs(self) -> None:

@@ -5,6 +5,7 @@ Both answer with the same messages, so that the commands need not know which it 
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -194,7 +195,8 @@ def local_target(root: Path, watch: Watch) -> Iterator[LocalTarget]:
         finally:
             target.close()
     except IllegalStepError as error:
-        raise IllegalStepCommandError(str(error), error.next_command) from error
+        advice = with_directory(error.next_command, root)
+        raise IllegalStepCommandError(str(error), advice) from error
     except StoreLockedError as error:
         advice = "a service has it open: name that with --target HOST:PORT"
         raise CommandError(str(error), advice) from error
@@ -233,10 +235,14 @@ class LocalTarget:
         )
 
     def plan(self, layout: FileLayout | None, watch: Watch) -> pb.MigrationPlan:
-        return convert.plan_out(plan_directory(self._root, layout, self._progress))
+        found = convert.plan_out(plan_directory(self._root, layout, self._progress))
+        found.next_command = with_directory(found.next_command, self._root)
+        return found
 
     def status(self) -> pb.MigrationStatus:
-        return convert.status_out(self._migrator().status())
+        found = convert.status_out(self._migrator().status())
+        found.next_command = with_directory(found.next_command, self._root)
+        return found
 
     def start(
         self,
@@ -299,6 +305,13 @@ class LocalTarget:
         if migrator.has_live and (job := migrator.live.filling) is not None:
             job.wait()
         return migrator
+
+
+def with_directory(command: str, root: Path) -> str:
+    """What to type next on a directory; without its name it would go to a running store."""
+    if str(root) in command:
+        return command
+    return re.sub(r"kvcq migrate [a-z]+", lambda step: f"{step[0]} {root}", command)
 
 
 def job_of(status: pb.MigrationStatus, job_id: str) -> pb.MigrationJob | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from migration.sides import SideStore
+    from migration.state import MigrationState
     from store.message_store import MessageStore
 
 
@@ -482,6 +485,45 @@ def test_a_damaged_queue_file_ends_verify_with_the_remedy(store: MessageStore, r
     for step in ("verify", "cutover"):
         taken = CliRunner().invoke(main, ["migrate", step, str(root)])
         assert taken.exit_code == 0, taken.output
+
+
+def test_a_side_made_anew_by_resume_takes_a_verification_back(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.VERIFIED)
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    live(store).double.stop_side(side, DamagedQueueError("orders", 0, 7, "a row is wrong"))
+    opener = live(store)._opener
+    opening = opener.open
+
+    def anew(name: SideName, state: MigrationState) -> SideStore:
+        opener.remove(name)
+        return opening(name, state)
+
+    monkeypatch.setattr(opener, "open", anew)
+    assert live(store).resume() is not None
+    settle(store)
+    assert live(store).state.phase is Phase.DOUBLE_WRITE
+    with pytest.raises(IllegalStepError, match="verification"):
+        live(store).cutover()
+    assert differences(store) == []
+
+
+def test_what_to_type_next_on_a_directory_names_it(store: MessageStore, root: Path) -> None:
+    store.close()
+    before = CliRunner().invoke(main, ["migrate", "plan", str(root)])
+    assert f"kvcq migrate start {root}" in " ".join(before.output.split())
+    said = ""
+    for step, following in (("start", "verify"), ("verify", "cutover"), ("cutover", "finish")):
+        taken = CliRunner().invoke(main, ["migrate", step, str(root), "--json"])
+        assert taken.exit_code == 0, taken.output
+        said = json.loads(taken.stdout)["next_command"]
+        assert said.startswith(f"kvcq migrate {following} {root}")
+    assert said.endswith(f"(or kvcq migrate rollback {root})")
+    illegal = CliRunner().invoke(main, ["migrate", "start", str(root)])
+    assert illegal.exit_code == 2
+    assert f"kvcq migrate finish {root}" in " ".join(illegal.output.split())
 
 
 @pytest.mark.parametrize("name", list(SideName))
