@@ -53,7 +53,7 @@ def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said() -> None:
     result = CliRunner().invoke(main, ["bench", "run", "absent"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2  # wrong usage
     assert "no scenario 'absent'" in result.output
     both = ["bench", "run", "1", "--target", "a:1", "--embedded", "b"]
     assert CliRunner().invoke(main, both).exit_code == 2
