@@ -91,7 +91,7 @@ def subset(found: dict[object, bytes], truth: dict[object, bytes]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_flipped_bit_in_the_log(
+def test_p13_a_flipped_bit_in_the_log(
     template: Path, truth: dict[object, bytes], tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -107,7 +107,7 @@ def test_a_flipped_bit_in_the_log(
     assert subset(found, truth)
 
 
-def test_flipped_bits_in_the_checkpoint(
+def test_p13_flipped_bits_in_the_checkpoint(
     template: Path, truth: dict[object, bytes], tmp_path: Path
 ) -> None:
     for position in (0, 7, 33, 40, 47, 48, 51, 52, 4095):
@@ -119,7 +119,7 @@ def test_flipped_bits_in_the_checkpoint(
             assert read_all(store) == (truth, 0)
 
 
-def test_flipped_bits_in_store_json(template: Path, tmp_path: Path) -> None:
+def test_p13_flipped_bits_in_store_json(template: Path, tmp_path: Path) -> None:
     root = tmp_path / "store"
     shutil.copytree(template, root)
     path = root / "store.json"
@@ -139,7 +139,7 @@ def test_flipped_bits_in_store_json(template: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_flipped_bits_in_the_database(
+def test_p13_flipped_bits_in_the_database(
     template: Path, truth: dict[object, bytes], tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -165,7 +165,7 @@ def test_flipped_bits_in_the_database(
 
 
 @pytest.mark.parametrize("what", ["CURRENT", "MANIFEST", "gone", "empty", "sst"])
-def test_a_damaged_database_is_made_again(
+def test_p13_a_damaged_database_is_made_again(
     template: Path, truth: dict[object, bytes], tmp_path: Path, what: str
 ) -> None:
     root = tmp_path / "store"
@@ -192,7 +192,7 @@ def test_a_damaged_database_is_made_again(
 
 
 @pytest.mark.parametrize("what", ["gone", "CURRENT", "MANIFEST"])
-def test_damaged_metadata_is_refused(template: Path, tmp_path: Path, what: str) -> None:
+def test_p13_damaged_metadata_is_refused(template: Path, tmp_path: Path, what: str) -> None:
     # It is nowhere else: nothing is made up.
     root = tmp_path / "store"
     shutil.copytree(template, root)

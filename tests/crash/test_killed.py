@@ -60,7 +60,7 @@ def run_child(root: Path, mode: FlushMode, point: str, count: int) -> list[list[
         for mode in ([FlushMode.SYNC] if number % 2 or "fsync" in point else [FlushMode.ASYNC])
     ],
 )
-def test_acknowledged_messages_survive_a_kill(
+def test_p1_p6_acknowledged_messages_survive_a_kill(
     tmp_path: Path, point: str, count: int, mode: FlushMode
 ) -> None:
     root = tmp_path / "store"

@@ -51,7 +51,7 @@ def put_some(store: MessageStore, chance: random.Random, count: int) -> dict[int
 
 @pytest.mark.parametrize("queues", ["behind", "at", "ahead"])
 @pytest.mark.parametrize("seed", range(6))
-def test_flushed_messages_survive(tmp_path: Path, seed: int, queues: str) -> None:
+def test_p1_flushed_messages_survive(tmp_path: Path, seed: int, queues: str) -> None:
     chance = random.Random(seed * 7 + len(queues))
     image = tmp_path / "image"
     with open_small(tmp_path / "store") as store:
@@ -80,7 +80,7 @@ def test_flushed_messages_survive(tmp_path: Path, seed: int, queues: str) -> Non
     assert check_store(image) == []
 
 
-def test_the_last_record_torn_at_every_byte(tmp_path: Path) -> None:
+def test_p1_the_last_record_torn_at_every_byte(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with open_small(root) as store:
         store.put([Message("A", b"first", tag="t")])
@@ -120,7 +120,7 @@ def test_a_store_with_a_torn_record_goes_on(tmp_path: Path, kept: int) -> None:
         assert differences(store) == []
 
 
-def test_an_older_record_behind_the_cut_does_not_come_back(tmp_path: Path) -> None:
+def test_p5_an_older_record_behind_the_cut_does_not_come_back(tmp_path: Path) -> None:
     # Hazard H1: cut, then append something shorter, then crash again.
     first, second = tmp_path / "first", tmp_path / "second"
     with open_small(tmp_path / "store") as store:

@@ -103,7 +103,7 @@ def assert_all_there(store: MessageStore, acknowledged: list[list[bytes]]) -> No
 
 
 @pytest.mark.parametrize("mode", list(FlushMode))
-def test_closing_under_load(tmp_path: Path, mode: FlushMode) -> None:
+def test_p14_closing_under_load(tmp_path: Path, mode: FlushMode) -> None:
     root = tmp_path / "store"
     store = open_small(root, flush_mode=mode)
     store.create_topics([("T", 4)])
@@ -122,7 +122,7 @@ def test_closing_under_load(tmp_path: Path, mode: FlushMode) -> None:
 
 @pytest.mark.parametrize("preallocate", [False, True])
 @pytest.mark.parametrize("mode", list(FlushMode))
-def test_a_full_disk_at_the_roll(
+def test_p14_a_full_disk_at_the_roll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: FlushMode, preallocate: bool
 ) -> None:
     root = tmp_path / "store"
@@ -154,7 +154,7 @@ def test_a_full_disk_at_the_roll(
 
 
 @pytest.mark.parametrize("mode", list(FlushMode))
-def test_a_failed_fsync_under_load(
+def test_p14_a_failed_fsync_under_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: FlushMode
 ) -> None:
     root = tmp_path / "store"

@@ -182,7 +182,7 @@ def test_a_message_stands_in_all_its_light_queues(store: MessageStore) -> None:
         store.pull("%LMQ%0", 1, 0)
 
 
-def test_light_queue_offsets_are_unique_under_concurrent_producers(store: MessageStore) -> None:
+def test_p10_light_queue_offsets_are_unique_under_concurrent_producers(store: MessageStore) -> None:
     taken: list[int] = []
 
     def produce(number: int) -> None:
@@ -221,7 +221,7 @@ def test_light_queues_outlive_the_topic_that_carried_them(tmp_path: Path, clock:
 # --- query and search -------------------------------------------------------------------------
 
 
-def test_query_by_key_pages_stably_while_others_write(
+def test_p12_query_by_key_pages_stably_while_others_write(
     store: MessageStore, clock: FakeClock
 ) -> None:
     for number in range(10):
@@ -263,7 +263,7 @@ def test_query_by_key_within_times(store: MessageStore, clock: FakeClock) -> Non
     assert bodies(store.query("T", "k", begin_ms=start + 3001).records) == [b"4"]
 
 
-def test_keys_with_one_java_hash_do_not_mix(store: MessageStore) -> None:
+def test_p12_keys_with_one_java_hash_do_not_mix(store: MessageStore) -> None:
     store.put([Message("T", b"1", keys=("Aa",)), Message("T", b"2", keys=("BB",))])
     assert bodies(store.query("T", "Aa").records) == [b"1"]
 
@@ -315,7 +315,7 @@ def test_creating_topics(store: MessageStore) -> None:
     assert [topic.name for topic in store.list_topics("A", None, 10)] == ["A"]
 
 
-def test_a_deleted_topic_leaves_nothing_and_comes_back_clean(
+def test_p9_a_deleted_topic_leaves_nothing_and_comes_back_clean(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     root = tmp_path / "store"
@@ -466,7 +466,7 @@ def test_sync_puts_are_visible_when_they_are_durable(tmp_path: Path) -> None:
         assert len(store.pull("T", 0, 0).records) == 1
 
 
-def test_nothing_is_visible_before_its_flush(
+def test_p5_nothing_is_visible_before_its_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()

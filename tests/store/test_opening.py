@@ -135,7 +135,7 @@ def test_a_live_segment_before_an_empty_one_is_not_dropped(tmp_path: Path) -> No
         assert store.retention.run_once(now=True) == 1
 
 
-def test_nothing_is_dropped_on_a_read_error(tmp_path: Path) -> None:
+def test_p8_nothing_is_dropped_on_a_read_error(tmp_path: Path) -> None:
     root = tmp_path / "store"
     clock = FakeClock()
     with open_small(root, clock, reserved_hours=1) as store:
@@ -153,7 +153,7 @@ def test_nothing_is_dropped_on_a_read_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [0, 100_000])
-def test_compaction_takes_the_dead_and_leaves_the_living(tmp_path: Path, ahead_s: int) -> None:
+def test_p8_compaction_takes_the_dead_and_leaves_the_living(tmp_path: Path, ahead_s: int) -> None:
     # RocksDB's filter goes by the machine's clock; ours may be ahead of it.
     clock = FakeClock(SystemClock().now_ms() - 7_200_000)
     with open_small(tmp_path / "store", clock, reserved_hours=1, expiry_margin_s=2) as store:
@@ -225,7 +225,7 @@ class CountingReads:
         monkeypatch.setattr(RocksEngine, "multi_get", counted_multi_get)
 
 
-def test_opening_does_not_grow_with_the_queues(
+def test_p15_opening_does_not_grow_with_the_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peaks = []

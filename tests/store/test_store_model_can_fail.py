@@ -80,7 +80,7 @@ def machine() -> Iterator[StoreMachine]:
     made.teardown()
 
 
-def test_the_model_finds_a_dropped_tail(
+def test_p2_the_model_finds_a_dropped_tail(
     machine: StoreMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tail_dropped(monkeypatch)
@@ -89,7 +89,7 @@ def test_the_model_finds_a_dropped_tail(
         machine.queues_hold_what_was_put()
 
 
-def test_the_model_finds_a_light_queue_offset_given_out_twice(
+def test_p10_the_model_finds_a_light_queue_offset_given_out_twice(
     machine: StoreMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     light_offset_twice(monkeypatch)
@@ -100,7 +100,7 @@ def test_the_model_finds_a_light_queue_offset_given_out_twice(
         machine.put([message])
 
 
-def test_the_model_finds_a_unit_left_by_a_deletion(
+def test_p9_the_model_finds_a_unit_left_by_a_deletion(
     machine: StoreMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unit_left(monkeypatch)
@@ -110,7 +110,7 @@ def test_the_model_finds_a_unit_left_by_a_deletion(
         machine.database_is_what_the_log_makes_it()
 
 
-def test_the_model_finds_a_stale_min(
+def test_p4_the_model_finds_a_stale_min(
     machine: StoreMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(20):
@@ -137,7 +137,7 @@ def test_the_model_finds_a_stale_min(
         KvBatch(delete_ranges=[(INDEX, b"", b"\xff")]),
     ],
 )
-def test_the_comparison_finds(tmp_path: Path, batch: KvBatch) -> None:
+def test_p3_the_comparison_finds(tmp_path: Path, batch: KvBatch) -> None:
     with open_small(tmp_path / "store") as store:
         store.put([Message("A", b"x", keys=("k",))] * 3)
         assert differences(store) == []
