@@ -193,6 +193,8 @@ class IndexFileSet:
             self._handles.mark_directory(str(self.root.parent))
         after = newest.path.name if newest is not None else None
         path = self.root / index_name(self._clock.now_ms(), after)
+        while path.exists():  # of an attempt that failed within this millisecond
+            path = self.root / index_name(self._clock.now_ms(), path.name)
         file = IndexFile(path, self._layout, self._handles).create()
         if newest is not None:
             newest.write_back(seal=True)

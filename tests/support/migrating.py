@@ -125,6 +125,8 @@ def check_messages(store: MessageStore, acknowledged: int) -> int:
 
     Messages beyond may be there, without a gap; returns how many there are.
     """
+    # A put is visible shortly after it returns, when another thread dispatches at that moment.
+    assert store.reput.dispatched.wait_for(store.log.appended_offset, 60)
     numbers: list[int] = []
     for topic in TOPICS:
         for queue_id in range(2):
