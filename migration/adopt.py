@@ -73,12 +73,12 @@ def adopt(
             root, "is not a store that RocketMQ wrote: there is nothing to take over"
         )
     inventory = take_inventory(root, layout, progress)
-    if inventory.log.found_behind is not None:
+    if inventory.log.goes_on_at is not None:
         raise LogDamageError(
             root / "commitlog",
-            f"{inventory.log.end_reason} at physical offset {inventory.log.end}, and a whole "
-            f"record lies behind it at {inventory.log.found_behind}: bring the segment back from a "
-            "copy. Nothing was changed",
+            f"{inventory.log.end_reason} at physical offset {inventory.log.end}, and the log goes "
+            f"on behind it at {inventory.log.goes_on_at}: bring the segment back from a copy. "
+            "Nothing was changed",
         )
     trust = inventory.was_closed and not any(
         finding.remedy is not Remedy.IGNORE for finding in inventory.findings

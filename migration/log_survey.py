@@ -1,7 +1,7 @@
 """One pass over a log that somebody else wrote, before it is taken over. Changes nothing.
 
-It tells where the log ends, and whether that is an end: a record that does not verify with whole
-records behind it is damage, and cutting the log there would lose them.
+It tells where the log ends, and whether that is an end: a record that does not verify, and behind
+which the log goes on, is damage, and cutting the log there would lose what follows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from migration.log_feed import whole_request
 from store.record import BLANK_BYTES, Found, check_record
+from store.resync import goes_on_behind
 from store.sealed_run import parse_sealed
 from store.segment import parse_segment_name
 from store.time_fall import TimeFallFinder
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from store.segment_set import SegmentSet
 
 _RUN = 4096
-#: Behind the end of a log this many bytes are looked through for a whole record.
-_LOOK_BEHIND = 64 << 20
-_MAGIC_STARTS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab")
 
 
 @dataclass
@@ -46,8 +44,8 @@ class LogSurvey:
     #: Where store times fall along the log.
     times: TimeFallFinder = field(default_factory=TimeFallFinder)
     end_reason: str = ""
-    #: Physical offset of a whole record behind the end: the log is damaged at its `end`.
-    found_behind: int | None = None
+    #: Physical offset where the log goes on behind its `end`, which is damage then.
+    goes_on_at: int | None = None
 
     def add(self, requests: Sequence[DispatchRequest]) -> None:
         queues, topics = self.queues, self.topics
@@ -111,37 +109,8 @@ def survey_log(
             break
     found.end = at
     if found.end_reason:
-        found.found_behind = _record_behind(segments, at)
+        found.goes_on_at = goes_on_behind(segments, at)
     return found
-
-
-def _record_behind(segments: SegmentSet, end: int) -> int | None:
-    """Physical offset of a whole record beyond `end`: in that segment, or first of a later one."""
-    for segment in segments:
-        if segment.start_offset + segment.size <= end:
-            continue
-        view = segment.view(0, segment.size)
-        try:
-            base = segment.start_offset
-            if base > end:
-                if check_record(view, 0, segment.size, base).found is Found.RECORD:
-                    return base
-                continue
-            first = end - base + 1
-            data = bytes(view[first : first + _LOOK_BEHIND])
-            for magic in _MAGIC_STARTS:
-                position = data.find(magic)
-                while position >= 0:
-                    at = first + position - 4
-                    if (
-                        at >= first
-                        and check_record(view, at, segment.size, base + at).found is Found.RECORD
-                    ):
-                        return base + at
-                    position = data.find(magic, position + 1)
-        finally:
-            view.release()
-    return None
 
 
 def segment_files(commitlog: Path) -> list[Path]:

@@ -157,10 +157,10 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
         segments.close()
     log = inventory.log
     blocking = []
-    if log.found_behind is not None:
+    if log.goes_on_at is not None:
         blocking.append(
-            f"commitlog: {log.end_reason} at physical offset {log.end}, and a whole record lies "
-            f"behind it at {log.found_behind}"
+            f"commitlog: {log.end_reason} at physical offset {log.end}, and the log goes on behind "
+            f"it at {log.goes_on_at}"
         )
     return _plan(
         "rocketmq",

@@ -19,7 +19,6 @@ from store.errors import (
     MessageNotFoundError,
     StoreClosedError,
 )
-from store.properties import MAX_PROPERTIES_BYTES
 from store.queue_offsets import LIGHT
 from store.record import (
     BLANK_BYTES,
@@ -55,9 +54,6 @@ _PLACE = struct.Struct(">ii20xq")  # record size, magic, physical offset
 # 128 KiB: gaps within it cost nothing).
 _COLD_READ_BYTES = 4 << 20
 _COLD_GAP_BYTES = 32 << 10
-
-# Any record of the log fits in this many bytes besides its body: header, topic, properties.
-_OVERHEAD_BYTES = 112 + 2 + 255 + 2 + MAX_PROPERTIES_BYTES
 
 
 class LogAppend(NamedTuple):
@@ -397,8 +393,3 @@ def verify(data: bytes, offset: int, size: int) -> None:
     checked = check_record(data, 0, len(data), offset)
     if checked.found is not Found.RECORD or checked.size != size:
         raise CorruptRecordError(offset, checked.reason or "not the record its unit describes")
-
-
-def record_fits(body_bytes: int, segment_bytes: int) -> bool:
-    """Whether a record with such a body fits a segment, whatever its topic and properties."""
-    return body_bytes + _OVERHEAD_BYTES + BLANK_BYTES <= segment_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.record import Found, check_record, dispatch_request
-from store.resync import next_record
+from store.resync import goes_on_behind
 from store.sealed_run import parse_sealed
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def scan_requests(
                     elif checked.found is Found.BLANK:
                         at = end
                     elif not requests:
-                        behind = _behind(segments, view, base, at, end)
+                        behind = goes_on_behind(segments, at)
                         if behind is None:
                             return
                         on_damage(Damage(at, behind, checked.reason))
@@ -68,21 +68,3 @@ def scan_requests(
                 yield ScannedRun(requests, at)
         finally:
             view.release()
-
-
-def _behind(segments: SegmentSet, view: memoryview, base: int, at: int, end: int) -> int | None:
-    """The next whole record behind `at`: in its segment, or the first of a later one."""
-    found = next_record(view, base, at, end)
-    if found is not None:
-        return found
-    for segment in segments:
-        if segment.start_offset < end:
-            continue
-        following = segment.view(0, segment.size)
-        try:
-            checked = check_record(following, 0, segment.size, segment.start_offset)
-        finally:
-            following.release()
-        if checked.found is Found.RECORD:
-            return segment.start_offset
-    return None

@@ -6,12 +6,41 @@ itself with its CRC, so the next one can be found by looking for a magic code.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from store.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Found, check_record
+
+if TYPE_CHECKING:
+    from store.segment_set import SegmentSet
 
 _MAGICS = tuple(
     magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)
 )
 _CHUNK_BYTES = 4 << 20
+
+
+def goes_on_behind(segments: SegmentSet, at: int) -> int | None:
+    """Physical offset where the log goes on behind `at`, where no whole record is; None: it ends.
+
+    At a whole or blank record of its segment, or the first record of a later one. A blank record
+    counts: who wrote it was past `at`, so what is there is damage, and no torn tail. The segment is
+    looked through to its end, since damage may be of any length.
+    """
+    for segment in segments:
+        base, end = segment.start_offset, segment.start_offset + segment.size
+        if end <= at:
+            continue
+        view = segment.view(0, segment.size)
+        try:
+            if base <= at:
+                found = next_record(view, base, at, end)
+                if found is not None:
+                    return found
+            elif check_record(view, 0, segment.size, base).found is Found.RECORD:
+                return base
+        finally:
+            view.release()
+    return None
 
 
 def next_record(data: memoryview, base: int, at: int, end: int) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.batch_encoder import BatchEncoder, plain_tail, topic_field
-from store.commit_log import CommitLog, record_fits, verify
+from store.commit_log import CommitLog, verify
 from store.errors import (
     CorruptRecordError,
     DiskFullError,
@@ -372,8 +372,3 @@ def test_a_closed_log(harness: Harness) -> None:
         harness.log.read_run([(request.physical_offset, request.record_size)])
     with pytest.raises(StoreClosedError):
         harness.log.read_at(request.physical_offset)
-
-
-def test_record_fits() -> None:
-    assert record_fits(1024, 64 << 10)
-    assert not record_fits(4 << 20, 4 << 20)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,20 +11,27 @@ from store.batch_encoder import BatchEncoder, plain_tail, topic_field
 from store.message import Message
 from store.queue_offsets import HotQueue
 from store.record import pack_blank
-from store.resync import next_record
+from store.resync import goes_on_behind, next_record
+from store.segment import segment_name
+from store.segment_set import SegmentSet
 from store.validation import prepare
 
-BASE = 1 << 20
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BASE = 16 << 20
 
 
-def segment(bodies: list[bytes], size: int = 1 << 16) -> tuple[bytearray, list[int]]:
-    """A segment that begins at BASE with these messages and a blank record, and where each lies."""
+def segment(
+    bodies: list[bytes], size: int = 1 << 16, base: int = BASE
+) -> tuple[bytearray, list[int]]:
+    """A segment at `base` with these messages and a blank record, and where each lies."""
     magic, field = topic_field("T")
     queues = {("T", 0): HotQueue(0, magic, field, plain_tail(field, crc_item=True))}
     messages = [Message("T", body) for body in bodies]
     prepared = [prepare(message, 0, 1 << 20, 10) for message in messages]
     encoder = BatchEncoder(("127.0.0.1", 8081), crc_item=True)
-    encoded = encoder.encode(messages, prepared, 0, queues, BASE, size, 1)
+    encoded = encoder.encode(messages, prepared, 0, queues, base, size, 1)
     assert encoded.count == len(bodies)
     data = bytearray(b"".join(encoded.parts))
     data += pack_blank(size - len(data))
@@ -57,3 +66,51 @@ def test_a_record_copied_into_a_body_is_not_taken_for_one() -> None:
 
 def test_zeros_hold_nothing() -> None:
     assert next_record(memoryview(bytes(1 << 16)), BASE, BASE, BASE + (1 << 16)) is None
+
+
+def on_disk(directory: Path, *segments: bytes) -> SegmentSet:
+    """A log that begins at BASE, open for reading only."""
+    size = len(segments[0])
+    for number, data in enumerate(segments):
+        (directory / segment_name(BASE + number * size)).write_bytes(data)
+    return SegmentSet.load(directory, size, read_only=True)
+
+
+def broken(data: bytearray, start: int, end: int) -> bytes:
+    data[start - BASE : end - BASE] = b"x" * (end - start)
+    return bytes(data)
+
+
+def test_the_log_goes_on_at_the_next_record_however_far_away(tmp_path: Path) -> None:
+    raw, places = segment([b"a", *[bytes(1 << 20)] * 9, b"b"], 16 << 20)
+    with_damage = on_disk(tmp_path, broken(raw, places[0], places[10]))
+    assert goes_on_behind(with_damage, places[0]) == places[10]
+    with_damage.close()
+
+
+def test_the_log_goes_on_at_the_blank_record_when_none_but_that_is_left(tmp_path: Path) -> None:
+    raw, places = segment([b"a", b"b"])
+    blank = places[1] + (places[1] - places[0])
+    with_damage = on_disk(tmp_path, broken(raw, places[1], blank), bytes(1 << 16))
+    assert goes_on_behind(with_damage, places[1]) == blank
+    with_damage.close()
+
+
+def test_the_log_goes_on_with_the_first_record_of_a_later_segment(tmp_path: Path) -> None:
+    size = 1 << 16
+    first, places = segment([b"a", b"b"], size)
+    third, _ = segment([b"c"], size, BASE + 2 * size)
+    with_damage = on_disk(
+        tmp_path, broken(first, places[1], BASE + size), b"x" * size, bytes(third)
+    )
+    assert goes_on_behind(with_damage, places[1]) == BASE + 2 * size
+    with_damage.close()
+
+
+def test_the_log_ends_where_nothing_follows(tmp_path: Path) -> None:
+    size = 1 << 16
+    raw, places = segment([b"a", b"b"], size)
+    torn = broken(raw, places[1] + 50, BASE + size)
+    log = on_disk(tmp_path, torn, bytes(size))
+    assert goes_on_behind(log, places[1]) is None
+    log.close()
