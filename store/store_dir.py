@@ -2,7 +2,7 @@
 
     <root>/
       lock          held by the process that has the store open
-      store.json    what this store is; made once
+      store.json    what this store is, with a checksum; made once
       abort         pid of the process that has it open; left behind by a crash
       checkpoint    see checkpoint.py
       commitlog/    segments
@@ -24,6 +24,7 @@ import json
 import os
 import struct
 import threading
+import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ FORMAT_VERSION = 1
 _PRODUCT = "kvcq"
 _LOCK = "lock"
 _IDENTITY = "store.json"
+_CRC = "crc"
 #: What may lie in a directory that is still to become a store.
 _BLANK_ENTRIES = frozenset({_LOCK, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"})
 
@@ -220,8 +222,33 @@ def _check(root: Path, segment_bytes: int, *, adopt: bool) -> StoreIdentity | No
 
 
 def _write_identity(path: Path, identity: StoreIdentity) -> None:
-    document = {"product": _PRODUCT, **asdict(identity)}
+    document: dict[str, object] = {"product": _PRODUCT, **asdict(identity)}
+    document[_CRC] = _crc_of(document)
     write_file(path, json.dumps(document, indent=2).encode() + b"\n")
+
+
+def _crc_of(document: dict[str, object]) -> int:
+    """CRC-32 of the fields but itself, by name and without white space: how they are laid out in
+    the file is nothing to it."""
+    fields = {name: value for name, value in document.items() if name != _CRC}
+    return zlib.crc32(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _check_crc(path: Path, document: dict[str, object]) -> None:
+    """Raise StoreFormatError when the checksum is wrong, or was there and is not any more."""
+    if _CRC in document:
+        sound = document[_CRC] == _crc_of(document)
+    else:
+        # Written before there was one: such a file has these fields and no others. A field more
+        # may be the checksum with a flipped bit in its name.
+        sound = document.keys() == {"product", *StoreIdentity.__dataclass_fields__}
+    if not sound:
+        raise StoreFormatError(
+            path,
+            "damaged, its checksum does not fit: bring it back from a copy of the directory; if it "
+            f"was changed by hand, set segment_bytes to the length of the files in commitlog/ and "
+            f'take the line "{_CRC}" out',
+        )
 
 
 def _read_identity(path: Path) -> StoreIdentity:
@@ -240,9 +267,11 @@ def _read_identity(path: Path) -> StoreIdentity:
             path,
             f"format {version}, this program knows up to {FORMAT_VERSION}: use a newer program",
         )
-    return StoreIdentity(
+    identity = StoreIdentity(
         version, _number(path, document, "created_ms"), _number(path, document, "segment_bytes")
     )
+    _check_crc(path, document)
+    return identity
 
 
 def _number(path: Path, document: dict[str, object], name: str) -> int:

@@ -124,13 +124,7 @@ def test_p13_flipped_bits_in_store_json(template: Path, tmp_path: Path) -> None:
     shutil.copytree(template, root)
     path = root / "store.json"
     text = path.read_bytes()
-    created = text.index(b'"created_ms"')
-    for position in range(len(text)):
-        if (
-            created <= position < text.index(b"\n", created)
-            or text[position : position + 1].isspace()
-        ):
-            continue  # says when, which nothing depends on
+    for position in range(len(text) - 1):  # the last byte is a line's end
         for mask in (1, 0x20, 0x80):
             path.write_bytes(text)
             flip(path, position, mask)

@@ -235,6 +235,50 @@ def test_damaged_identity_is_refused_with_the_reason(
     assert caught.value.path == tmp_path / "store.json"
 
 
+def test_any_flipped_bit_of_the_identity_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / "store.json"
+    sound = path.read_bytes()
+    for position in range(len(sound) - 1):  # the last byte is a line's end
+        for bit in range(8):
+            damaged = bytearray(sound)
+            damaged[position] ^= 1 << bit
+            path.write_bytes(damaged)
+            with pytest.raises(StoreFormatError):
+                inspect(tmp_path)
+
+
+def test_another_number_in_the_identity_is_told_with_what_to_do(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / "store.json"
+    document = json.loads(path.read_text())
+    document["segment_bytes"] *= 2
+    path.write_text(json.dumps(document))
+    with pytest.raises(StoreFormatError, match="checksum does not fit") as caught:
+        opened(tmp_path, size=2 * SIZE)
+    assert "length of the files in commitlog/" in str(caught.value)
+
+
+def test_an_identity_laid_out_anew_is_still_sound(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / "store.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), sort_keys=True))
+    opened(tmp_path).close()
+
+
+def test_an_identity_without_a_checksum_is_read(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    path = tmp_path / "store.json"
+    document = json.loads(path.read_text())
+    del document["crc"]
+    path.write_text(json.dumps(document))
+    opened(tmp_path).close()
+    document["crd"] = 5  # a checksum whose name was damaged
+    path.write_text(json.dumps(document))
+    with pytest.raises(StoreFormatError, match="checksum does not fit"):
+        opened(tmp_path)
+
+
 def test_refused_open_leaves_no_lock_behind(tmp_path: Path) -> None:
     opened(tmp_path).close()
     with pytest.raises(StoreFormatError):
