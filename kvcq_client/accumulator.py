@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from kvcq_client.batch import Batch, Sending
-from kvcq_client.wire import MessageEncoder, as_bytes
+from kvcq_client.wire import FRAME_BYTES, Checker, Outgoing, as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from kvcq_client.producer_config import ProducerConfig
     from kvcq_client.values import Message
 
-#: Bytes before the body, the body, bytes behind it, and the size of all.
-Encoded = tuple[bytes, bytes, bytes, int]
+new = tuple.__new__  # a NamedTuple's own constructor takes as long as all the rest of `add`
+
+#: A message, and the bytes it counts for.
+Sized = tuple[Outgoing, int]
 
 
 class Accumulator:
@@ -38,7 +40,8 @@ class Accumulator:
         self._batch_bytes = config.batch_bytes
         self._batch_messages = config.batch_messages
         self._buffer_bytes = config.buffer_bytes
-        self._encoder = MessageEncoder()
+        self._checker = Checker()
+        self._known = self._checker.known
         self._on_begin = on_begin
         self._on_ready = on_ready
         self._lock = threading.Lock()
@@ -65,19 +68,22 @@ class Accumulator:
         flag: int,
         born_time_ms: int,
     ) -> Sending | None:
-        """The message's future; None when the buffer is full. Raises ClosedError, TypeError."""
+        """The message's future; None when the buffer is full.
+
+        Raises ClosedError, TypeError, ValueError.
+        """
         if body.__class__ is not bytes:
             body = as_bytes(body)
-        size = len(body)
-        tail = b""
+        message = new(
+            Outgoing,
+            (topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms),
+        )
         if keys or light_queues or properties or flag or born_time_ms:
-            head, tail = self._encoder.head_and_tail(
-                topic, queue_id, tag, size, keys, light_queues, properties, flag, born_time_ms
-            )
+            message, size = self._checker.check(message)
         else:
-            known = self._encoder.heads.get((topic, queue_id, tag, size))
-            head = known or self._encoder.head(topic, queue_id, tag, size)
-        size += len(head) + len(tail)
+            if (topic, queue_id, tag) not in self._known:
+                self._checker.check_place(topic, queue_id, tag)
+            size = FRAME_BYTES + len(topic) + len(body)
         with self._lock:
             if self._buffered >= self._buffer_bytes:
                 return None
@@ -88,60 +94,43 @@ class Accumulator:
             batch.count = index + 1
             batch.size += size
             self._buffered += size
-            parts = batch.parts
-            parts.append(head)
-            parts.append(body)
-            if tail:
-                parts.append(tail)
+            batch.messages.append(message)
             if index + 1 >= self._batch_messages or batch.size >= self._batch_bytes:
                 self._seal()
         return Sending(batch, index)
 
-    def encode(self, messages: Iterable[Message]) -> list[Encoded]:
-        """What `add_encoded` takes. Raises TypeError, ValueError, before anything is added."""
-        encoder = self._encoder
-        known = encoder.heads.get
-        encoded: list[Encoded] = []
+    def check(self, messages: Iterable[Message]) -> list[Sized]:
+        """What `add_checked` takes. Raises TypeError, ValueError, before anything is added."""
+        checker, known = self._checker, self._known
+        checked: list[Sized] = []
         for message in messages:
-            body = message.body
+            topic, body, queue_id, tag = message.topic, message.body, message.queue_id, message.tag
             if body.__class__ is not bytes:
                 body = as_bytes(body)
-            size = len(body)
-            if (
-                message.keys
-                or message.light_queues
-                or message.properties
-                or message.flag
-                or message.born_time_ms
-            ):
-                head, tail = encoder.head_and_tail(
-                    message.topic,
-                    message.queue_id,
-                    message.tag,
-                    size,
-                    message.keys,
-                    message.light_queues,
-                    message.properties,
-                    message.flag,
-                    message.born_time_ms,
-                )
-            else:
-                key = (message.topic, message.queue_id, message.tag, size)
-                head, tail = known(key) or encoder.head(*key), b""
-            encoded.append((head, body, tail, size + len(head) + len(tail)))
-        return encoded
+            keys, light_queues = message.keys, message.light_queues
+            properties, flag, born = message.properties, message.flag, message.born_time_ms
+            outgoing = new(
+                Outgoing, (topic, body, queue_id, tag, keys, light_queues, properties, flag, born)
+            )
+            if keys or light_queues or properties or flag or born:
+                checked.append(checker.check(outgoing))
+                continue
+            if (topic, queue_id, tag) not in known:
+                checker.check_place(topic, queue_id, tag)
+            checked.append((outgoing, FRAME_BYTES + len(topic) + len(body)))
+        return checked
 
-    def add_encoded(self, encoded: Sequence[Encoded], first: int) -> list[Run]:
-        """Add `encoded[first:]` while there is room, under one lock; [] when there is none."""
+    def add_checked(self, checked: Sequence[Sized], first: int) -> list[Run]:
+        """Add `checked[first:]` while there is room, under one lock; [] when there is none."""
         runs: list[Run] = []
         with self._lock:
             room = self._buffer_bytes - self._buffered
             batch = self._open
             begin = batch.count if batch is not None else 0
-            for at in range(first, len(encoded)):
+            for at in range(first, len(checked)):
                 if room <= 0:
                     break
-                head, body, tail, size = encoded[at]
+                message, size = checked[at]
                 if batch is None or batch.size + size > self._batch_bytes:
                     if batch is not None and batch.count > begin:
                         runs.append((batch, begin, batch.count))
@@ -151,11 +140,7 @@ class Accumulator:
                 self._buffered += size
                 batch.count += 1
                 batch.size += size
-                parts = batch.parts
-                parts.append(head)
-                parts.append(body)
-                if tail:
-                    parts.append(tail)
+                batch.messages.append(message)
                 if batch.count >= self._batch_messages or batch.size >= self._batch_bytes:
                     runs.append((batch, begin, batch.count))
                     self._seal()
@@ -238,9 +223,6 @@ class Accumulator:
         """Batches to deliver, in order; each must come back to `finished`."""
         with self._lock:
             ready, self._ready = self._ready, []
-        for batch in ready:
-            batch.payload = b"".join(batch.parts)
-            batch.parts.clear()
         return ready
 
     def finished(self, size: int) -> None:

@@ -137,14 +137,14 @@ class AsyncProducer:
         TypeError and ValueError come before anything was buffered.
         """
         accumulator = self._core.accumulator
-        encoded = accumulator.encode(messages)
+        checked = accumulator.check(messages)
         runs: list[Run] = []
         first = 0
-        while first < len(encoded):
-            added = accumulator.add_encoded(encoded, first)
+        while first < len(checked):
+            added = accumulator.add_checked(checked, first)
             runs += added
             first += sum(end - begin for _, begin, end in added)
-            if first < len(encoded):
+            if first < len(checked):
                 await self._wait_for_room()
         return SendingMany(runs)
 

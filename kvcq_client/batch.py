@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from kvcq_client.errors import DeadlineError, KvcqError
 from kvcq_client.records import message_id
 from kvcq_client.values import Placed
-from proto.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
+
+    from kvcq_client.wire import Outgoing
+    from proto.v1 import kvcq_pb2 as pb
 
 
 class Batch:
@@ -33,19 +35,18 @@ class Batch:
         "done",
         "errors",
         "failure",
-        "parts",
-        "payload",
+        "messages",
         "response",
         "sequence",
         "size",
     )
 
     def __init__(self, begun_s: float) -> None:
-        self.parts: list[bytes] = []  # to be joined
-        self.count = 0  # messages
-        self.size = 0  # bytes of the parts
+        # In order; those that were refused alone are taken out. Let go when it is done.
+        self.messages: list[Outgoing] = []
+        self.count = 0  # messages, those that were refused included
+        self.size = 0  # bytes they count for
         self.begun_s = begun_s  # monotonic
-        self.payload = b""  # encoded messages, once it is full
         self.sequence: int | None = None  # of the first message, once it was sent
         self.done = False
         self.response: pb.PutBatchResponse | None = None
@@ -63,8 +64,8 @@ class Batch:
         """The outcome is known. Wakes who waits."""
         self.response, self.failure = response, failure
         if response is not None and response.light_queue_offsets:
-            self._light_offsets = _light_offsets(self.payload, response)
-        self.payload = b""
+            self._light_offsets = _light_offsets(self.messages, response)
+        self.messages = []
         with self._lock:
             self.done = True
             callbacks, self._callbacks = self._callbacks, []
@@ -135,13 +136,15 @@ class Batch:
         await future
 
 
-def _light_offsets(payload: bytes, response: pb.PutBatchResponse) -> list[tuple[int, ...]]:
+def _light_offsets(
+    messages: Sequence[Outgoing], response: pb.PutBatchResponse
+) -> list[tuple[int, ...]]:
     """The offsets in light queues, message by message; the response has them in one row."""
     offsets = iter(response.light_queue_offsets)
     return [
         # A name that stands twice counts once.
         tuple(islice(offsets, len(set(message.light_queues))))
-        for message in pb.PutBatchRequest.FromString(payload).messages
+        for message in messages
     ]
 
 

@@ -45,10 +45,13 @@ from kvcq_client.wire import put_stream_request
 from proto.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvcq_client.accumulator import Accumulator
     from kvcq_client.batch import Batch
     from kvcq_client.connection import Connection
     from kvcq_client.producer_config import ProducerConfig
+    from kvcq_client.wire import Outgoing
 
     Call = grpc.aio.StreamStreamCall[bytes, pb.PutStreamResponse]
 
@@ -181,7 +184,7 @@ class Delivery:
             self._next_sequence += batch.count - len(batch.errors)
         sequence = batch.sequence
         self._flying.append(batch)
-        request = put_stream_request(sequence, batch.payload, self.producer_id, sequence)
+        request = put_stream_request(sequence, batch.messages, self.producer_id, sequence)
         try:
             await call.write(request)
         except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
@@ -279,8 +282,7 @@ def _take_out(batch: Batch, error: KvcqError) -> bool:
 
     An error that does not name its messages is one of the whole batch: False.
     """
-    request = pb.PutBatchRequest.FromString(batch.payload)
-    bad = _named_by(request, error)
+    bad = _named_by(batch.messages, error)
     if not bad:
         return False
     kept = [index for index in range(batch.count) if index not in batch.errors]
@@ -288,27 +290,22 @@ def _take_out(batch: Batch, error: KvcqError) -> bool:
         batch.errors[kept[at]] = error
     if len(bad) == len(kept):
         return False
-    messages = [one for at, one in enumerate(request.messages) if at not in bad]
-    batch.payload = pb.PutBatchRequest(messages=messages).SerializeToString()
+    batch.messages = [one for at, one in enumerate(batch.messages) if at not in bad]
     return True
 
 
-def _named_by(request: pb.PutBatchRequest, error: KvcqError) -> set[int]:
+def _named_by(messages: Sequence[Outgoing], error: KvcqError) -> set[int]:
     """Indices of the messages that were the reason."""
     if isinstance(error, InvalidArgumentError):
         found = _MESSAGE_INDEX.match(error.field)
-        index = int(found[1]) if found else len(request.messages)
-        return {index} if index < len(request.messages) else set()
+        index = int(found[1]) if found else len(messages)
+        return {index} if index < len(messages) else set()
     if isinstance(error, NotFoundError) and "topic" in error.metadata:
         topic = error.metadata["topic"]
         queue_id = error.metadata.get("queueId")
         return {
             index
-            for index, message in enumerate(request.messages)
-            if message.topic == topic
-            and (
-                queue_id is None
-                or (message.HasField("queue_id") and message.queue_id == int(queue_id))
-            )
+            for index, message in enumerate(messages)
+            if message.topic == topic and (queue_id is None or message.queue_id == int(queue_id))
         }
     return set()
