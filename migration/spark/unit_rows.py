@@ -6,10 +6,8 @@ values end before the expiry stamp.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +24,7 @@ from migration.spark.text import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from kvcq.engine import Pair
 
@@ -35,7 +34,6 @@ ROCKETMQ = Profile(families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUND
 #: Above every key: keys begin with a length, which is never negative.
 _LAST_KEY = b"\xff"
 _SCAN_ROWS = 32_768
-_BINDING_FILE = "rocksdict-config.json"
 _MIN_KEY = 19
 
 _UNIT = np.dtype(
@@ -62,25 +60,14 @@ def open_units(path: Path) -> Iterator[RocksEngine]:
 
     Raises EngineFailedError.
     """
-    if not (path / "CURRENT").is_file():
-        raise EngineFailedError(f"cannot open {path}: no database there")
-    with ExitStack() as stack:
-        if not (path / _BINDING_FILE).exists():
-            # The binding leaves a file of its own in a directory that has none, also when it
-            # only reads. So it gets a directory of links to RocketMQ's files.
-            links = Path(stack.enter_context(TemporaryDirectory(prefix="kvcq-read-")))
-            for entry in path.iterdir():
-                if entry.is_file():
-                    (links / entry.name).symlink_to(entry.absolute())
-            path = links
-        try:
-            engine = RocksEngine.open_read_only(path, DERIVED)
-        except EngineFailedError:
-            engine = RocksEngine.open_read_only(path, ROCKETMQ)
-        try:
-            yield engine
-        finally:
-            engine.close()
+    try:
+        engine = RocksEngine.open_read_only(path, DERIVED)
+    except EngineFailedError:
+        engine = RocksEngine.open_read_only(path, ROCKETMQ)
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:

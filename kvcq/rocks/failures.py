@@ -1,0 +1,68 @@
+"""What went wrong, told from the text of the binding's errors: it raises plain Exceptions."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from kvcq.errors import (
+    EngineBusyError,
+    EngineDamagedError,
+    EngineFailedError,
+    EngineUnavailableError,
+    KvcqError,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: RocksDB's answer to a write that would have to wait (WriteOptions.no_slowdown).
+_STALL = "Result incomplete: Write stall"
+
+#: What keeps a sound database from being opened, in the words of the system, in which the binding's
+#: errors end; and what RocksDB says of one that this process has open.
+_NOT_DAMAGE = (
+    *(
+        os.strerror(number)
+        for number in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EMFILE,
+            errno.ENFILE,
+            errno.ENOMEM,
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.EAGAIN,
+            errno.ENOLCK,
+        )
+    ),
+    "lock hold by current process",
+)
+
+
+def is_stall(error: Exception) -> bool:
+    """Whether a write was refused because it would have had to wait."""
+    return str(error).startswith(_STALL)
+
+
+def failure(doing: str, error: Exception) -> KvcqError:
+    """What to raise when `error` ended what is named `doing`."""
+    if is_stall(error):
+        return EngineBusyError(f"{doing}: RocksDB stalls writes")
+    if "Corruption" in str(error):
+        return EngineDamagedError(f"{doing}: {error!r}")
+    return EngineFailedError(f"{doing}: {error!r}")
+
+
+def opening_failure(path: Path, text: str) -> KvcqError:
+    """What to raise when the database at `path` could not be opened, `text` says why."""
+    is_damage = not any(each in text for each in _NOT_DAMAGE)
+    kind = EngineFailedError if is_damage else EngineUnavailableError
+    return kind(f"cannot open {path}: {text}")
+
+
+def damage_mark(path: Path) -> Path:
+    """The file that says: damage was met in the database at `path`."""
+    return path.with_name(f"{path.name}.damaged")
