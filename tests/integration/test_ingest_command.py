@@ -4,25 +4,168 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
+from kvcq.keys import FAMILIES, UNITS
+from kvcq.options import DERIVED
+from kvcq.rocks import RocksEngine
+from migration.bulk_worker import BulkPlan, BulkWorker
+from migration.live import LiveMigration
+from migration.opening import open_store
+from migration.routing import RoutingPolicy
+from migration.state import Phase
 from server.cli.main import main
+from tests.support.migrating import LIGHT, SEGMENT_BYTES, TOPICS, config, make_on_files, messages
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from click.testing import Result
+    from pyspark.sql import SparkSession
+
+    from kvcq.engine import Pair
 
 pytestmark = pytest.mark.integration
 
 
-async def ingest(*arguments: object) -> Result:
+async def migrate(*arguments: object) -> Result:
     texts = [str(argument) for argument in arguments]
-    return await asyncio.to_thread(CliRunner().invoke, main, ["migrate", "ingest", *texts])
+    return await asyncio.to_thread(CliRunner().invoke, main, ["migrate", *texts])
+
+
+async def ingest(*arguments: object) -> Result:
+    return await migrate("ingest", *arguments)
+
+
+def rows_of(database: Path) -> dict[str, list[Pair]]:
+    """All rows of a closed database."""
+    engine = RocksEngine.open_read_only(database, DERIVED)
+    try:
+        return {family: engine.scan(family, b"", b"\xff") for family in FAMILIES}
+    finally:
+        engine.close()
+
+
+def dispatched_rows(root: Path, scratch: Path) -> dict[str, list[Pair]]:
+    """What dispatch makes of the log of a closed store that has never heard of a migration."""
+    shutil.copytree(root, scratch)
+    for side in ("kvcq", "consumequeue", "index"):
+        shutil.rmtree(scratch / side, ignore_errors=True)
+    (scratch / "migration.json").unlink()
+    open_store(config(scratch)).close()
+    return rows_of(scratch / "kvcq")
+
+
+def sort_plainly(root: Path, output: Path, end: int) -> None:
+    """Files of the log up to `end`, and their manifest, as the pipeline writes them."""
+    output.mkdir()
+    plan = BulkPlan(
+        commitlog=root / "commitlog",
+        segment_bytes=SEGMENT_BYTES,
+        start=0,
+        piece_bytes=1 << 30,
+        output=output,
+        phase=Phase.DOUBLE_WRITE,
+        routing=RoutingPolicy(),
+        live_from=dict.fromkeys(TOPICS, 0),
+        dead_light={},
+    )
+    made = BulkWorker(plan).make(end)
+    assert made["end"] == end
+    manifest = {"files": made["files"], "log_start": 0, "log_end": end, "deletions": 0}
+    (output / "manifest.json").write_text(json.dumps(manifest))
+
+
+async def check_that_files_become_history(
+    root: Path, make: Callable[[Path, Path, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store runs and takes messages while its history is sorted and handed over."""
+    files = root.parent / "sorted"
+    make_on_files(root)
+    async with serving(
+        root, store={"segment_bytes": SEGMENT_BYTES, "preallocate": False}
+    ) as served:
+        store = served.parts.store
+        target = ("--target", served.target)
+        store.put(messages(0, 900))
+        store.flush()
+        # The server's own backfill would be done before the files are there.
+        monkeypatch.setattr(LiveMigration, "_fill", lambda _: None)
+        assert (await migrate("start", *target)).exit_code == 0
+        end = store.flushed_offset
+        store.put(messages(900, 60))
+        await asyncio.to_thread(make, root, files, end)
+
+        taken = await ingest(files, "--json", *target)
+        assert taken.exit_code == 0, taken.output
+        assert json.loads(taken.stdout) == {"ingested": True, "dispatched_offset": end}
+        again = await ingest(files, *target)
+        assert again.exit_code == 0
+        assert "not needed" in again.stderr
+
+        monkeypatch.undo()
+        assert (await migrate("resume", *target)).exit_code == 0
+        verified = await migrate("verify", "--key-every=1", "--json", *target)
+        assert verified.exit_code == 0, verified.output
+        assert json.loads(verified.stdout)["verified"]["difference_count"] == 0
+        assert (await migrate("cutover", *target)).exit_code == 0
+        # Reads come from RocksDB now: from the files that were handed over, and behind them.
+        assert len(store.pull(LIGHT, 0, 0, max_messages=1000).records) == 960 // 5
+    rows = rows_of(root / "kvcq")
+    assert len(rows[UNITS]) == 960 + 960 // 5
+    assert rows == dispatched_rows(root, root.parent / "dispatched")
+
+
+async def test_a_running_store_takes_sorted_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await check_that_files_become_history(tmp_path / "store", sort_plainly, monkeypatch)
+
+
+@pytest.mark.spark
+async def test_a_running_store_takes_the_files_of_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from migration.spark.rebuild import RebuildSettings, rebuild, write_manifest
+    from migration.spark.stores import find_parts, read_liveness
+
+    def sort_on_spark(root: Path, output: Path, end: int) -> None:
+        parts = find_parts(root)
+        settings = RebuildSettings(
+            log=parts.log, output=output, end=end, liveness=read_liveness(parts)
+        )
+        write_manifest(output, rebuild(spark, settings))
+
+    await check_that_files_become_history(tmp_path / "store", sort_on_spark, monkeypatch)
+
+
+async def test_files_that_end_beyond_the_durable_log_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    async with serving(
+        root, store={"segment_bytes": SEGMENT_BYTES, "preallocate": False}
+    ) as served:
+        store = served.parts.store
+        store.put(messages(0, 100))
+        store.flush()
+        monkeypatch.setattr(LiveMigration, "_fill", lambda _: None)
+        assert (await migrate("start", "--target", served.target)).exit_code == 0
+        sort_plainly(root, tmp_path / "sorted", store.flushed_offset)
+        path = tmp_path / "sorted" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        path.write_text(json.dumps(manifest | {"log_end": store.flushed_offset + (1 << 20)}))
+        result = await ingest(tmp_path / "sorted", "--target", served.target)
+        monkeypatch.undo()
+    assert result.exit_code == 2
+    assert "beyond the durable log" in result.output
 
 
 async def test_a_store_without_a_migration_refuses_files(tmp_path: Path) -> None:
