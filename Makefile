@@ -68,7 +68,7 @@ proto-drift: $(STAMPS)/dev  ## Check that the generated code is that of the .pro
 		diff -u "proto/v1/$${made##*/}" "$$made" || { echo "mend with: make proto"; exit 1; }; \
 	done
 
-bench: $(STAMPS)/dev  ## Measure, each figure with its raw probe; takes minutes
+bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spark; takes minutes
 	$(PY) -m tests.benchmarks
 
 check: $(CHECK_STATIC) $(CHECK_TESTS)  ## All that must pass

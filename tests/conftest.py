@@ -1,10 +1,20 @@
-"""How thorough property tests are: HYPOTHESIS_PROFILE is dev (the default), ci or nightly."""
+"""What all tests share: how thorough property tests are, and one Spark session.
+
+HYPOTHESIS_PROFILE is dev (the default), ci or nightly.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
 # No deadline: two cores are shared by whatever runs beside. `print_blob` says how to replay.
 _COMMON = settings(
@@ -16,3 +26,25 @@ settings.register_profile("dev", _COMMON, max_examples=50)
 settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True)
 settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A warm local[2] session with our data sources; starting one takes longer than most tests."""
+    pytest.importorskip("pyspark", reason="the spark extra is not installed")
+    from migration.spark.errors import JavaNotFoundError
+    from migration.spark.session import SparkSettings, start_session, stop_session
+
+    settings = SparkSettings(
+        master="local[2]",
+        shuffle_partitions=4,
+        scratch=tmp_path_factory.mktemp("spark"),
+        # The quick compiler only: tests are short, and start sooner with it.
+        jvm_options="-XX:TieredStopAtLevel=1",
+    )
+    try:
+        session = start_session(settings)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    yield session
+    stop_session(session)

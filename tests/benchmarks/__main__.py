@@ -13,7 +13,7 @@ from rich.table import Table
 
 from kvcq_bench.machine import machine, versions
 from kvcq_bench.report import number_text
-from tests.benchmarks import in_process, migration, over_grpc, start_up
+from tests.benchmarks import in_process, migration, over_grpc, pipeline, start_up
 from tests.benchmarks.measure import Bench, Row
 
 CASES = {
@@ -27,6 +27,9 @@ CASES = {
     "many-queues": start_up.many_queues,
     "migration-backfill": migration.live_backfill,
     "migration-double-write": migration.double_write,
+    "spark-scan": pipeline.spark_scan,
+    "spark-rebuild": pipeline.spark_rebuild,
+    "spark-verify": pipeline.spark_verify,
 }
 
 
@@ -44,6 +47,7 @@ def main() -> int:
     notes = Console(stderr=True)
     before = machine()
     rows: list[Row] = []
+    skipped: dict[str, str] = {}
     for name in options.cases or CASES:
         with (
             tempfile.TemporaryDirectory(prefix="kvcq-benchmark") as directory,
@@ -52,13 +56,18 @@ def main() -> int:
             bench = Bench(Path(directory), options.scale, options.rounds)
             CASES[name](bench)
             rows += bench.rows
-    _print(rows)
+        if bench.skipped:
+            skipped[name] = bench.skipped
+            notes.print(f"{name}: skipped: {bench.skipped}", markup=False, soft_wrap=True)
+    if rows:
+        _print(rows)
     if options.json is not None:
         document = {
             "machine": before,
             "versions": versions(),
             "scale": options.scale,
             "rounds": options.rounds,
+            "skipped": skipped,
             "rows": [row.document() for row in rows],
         }
         options.json.write_text(json.dumps(document, indent=1), encoding="utf-8")

@@ -43,6 +43,7 @@ class Bench:
     scale: float = 1.0
     rounds: int = 3
     rows: list[Row] = field(default_factory=list)
+    skipped: str = ""  # why nothing was measured
 
     def amount(self, full: int, least: int = 1) -> int:
         """So much of `full` as the scale says."""

@@ -31,7 +31,7 @@ _WAIT_S = 900.0
 def live_backfill(bench: Bench) -> None:
     """History into RocksDB while a producer puts batches without a pause."""
     root = bench.fresh("backfill")
-    with _on_files(root) as store:
+    with on_files(root) as store:
         total = bench.amount(_MESSAGES, 20_000)
         _put(store, total)
         store.flush()
@@ -50,7 +50,8 @@ def live_backfill(bench: Bench) -> None:
         assert job.error is None, job.error
         filled = job.status().rows / seconds
         verify = rate(lambda: _verified(migrator))
-    probe = rate(lambda: _worker_alone(store, root / "probe"))
+    end = min(_SEGMENT_BYTES, store.log.appended_offset)
+    probe = rate(lambda: worker_alone(root, end, root / "probe"))
     share = beside / alone
     bench.rows += [
         Row(
@@ -79,9 +80,9 @@ def double_write(bench: Bench) -> None:
     alone: list[float] = []
     both: list[float] = []
     for number in range(bench.rounds):
-        with open_store(_config(bench.fresh(f"alone-{number}"))) as store:
+        with open_store(store_config(bench.fresh(f"alone-{number}"))) as store:
             alone.append(rate(lambda store=store: _put(store, count)))  # type: ignore[misc]
-        with _on_files(bench.fresh(f"both-{number}")) as store:
+        with on_files(bench.fresh(f"both-{number}")) as store:
             assert Migrator(store).start().wait(_WAIT_S)
             both.append(rate(lambda store=store: _put(store, count)))  # type: ignore[misc]
     value, probe = sorted(both)[len(both) // 2], sorted(alone)[len(alone) // 2]
@@ -98,15 +99,17 @@ def double_write(bench: Bench) -> None:
     )
 
 
-def _config(root: Path) -> StoreConfig:
+def store_config(root: Path) -> StoreConfig:
+    """Keeps everything; segments of 256 MiB."""
     return StoreConfig(root=root, segment_bytes=_SEGMENT_BYTES, reserved_hours=720.0)
 
 
-def _on_files(root: Path) -> MessageStore:
-    open_store(_config(root)).close()
+def on_files(root: Path) -> MessageStore:
+    """An open store whose queues are files, as one that was taken over."""
+    open_store(store_config(root)).close()
     (root / "consumequeue").mkdir()
     write_state(root, MigrationState(Phase.FILES))
-    return open_store(_config(root))
+    return open_store(store_config(root))
 
 
 def _batches() -> list[list[Message]]:
@@ -144,10 +147,11 @@ def _verified(migrator: Migrator) -> int:
     return job.status().rows
 
 
-def _worker_alone(store: MessageStore, output: Path) -> int:
+def worker_alone(root: Path, end: int, output: Path) -> int:
+    """Sorted files of the log of `root` up to `end`: how many records it has. Fresh `output`."""
     output.mkdir()
     plan = BulkPlan(
-        commitlog=store.config.root / "commitlog",
+        commitlog=root / "commitlog",
         segment_bytes=_SEGMENT_BYTES,
         start=0,
         piece_bytes=96 << 20,
@@ -158,7 +162,6 @@ def _worker_alone(store: MessageStore, output: Path) -> int:
         dead_light={},
     )
     worker = BulkWorker(plan)
-    end = min(_SEGMENT_BYTES, store.log.appended_offset)
     records = 0
     while found := int(str(worker.make(end)["records"])):
         records += found

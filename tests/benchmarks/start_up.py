@@ -75,7 +75,7 @@ def replay(bench: Bench) -> None:
     )
     assert filled.returncode == -9, filled.stderr.decode()
     shutil.rmtree(root / "kvcq")
-    probe = rate(lambda: _scan(root))
+    probe = rate(lambda: scan(root))
     opened = _open(root)
     value = total / opened["seconds"]
     bench.rows.append(
@@ -91,7 +91,7 @@ def replay(bench: Bench) -> None:
     )
 
 
-def _scan(root: Path) -> int:
+def scan(root: Path) -> int:
     """Walk the records of the log, checking the CRC item of each: how many there are."""
     size_and_magic = struct.Struct(">iI").unpack_from
     count = 0
