@@ -9,7 +9,7 @@ import psutil
 
 from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import NotPossibleHereError
-from kvcq_bench.target import Resources
+from kvcq_bench.target import resources_of
 from kvcq_client import Bounds, Pulled, Queue, split_records
 from migration.opening import open_store
 from store.config import FlushMode, StoreConfig
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from kvcq_bench.target import Resources
     from kvcq_client import Boundary, Message, StoredMessage
     from store.message_store import MessageStore
 
@@ -137,9 +138,7 @@ class EmbeddedTarget:
         return self._store.statistics()
 
     def resources(self) -> Resources:
-        process = psutil.Process()
-        times = process.cpu_times()
-        return Resources(process.memory_info().rss, process.num_fds(), times.user + times.system)
+        return resources_of(psutil.Process())
 
     def disk_bytes(self) -> dict[str, int]:
         return disk_bytes(self._root)
@@ -152,6 +151,9 @@ class EmbeddedTarget:
         started = perf_counter()
         self._store = self._open()
         return perf_counter() - started
+
+    def compact(self) -> None:
+        self._store.queues.compact()
 
     def close(self) -> None:
         self._store.close()

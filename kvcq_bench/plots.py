@@ -7,40 +7,63 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
 #: Most lines of one plot; more cannot be told apart.
 _LINES = 8
+#: Files of the store that are a page or two, whatever it holds.
+_SMALL_FILES = ("abort", "checkpoint", "checkpoint.tmp", "lock", "store.json", "migration.json")
+_SHARES = ("p50_ms", "p90_ms", "p99_ms", "p99.9_ms", "p100_ms")
+_SHARE_NAMES = ("p50", "p90", "p99", "p99.9", "max")
 
 
 def plots(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Title and SVG of each plot that the document has data for. Raises ImportError."""
-    samples = document["samples"]
+    samples, phases = document["samples"], document["phases"]
+
+    def over_time(names: Sequence[str], y_label: str, unit: float) -> Callable[[Axes], bool]:
+        def paint(axes: Axes) -> bool:
+            drawn = _lines(axes, samples, "at_s", names, unit)
+            _label(axes, "seconds since the begin", y_label)
+            _mark(axes, phases)
+            return drawn
+
+        return paint
+
+    levels = _named(samples, ("l0_files", "running_compactions", "write_stopped"))
+    sizes = _named(samples, ("sst_bytes", "memtable_bytes", "pending_compaction_bytes"))
     made = [
-        ("Rate over time", _draw(lambda axes: _rates(axes, samples, document["phases"]))),
+        ("Rate over time", _draw(lambda axes: _rates(axes, samples, phases))),
         ("Latency percentiles", _draw(lambda axes: _latencies(axes, document["latencies"]))),
-        ("Memory and disk over time", _draw(lambda axes: _sizes(axes, samples))),
+        ("Memory and disk over time", _draw(over_time(_sizes(samples), "MB", 1e6))),
+        (
+            "Disk of the log over time",
+            _draw(over_time(["disk_commitlog_bytes"], "MB", 1e6)),
+        ),
         ("Memory and disk by number of queues", _draw(lambda axes: _points(axes, document))),
-        ("RocksDB: levels and stalls", _draw(lambda axes: _rocks(axes, samples))),
+        ("RocksDB: levels and stalls", _draw(over_time(levels, "files, or compactions", 1))),
+        ("RocksDB: sizes", _draw(over_time(sizes, "MB", 1e6))),
     ]
     return [(title, svg) for title, svg in made if svg]
 
 
-def _draw(paint: Any) -> str:  # noqa: ANN401 - a function of axes that says whether it drew
+def _draw(paint: Callable[[Axes], bool]) -> str:
+    """The SVG of what `paint` draws; "" when it says that it drew nothing."""
     # Not pyplot: that keeps figures alive, and picks a window system.
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    figure = Figure(figsize=(10.5, 3.8), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()
     axes.grid(visible=True, alpha=0.3)
     if not paint(axes):
         return ""
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="small")
+        # Beside the plot: inside it, it would hide lines.
+        figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     text = io.StringIO()
     figure.savefig(text, format="svg")
     svg = text.getvalue()
@@ -54,55 +77,78 @@ def _rates(
     drawn = False
     for name in names[:_LINES]:
         times, rates = [], []
-        for before, after in pairwise(samples):
+        for before, after in pairwise([{"at_s": 0.0}, *samples]):
             span_s = after["at_s"] - before["at_s"]
             if span_s > 0:
                 times.append(after["at_s"])
                 rates.append((after.get(name, 0) - before.get(name, 0)) / span_s)
         if times:
-            axes.plot(times, rates, label=name.removeprefix("count."))
+            label = name.removeprefix("count.").replace("_", " ")
+            axes.plot(times, rates, label=label, marker=".", markersize=3)
             drawn = True
-    for phase in phases:
-        axes.axvline(phase["at_s"], color="grey", alpha=0.25, linewidth=0.8)
-    axes.set_xlabel("s")
-    axes.set_ylabel("a second")
+    # Hundreds of queries stand beside a hundred thousand puts; 0 is among the values.
+    axes.set_yscale("symlog", linthresh=10)
+    axes.set_ylim(bottom=0)
+    _label(axes, "seconds since the begin", "events a second (log)")
+    _mark(axes, phases)
     return drawn
 
 
+def _mark(axes: Axes, phases: Sequence[Mapping[str, Any]]) -> None:
+    """A thin line and a number where each phase begins; the page has a table of their names."""
+    low, high = axes.get_xlim()
+    for number, phase in enumerate(phases, 1):
+        axes.axvline(phase["at_s"], color="grey", alpha=0.35, linewidth=0.8)
+        if len(phases) <= 2 * _LINES and low <= phase["at_s"] <= high:
+            axes.annotate(
+                str(number),
+                (phase["at_s"], 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(2, 2),
+                textcoords="offset points",
+                fontsize="x-small",
+                color="grey",
+            )
+
+
 def _latencies(axes: Axes, latencies: Mapping[str, Mapping[str, float]]) -> bool:
-    shares = ("p50_ms", "p90_ms", "p99_ms", "p99.9_ms", "p100_ms")
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     shown = [(name, one) for name, one in latencies.items() if one["count"]][:_LINES]
     for name, one in shown:
-        axes.plot(
-            [share.removesuffix("_ms") for share in shares],
-            [one[share] for share in shares],
-            marker="o",
-            label=name,
-        )
+        axes.plot(_SHARE_NAMES, [one[share] for share in _SHARES], marker="o", label=name)
     axes.set_yscale("log")
-    axes.set_ylabel("ms")
+    # Plain numbers, and enough of them when all lies within one power of ten.
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    _label(axes, "", "milliseconds (log)")
     return bool(shown)
 
 
-def _sizes(axes: Axes, samples: Sequence[Mapping[str, float]]) -> bool:
-    names = ["resident_bytes"]
-    names += sorted({name for row in samples for name in row if name.startswith("disk_")})
-    return _lines(axes, samples, "at_s", names, "s", "MB", 1e6)
+def _sizes(samples: Sequence[Mapping[str, float]]) -> list[str]:
+    """Memory, and disk but for the log, which is prepared ahead and would flatten the others."""
+    small = {f"disk_{name}_bytes" for name in (*_SMALL_FILES, "commitlog")}
+    disk = {name for row in samples for name in row if name.startswith("disk_")} - small
+    return ["resident_bytes", "private_bytes", *sorted(disk)]
 
 
 def _points(axes: Axes, document: Mapping[str, Any]) -> bool:
-    points = document["points"]
-    if len(points) < 2:
+    points = sorted(document["points"], key=lambda point: point["queues"])
+    if len({point["queues"] for point in points}) < 2:
         return False
-    names = ["resident_bytes", "disk_kvcq_bytes", "disk_meta_bytes", "disk_consumequeue_bytes"]
-    axes.set_xlabel("queues")
-    return _lines(axes, points, "queues", names, "queues", "MB", 1e6, marker="o")
+    names = [
+        *("resident_bytes", "private_bytes"),
+        *("disk_kvcq_bytes", "disk_meta_bytes", "disk_consumequeue_bytes"),
+    ]
+    drawn = _lines(axes, points, "queues", names, 1e6, marker="o")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    _label(axes, "queues", "MB")
+    return drawn
 
 
-def _rocks(axes: Axes, samples: Sequence[Mapping[str, float]]) -> bool:
-    wanted = ("l0_files", "running_compactions", "write_stopped")
-    names = sorted({name for row in samples for name in row if name.endswith(wanted)})
-    return _lines(axes, samples, "at_s", names, "s", "", 1)
+def _named(samples: Sequence[Mapping[str, float]], endings: tuple[str, ...]) -> list[str]:
+    return sorted({name for row in samples for name in row if name.endswith(endings)})
 
 
 def _lines(
@@ -110,8 +156,6 @@ def _lines(
     rows: Sequence[Mapping[str, float]],
     by: str,
     names: Sequence[str],
-    x_label: str,
-    y_label: str,
     unit: float,
     marker: str = "",
 ) -> bool:
@@ -119,8 +163,13 @@ def _lines(
     for name in names:
         points = [(row[by], row[name] / unit) for row in rows if name in row]
         if points and any(value for _, value in points) and drawn < _LINES:
-            axes.plot(*zip(*points, strict=True), label=name, marker=marker)
+            label = name.removesuffix("_bytes").removeprefix("kvcq_").replace("_", " ")
+            axes.plot(*zip(*points, strict=True), label=label, marker=marker)
             drawn += 1
+    axes.set_ylim(bottom=0)
+    return bool(drawn)
+
+
+def _label(axes: Axes, x_label: str, y_label: str) -> None:
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    return bool(drawn)

@@ -35,6 +35,7 @@ class Recorder:
     """Owned by the run; `count` and `latency` from any thread. Samples come from its own thread."""
 
     def __init__(self, target: Target, interval_s: float, watch: Callable[[str], None]) -> None:
+        # Of samples and points; a kind that opens stores of its own changes it, see `watching`.
         self._target = target
         self._interval_s = interval_s
         self._watch = watch
@@ -77,17 +78,25 @@ class Recorder:
         """A result, with its unit in the name."""
         self.figures[name] = value
 
-    def point(self, queues: int, **values: float) -> None:
+    def point(self, queues: int, **values: float) -> dict[str, float]:
         """Memory and disk at this number of queues, and what else is known there."""
         resources = self._target.resources()
         point: dict[str, float] = {"queues": queues, **values}
         if resources.resident_bytes is not None:
             point["resident_bytes"] = resources.resident_bytes
+        if resources.private_bytes is not None:
+            point["private_bytes"] = resources.private_bytes
         if resources.open_files is not None:
             point["open_files"] = resources.open_files
         for name, size in self._target.disk_bytes().items():
             point[f"disk_{name}_bytes"] = size
         self.points.append(point)
+        return point
+
+    def watching(self, target: Target) -> None:
+        """Samples and points are of this target from now on. Not while one is being opened."""
+        with self.sampling:
+            self._target = target
 
     @property
     def elapsed_s(self) -> float:
@@ -121,6 +130,8 @@ class Recorder:
             resources = self._target.resources()
             if resources.resident_bytes is not None:
                 row["resident_bytes"] = resources.resident_bytes
+            if resources.private_bytes is not None:
+                row["private_bytes"] = resources.private_bytes
             if resources.open_files is not None:
                 row["open_files"] = resources.open_files
             if resources.cpu_s is not None:

@@ -13,7 +13,7 @@ import psutil
 
 from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import BenchError, NotPossibleHereError
-from kvcq_bench.target import Resources
+from kvcq_bench.target import Resources, resources_of
 from kvcq_client import Client, Queue
 
 if TYPE_CHECKING:
@@ -108,6 +108,9 @@ class RemoteTarget:
             "this scenario restarts its server: let it start one, with --data instead of --target"
         )
 
+    def compact(self) -> None:
+        raise NotPossibleHereError("no call compacts a store: use --embedded")
+
     def close(self) -> None:
         self._client.close()
 
@@ -126,17 +129,21 @@ class OwnServer(RemoteTarget):
         self.directory = directory
 
     def resources(self) -> Resources:
-        process = psutil.Process(self._process.pid)
-        times = process.cpu_times()
-        return Resources(process.memory_info().rss, process.num_fds(), times.user + times.system)
+        return resources_of(psutil.Process(self._process.pid))
 
     def disk_bytes(self) -> dict[str, int]:
         return disk_bytes(self._root)
 
     def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
-        self._client.close()
         self._settings.update(settings or {})
-        self._stop(kill=kill)
+        if kill:
+            # At the same address, so that the client finds it again by itself.
+            self._stop(kill=True)
+            started = perf_counter()
+            self._process, self.address = self._start(self.address.rpartition(":")[2])
+            return perf_counter() - started
+        self._client.close()
+        self._stop(kill=False)
         started = perf_counter()
         self._process, self.address = self._start()
         seconds = perf_counter() - started
@@ -147,9 +154,9 @@ class OwnServer(RemoteTarget):
         super().close()
         self._stop(kill=False)
 
-    def _start(self) -> tuple[subprocess.Popen[str], str]:
+    def _start(self, port: str = "0") -> tuple[subprocess.Popen[str], str]:
         """The process and its address, once it is ready."""
-        arguments = [sys.executable, "-m", "server", "serve", "--json", "--port", "0"]
+        arguments = [sys.executable, "-m", "server", "serve", "--json", "--port", port]
         arguments += ["--data", str(self._root / "store")]
         for name, value in self._settings.items():
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)

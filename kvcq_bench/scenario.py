@@ -52,7 +52,8 @@ class Scenario:
 
 def shipped_scenarios() -> list[str]:
     """Names of the scenarios that come with the program, in order."""
-    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+    names = (path.stem for path in SHIPPED.glob("*.toml"))
+    return sorted(names, key=lambda name: int(name.partition("-")[0]))
 
 
 def load_scenario(name: str, *, scale: float = 1.0, seed: int | None = None) -> Scenario:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import psutil
+
     from kvcq_client import Boundary, Bounds, Message, Pulled, Queue, StoredMessage
 
 
@@ -19,9 +21,19 @@ if TYPE_CHECKING:
 class Resources:
     """What the serving process holds; None where that cannot be known, as of a far server."""
 
-    resident_bytes: int | None = None
+    resident_bytes: int | None = None  # with pages of files that are mapped or shared
+    private_bytes: int | None = None  # without them: what it would need on a machine that is full
     open_files: int | None = None
     cpu_s: float | None = None
+
+
+def resources_of(process: psutil.Process) -> Resources:
+    """What that process holds now."""
+    with process.oneshot():
+        times, memory = process.cpu_times(), process.memory_info()
+        # Of Linux: resident pages that are neither of a file nor of shared memory.
+        private = memory.rss - memory.shared
+        return Resources(memory.rss, private, process.num_fds(), times.user + times.system)
 
 
 class Writer(Protocol):
@@ -79,6 +91,14 @@ class Target(Protocol):
 
     def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
         """Close (or kill) and open again, with changed store settings: seconds until ready.
+
+        Writers go on over a kill: what they have under way is sent again. They do not over a close.
+        Raises NotPossibleHereError.
+        """
+        ...
+
+    def compact(self) -> None:
+        """Rewrite all that is in the consume queues and the key index; returns when it is done.
 
         Raises NotPossibleHereError.
         """

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq_bench.kinds.cold_reads import run_cold_reads
+from kvcq_bench.kinds.compaction import run_compaction
 from kvcq_bench.kinds.file_against_kv import run_file_against_kv
+from kvcq_bench.kinds.kill import run_kill
 from kvcq_bench.kinds.light_queues import run_light_queues
 from kvcq_bench.kinds.queries import run_queries
 from kvcq_bench.kinds.removal import run_removal
@@ -27,4 +29,9 @@ KINDS: dict[str, Callable[[Run], None]] = {
     "removal": run_removal,
     "file-against-kv": run_file_against_kv,
     "soak": run_soak,
+    "kill": run_kill,
+    "compaction": run_compaction,
 }
+
+#: Kinds that need a store in this process.
+EMBEDDED_KINDS = frozenset({"file-against-kv", "compaction"})

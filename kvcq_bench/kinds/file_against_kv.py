@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -46,12 +47,16 @@ def run_file_against_kv(run: Run) -> None:
         for kind, opener in _STORES.items():
             directory = run.target.directory / f"{kind}-{count}"
             target = EmbeddedTarget(directory, run.scenario.store, opener, kind)
+            run.recorder.watching(target)
             try:
                 _run_one(
                     Run(run.scenario, target, run.recorder), parameters, f"{kind} {count}", count
                 )
             finally:
+                run.recorder.watching(run.target)
                 target.close()
+            # All was read back, and the next one needs the space.
+            shutil.rmtree(directory)
 
 
 def _run_one(run: Run, parameters: Parameters, name: str, count: int) -> None:
@@ -69,9 +74,10 @@ def _run_one(run: Run, parameters: Parameters, name: str, count: int) -> None:
         workers.start(produce, run, ledger, plan, workers.stop)
     figure(f"put_messages_per_s {name}", total / (perf_counter() - started_s))
     resources = run.target.resources()
+    run.recorder.point(count)
     figure(f"open_files {name}", resources.open_files or 0)
     figure(f"memory_growth_mb {name}", ((resources.resident_bytes or 0) - memory_before) / 1e6)
-    figure(f"reopen_s {name}", run.target.reopen())
+    figure(f"reopen_s {name}", run.reopen())
     for entry, size in run.target.disk_bytes().items():
         if entry in ("consumequeue", "kvcq", "index"):
             figure(f"{entry}_mb {name}", size / 1e6)

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError, NotPossibleHereError
+from kvcq_bench.footprint import note_footprint
 from kvcq_bench.load import Plan, in_turn, produce
 from kvcq_bench.run import Workers, read_back
 from kvcq_client import Queue
@@ -31,18 +32,22 @@ class Parameters:
 
 
 def run_light_queues(run: Run) -> None:
-    """Figures for each fan-out: units/s, sampled queues/s. Points: memory and disk."""
+    """Figures for each fan-out: units/s, sampled queues/s; seconds until ready after a restart,
+    memory and disk above an empty store.
+    """
     parameters = run.scenario.parameters_as(Parameters)
     homes = [Queue(f"fan-out-{fan_out}", 0) for fan_out in parameters.fan_outs]
     run.target.create_topics({home.topic: 1 for home in homes})
     ledger = run.ledger(len(homes), parameters.size)
-    run.recorder.point(0)
+    empty = run.recorder.point(0)
     touched = 0
     for stream, fan_out in enumerate(parameters.fan_outs):
         messages = max(1, parameters.units // fan_out)
         touched += min(parameters.queues, messages * fan_out)
         _fill(run, parameters, ledger, homes, stream, fan_out, messages)
-        run.recorder.point(touched)
+        full = run.recorder.point(touched)
+        what = f"{touched} light queues, just made"
+        note_footprint(run.recorder, touched, what, empty, full, with_disk=False)
         _sample(run, parameters, ledger, stream, fan_out, messages)
     try:
         run.recorder.begin("restart")
@@ -51,7 +56,9 @@ def run_light_queues(run: Run) -> None:
         run.recorder.notes.append(f"no restart: {error}")
     else:
         run.recorder.figure(f"ready_after_clean_stop_s {touched} light queues", ready_s)
-        run.recorder.point(touched, ready_s=ready_s)
+        full = run.recorder.point(touched, ready_s=ready_s)
+        what = f"{touched} light queues, restarted"
+        note_footprint(run.recorder, touched, what, empty, full, with_disk=True)
     run.recorder.begin("read back")
     read_back(run, ledger, homes)
 

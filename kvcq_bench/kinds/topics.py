@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvcq_bench.errors import NotPossibleHereError
+from kvcq_bench.footprint import note_footprint
 from kvcq_bench.ledger import Checker
 from kvcq_bench.load import Plan, produce
 from kvcq_bench.run import Workers
@@ -36,25 +37,29 @@ class Parameters:
 
 def run_topics(run: Run) -> None:
     """Figures for each count: creations/s, first messages/s (and its last tenth over its first),
-    traffic messages/s, seconds until ready after a restart. Points: memory and disk.
+    traffic messages/s, seconds until ready after a restart, memory and disk above an empty store.
     """
     parameters = run.scenario.parameters_as(Parameters)
     queues = [Queue(f"topic-{number:07d}", 0) for number in range(parameters.counts[-1])]
     ledger = run.ledger(len(queues), parameters.size)
-    run.recorder.point(0)
+    empty = run.recorder.point(0)
     before = 0
     for count in parameters.counts:
         _grow(run, parameters, ledger, queues, before, count)
+        full = run.recorder.point(count)
+        what = f"{count} topics, just made"
+        note_footprint(run.recorder, count, what, empty, full, with_disk=False)
         _traffic(run, parameters, ledger, queues[:count])
         try:
             run.recorder.begin(f"restart with {count:,} topics")
             ready_s = run.reopen()
         except NotPossibleHereError as error:
             run.recorder.notes.append(f"no restart: {error}")
-            run.recorder.point(count)
         else:
             run.recorder.figure(f"ready_after_clean_stop_s {count} topics", ready_s)
-            run.recorder.point(count, ready_s=ready_s)
+            full = run.recorder.point(count, ready_s=ready_s)
+            what = f"{count} topics, restarted"
+            note_footprint(run.recorder, count, what, empty, full, with_disk=True)
         sample = parameters.sample_queues if count != parameters.counts[-1] else count
         _read(run, ledger, queues, count, sample)
         before = count

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,17 +13,19 @@ import click
 
 from kvcq_bench.embedded import EmbeddedTarget
 from kvcq_bench.engine import run_scenario
-from kvcq_bench.errors import BenchError, ScenarioError
+from kvcq_bench.errors import BenchError, CheckFailedError, ScenarioError
+from kvcq_bench.kinds import EMBEDDED_KINDS
+from kvcq_bench.numbers import number_text
 from kvcq_bench.remote import OwnServer, RemoteTarget
 from kvcq_bench.report import (
     compare,
     comparison_page,
     differing_conditions,
-    number_text,
     read_report,
     write_report,
 )
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
+from kvcq_bench.summary import met_text, summarise
 from kvcq_client import KvcqError
 from server.cli.output import (
     BadRequestError,
@@ -34,6 +37,7 @@ from server.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from rich.status import Status
@@ -64,7 +68,8 @@ def list_scenarios() -> None:
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Start a server on this directory. The default, with one that is deleted afterwards.",
+    help="Start a server on this directory. The default, with one that is deleted afterwards; "
+    "a scenario that needs a store in this process gets that instead.",
 )
 @click.option("--scale", type=float, default=1.0, show_default=True, help="Of the amounts.")
 @click.option("--seed", type=int, help="Instead of the scenario's own.")
@@ -92,6 +97,8 @@ def run(
         document = _run(wanted, target, embedded, data)
     except ScenarioError as error:
         raise BadRequestError(str(error), "see the scenarios: kvcq bench list") from error
+    except CheckFailedError as error:
+        raise CommandError(*_not_as_acknowledged(error)) from error
     except (BenchError, KvcqError) as error:
         raise CommandError(str(error), "see the scenarios: kvcq bench list") from error
     paths = write_report(document, report or Path(f"bench-{wanted.name}"))
@@ -113,11 +120,36 @@ def _run(
             opened = EmbeddedTarget(embedded, scenario.store)
         else:
             if data is None:
-                data = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="kvcq-bench")))
-            opened = OwnServer(data, scenario.store)
+                data = cleanup.enter_context(_temporary())
+            if scenario.kind in EMBEDDED_KINDS:
+                opened = EmbeddedTarget(data, scenario.store)
+            else:
+                opened = OwnServer(data, scenario.store)
         cleanup.callback(opened.close)
         with notes.status(f"{scenario.title}: beginning") as status:
             return run_scenario(scenario, opened, watch=_Progress(status, scenario.title))
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    """A directory that is removed at the end, but not when a check complained of what is in it."""
+    directory = Path(tempfile.mkdtemp(prefix="kvcq-bench-"))
+    keep = False
+    try:
+        yield directory
+    except CheckFailedError as error:
+        keep = True
+        error.add_note(f"the store is kept: kvcq check {directory / 'store'}")
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _not_as_acknowledged(error: CheckFailedError) -> tuple[str, str]:
+    """What to say, and what to do next."""
+    kept = getattr(error, "__notes__", [])
+    return f"not what was acknowledged: {error}", kept[0] if kept else "look at the store"
 
 
 class _Progress:
@@ -148,6 +180,91 @@ def _show(document: dict[str, Any]) -> None:
     print_table("", ("latency", "p50 ms", "p99 ms", "max ms"), latencies)
     for note in document["notes"]:
         notes.print(f"note: {note}", soft_wrap=True)
+
+
+@bench.command("all")
+@click.option(
+    "--reports",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("bench-reports"),
+    show_default=True,
+    help="Directory for NAME.json and NAME.html of each.",
+)
+@click.option("--scale", type=float, default=1.0, show_default=True, help="Of the amounts.")
+@click.option("--only", multiple=True, metavar="SCENARIO", help="These alone; may be repeated.")
+@json_option
+def run_all(
+    reports: Path,
+    scale: float,
+    only: tuple[str, ...],
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Run all scenarios but the soak, one after the other, and print one table of the goals.
+
+    Exits with 1 when a scenario failed: the others run all the same.
+    """
+    try:
+        scenarios = [load_scenario(name, scale=scale) for name in only or shipped_scenarios()]
+    except ScenarioError as error:
+        raise BadRequestError(str(error), "see the scenarios: kvcq bench list") from error
+    written: list[Path] = []
+    failed: list[str] = []
+    for scenario in scenarios:
+        if scenario.kind == "soak" and not only:
+            continue
+        try:
+            document = _run(scenario, None, None, None)
+        except CheckFailedError as error:
+            failed.append(f"{scenario.name}: {'; '.join(_not_as_acknowledged(error))}")
+        except (BenchError, KvcqError) as error:
+            failed.append(f"{scenario.name}: {error}")
+        else:
+            written.append(write_report(document, reports / scenario.name)[0])
+            notes.print(
+                f"{scenario.name}: {document['duration_s']:,.0f} s, {written[-1]}", soft_wrap=True
+            )
+    _show_summary(written, as_json=as_json, failed=failed)
+    if failed:
+        raise CommandError("; ".join(failed))
+
+
+@bench.command("summary")
+@click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--markdown", is_flag=True, help="Print a table for a README.")
+@json_option
+def summary(
+    reports: tuple[Path, ...],
+    markdown: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Print one table of REPORTS: files, or directories of them, also of `make bench`."""
+    try:
+        if markdown:
+            click.echo(summarise(reports).markdown(), nl=False)
+        else:
+            _show_summary(reports, as_json=as_json, failed=[])
+    except ScenarioError as error:
+        raise BadRequestError(str(error)) from error
+
+
+def _show_summary(reports: Sequence[Path], *, as_json: bool, failed: list[str]) -> None:
+    made = summarise(reports)
+    if as_json:
+        print_json({**made.document(), "failed": failed})
+        return
+    rows = [
+        (
+            line.work,
+            f"{number_text(line.measured)} {line.unit}".rstrip(),
+            line.wanted,
+            "met" if line.met else "missed",
+            line.command,
+        )
+        for line in made.lines
+    ]
+    print_table(met_text(made.lines), ("work", "measured", "wanted", "", "again with"), rows)
+    for run_line in made.runs:
+        notes.print(run_line, highlight=False, soft_wrap=True)
 
 
 @bench.command("compare")

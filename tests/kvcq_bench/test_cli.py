@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
 
+from kvcq_bench.embedded import EmbeddedTarget
 from server.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
+
+    from kvcq_client import Pulled, Queue
 
 
 def test_list_names_the_scenarios() -> None:
@@ -33,6 +39,34 @@ sample_queues = 5
 """
 
 
+FILES = """
+name = "file-against-kv"
+title = "Two queues"
+kind = "file-against-kv"
+seed = 7
+[store]
+segment_bytes = 1048576
+[parameters]
+counts = [2]
+messages_a_queue = 3
+"""
+
+PULLS = """
+name = "compaction"
+title = "A few pulls"
+kind = "compaction"
+seed = 10
+[store]
+segment_bytes = 1048576
+[parameters]
+queues = 50
+units = 500
+seconds = 0.05
+max_seconds = 0.05
+fan_out = 50
+"""
+
+
 def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
     scenario = tmp_path / "few.toml"
     scenario.write_text(SCENARIO)
@@ -49,6 +83,53 @@ def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "first_messages_per_s" in result.stdout
     assert "two runs" in page.read_text()
+
+
+def test_a_loss_ends_with_1_says_what_is_missing_and_keeps_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: every pull gives back one message fewer than it should."""
+    pull = EmbeddedTarget.pull
+
+    def forgetful(target: EmbeddedTarget, queue: Queue, offset: int, max_messages: int) -> Pulled:
+        pulled = pull(target, queue, offset, max_messages)
+        return pulled._replace(messages=pulled.messages[1:])
+
+    monkeypatch.setattr(EmbeddedTarget, "pull", forgetful)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    scenario = tmp_path / "files.toml"
+    scenario.write_text(FILES)
+    for command in (["run", str(scenario)], ["all", "--only", str(scenario)]):
+        reports = ["--report" if command[0] == "run" else "--reports", str(tmp_path / "r")]
+        result = CliRunner().invoke(main, ["bench", *command, *reports])
+        assert result.exit_code == 1
+        text = " ".join(result.stderr.split())
+        assert "not what was acknowledged: stream 0: number 1 where 0 was due" in text
+        assert "messages are missing" in text
+        assert "the store is kept: kvcq check" in text
+    assert len(list(tmp_path.glob("kvcq-bench-*/files-2/store/commitlog"))) == 2
+    assert not list(tmp_path.glob("r*"))
+
+
+def test_all_writes_reports_and_summary_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    scenario = tmp_path / "pulls.toml"
+    scenario.write_text(PULLS)
+    reports = tmp_path / "reports"
+    arguments = ["bench", "all", "--only", str(scenario), "--reports", str(reports), "--json"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert [line["wanted"] for line in document["lines"]] == ["at most 3"]
+    assert document["failed"] == []
+    assert not list(tmp_path.glob("kvcq-bench-*")), "the store is removed"
+    result = CliRunner().invoke(main, ["bench", "summary", str(reports), "--markdown"])
+    assert result.exit_code == 0, result.output
+    assert "| work | measured | wanted |" in result.stdout
+    assert "nothing lost" in result.stdout
+    assert CliRunner().invoke(main, ["bench", "summary", str(scenario)]).exit_code == 2
 
 
 def test_what_is_wrong_is_said() -> None:

@@ -45,6 +45,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "removal": {"topics": 30, "messages": 3000, "expire_timeout_s": 30.0},
     "file-against-kv": {"counts": [5], "messages_a_queue": 20},
     "soak": {"seconds": 0.5, "probe_seconds": 0.1, "queues": 10},
+    "kill": {"seconds": 0.3, "kills": 1, "queues": 4, "producers": 2, "batch": 16},
+    "compaction": {
+        "queues": 50,
+        "units": 1000,
+        "seconds": 0.1,
+        "max_seconds": 0.1,
+        "fan_out": 50,
+    },
 }
 
 
@@ -68,7 +76,12 @@ def test_every_kind_has_a_scenario_and_a_small_form() -> None:
     assert sorted(kinds) == sorted(KINDS) == sorted(SMALL)
 
 
-@pytest.mark.parametrize("name", shipped_scenarios())
+def test_scenarios_are_in_the_order_of_their_numbers() -> None:
+    numbers = [int(name.partition("-")[0]) for name in shipped_scenarios()]
+    assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("name", [name for name in shipped_scenarios() if name != "9-kill"])
 def test_scenario_in_this_process(tmp_path: Path, name: str) -> None:
     document = _run_embedded(tmp_path, name)
     assert document["figures"]
@@ -99,6 +112,19 @@ def test_scenario_on_a_server_of_its_own(tmp_path: Path, name: str) -> None:
         target.close()
 
 
+@pytest.mark.integration
+def test_producers_go_on_over_a_kill_and_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
+    scenario = _small("9-kill")
+    target = OwnServer(tmp_path, scenario.store)
+    try:
+        figures = run_scenario(scenario, target, sample_interval_s=0.2)["figures"]
+    finally:
+        target.close()
+    assert figures["messages_refused"] == 0
+    assert figures["messages_checked"] > 0
+    assert figures["first_pull_after_kill_s"] >= figures["ready_after_kill_s"] > 0
+
+
 class _Forgetful(EmbeddedTarget):
     """Loses the last message of every pull, as a defective store might."""
 
@@ -107,7 +133,9 @@ class _Forgetful(EmbeddedTarget):
         return pulled._replace(messages=pulled.messages[:-1])
 
 
-@pytest.mark.parametrize("name", ["1-steady", "2-topics", "3-light-queues", "4-cold-reads"])
+@pytest.mark.parametrize(
+    "name", ["1-steady", "2-topics", "3-light-queues", "4-cold-reads", "10-compaction"]
+)
 def test_a_store_that_loses_messages_is_found_out(tmp_path: Path, name: str) -> None:
     scenario = _small(name)
     target = _Forgetful(tmp_path, scenario.store)

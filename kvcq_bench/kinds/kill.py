@@ -1,0 +1,79 @@
+"""The server is killed under full load, and started again, while its producers go on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from kvcq_bench.errors import CheckFailedError
+from kvcq_bench.load import Plan, in_turn, produce
+from kvcq_bench.run import Workers, read_back
+from kvcq_client import Queue
+
+if TYPE_CHECKING:
+    from kvcq_bench.ledger import Ledger
+    from kvcq_bench.run import Run
+
+
+@dataclass(frozen=True)
+class Parameters:
+    seconds: float  # of full load, before each kill and after the last
+    kills: int = 2
+    queues: int = 64
+    producers: int = 4
+    size: int = 1024
+    batch: int = 128
+
+
+def run_kill(run: Run) -> None:
+    """Figures: seconds until ready and until a first pull, of the slowest kill; put/s; repeats.
+
+    The producers do not stop: what was under way is sent again, and must be stored once.
+    """
+    parameters = run.scenario.parameters_as(Parameters)
+    queues = [Queue(f"kill-{number}", 0) for number in range(parameters.queues)]
+    run.target.create_topics({queue.topic: 1 for queue in queues})
+    ledger = run.ledger(len(queues), parameters.size)
+    ready_s, pulled_s = [], []
+    done = threading.Event()
+    began_s = perf_counter()
+    with Workers() as workers:
+        for producer in range(parameters.producers):
+            streams = range(producer, len(queues), parameters.producers)
+            choices = in_turn(streams, sys.maxsize, parameters.batch)
+            plan = Plan(queues, choices, parameters.size)
+            workers.start(produce, run, ledger, plan, done)
+        try:
+            for kill in range(parameters.kills):
+                run.recorder.begin(f"full load, kill {kill + 1}")
+                workers.stop.wait(parameters.seconds)
+                run.recorder.begin("until it answers again")
+                restarted_s = perf_counter()
+                ready_s.append(run.reopen(kill=True))
+                _first_pull(run, ledger, queues)
+                pulled_s.append(perf_counter() - restarted_s)
+            run.recorder.begin("full load after the last kill")
+            workers.stop.wait(parameters.seconds)
+        finally:
+            done.set()
+    seconds = perf_counter() - began_s
+    run.recorder.figure("ready_after_kill_s", max(ready_s))
+    run.recorder.figure("first_pull_after_kill_s", max(pulled_s))
+    run.recorder.figure("kills", parameters.kills)
+    run.recorder.figure(
+        "put_messages_per_s with the time it was down", ledger.acknowledged_messages / seconds
+    )
+    run.recorder.figure("messages_refused", ledger.failed_messages)
+    run.recorder.begin("read back")
+    checker = read_back(run, ledger, queues)
+    run.recorder.figure("messages_checked", checker.checked_messages)
+
+
+def _first_pull(run: Run, ledger: Ledger, queues: list[Queue]) -> None:
+    """One message of the first queue, which held some before the kill."""
+    pulled = run.target.pull(queues[0], 0, 1)
+    if not pulled.messages or ledger.bodies.check(pulled.messages[0].body) != (0, 0):
+        raise CheckFailedError(f"{queues[0]} does not begin with its first message: {pulled}")
