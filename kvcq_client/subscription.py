@@ -1,8 +1,8 @@
 """Follows many queues over one stream, and goes on where it was when the stream breaks.
 
-Each queue has a next offset to fetch. A response carries whole messages and the offset behind
-them; taking it moves the offset, so after a lost connection the new stream begins exactly behind
-what was taken: nothing is lost, nothing comes twice.
+Each queue has a next offset to fetch. A response carries, for one or many queues, whole messages
+and the offset behind them; taking it moves the offset, so after a lost connection the new stream
+begins exactly behind what was taken: nothing is lost, nothing comes twice.
 
 The server sends no more than the bytes that were granted. What the reader has taken is granted
 again, a quarter of the buffer at a time.
@@ -34,7 +34,7 @@ from kvcq_client.values import Queue, Start
 from proto.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kvcq_client.connection import Connection
     from kvcq_client.consumer_config import ConsumerConfig
@@ -46,7 +46,7 @@ _QUEUES_A_REQUEST = 10_000
 
 
 class Fetched(NamedTuple):
-    """What one response brought, not decoded; or the error of its queue."""
+    """What a response brought of one queue, not decoded; or the error of the queue."""
 
     queue: Queue
     records: bytes
@@ -240,22 +240,29 @@ class Subscription:
             self._received(response)
 
     def _received(self, response: pb.SubscribeResponse) -> None:
-        queue = Queue(response.topic, response.queue_id)
-        if queue not in self._offsets or self._reopen:
-            return  # of a queue that was left, or moved, meanwhile
-        if response.HasField("error"):
-            self._queue_failed(queue, from_batch_error(response.error))
-            return
-        batch = response.batch
-        self._offsets[queue] = batch.next_offset
-        self._put(Fetched(queue, batch.records, list(batch.queue_offsets), batch.next_offset))
+        offsets = self._offsets
+        fetched: list[Fetched] = []
+        for one in response.queues:
+            queue = Queue(one.topic, one.queue_id)
+            if queue not in offsets or self._reopen:
+                continue  # of a queue that was left, or moved, meanwhile
+            if one.HasField("error"):
+                failed = self._queue_failed(queue, from_batch_error(one.error))
+                if failed is not None:
+                    fetched.append(failed)
+                continue
+            batch = one.batch
+            next_offset = offsets[queue] = batch.next_offset
+            fetched.append(Fetched(queue, batch.records, list(batch.queue_offsets), next_offset))
+        if fetched:
+            self._put(fetched)
 
-    def _queue_failed(self, queue: Queue, error: KvcqError) -> None:
-        """The server has dropped the queue from this stream."""
+    def _queue_failed(self, queue: Queue, error: KvcqError) -> Fetched | None:
+        """The server has dropped the queue from this stream; what the reader is told of it."""
         if isinstance(error, UnavailableError):
             self._reopen = True
             self._changed.set()
-            return
+            return None
         del self._offsets[queue]
         self._left.add(queue)
         where = self._config.when_expired
@@ -266,13 +273,13 @@ class Subscription:
             self._offsets[queue] = offset
             self._to_add.append(queue)
             self._changed.set()
-            return
-        self._put(Fetched(queue, b"", [], 0, error))
+            return None
+        return Fetched(queue, b"", [], 0, error)
 
-    def _put(self, fetched: Fetched) -> None:
+    def _put(self, fetched: Sequence[Fetched]) -> None:
         with self._lock:
-            self._buffer.append(fetched)
-            self._buffered += len(fetched.records)
+            self._buffer.extend(fetched)
+            self._buffered += sum(len(one.records) for one in fetched)
             waiters, self._waiters = self._waiters, []
         for wake in waiters:
             wake()

@@ -257,19 +257,22 @@ def host_text(host: Host) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def pulled_out(pulled: Pulled, form: pb.RecordForm) -> pb.PullResponse:
-    response = pb.PullResponse(
-        status=_STATUS[pulled.status],
-        next_offset=pulled.next_offset,
-        min_offset=pulled.min_offset,
-        max_offset=pulled.max_offset,
-    )
+def pulled_out(pulled: Pulled, form: pb.RecordForm, response: pb.PullResponse) -> int:
+    """Write it into `response`, which is empty: a message that is assigned is copied.
+
+    Returns the bytes of its records, or of its encoded messages.
+    """
+    response.status = _STATUS[pulled.status]
+    response.next_offset = pulled.next_offset
+    response.min_offset = pulled.min_offset
+    response.max_offset = pulled.max_offset
     if form == pb.RECORD_FORM_WHOLE:
-        response.records = b"".join(pulled.records)
+        records = b"".join(pulled.records)
+        response.records = records
         response.queue_offsets.extend(pulled.queue_offsets)
-    else:
-        response.messages.extend(map(stored_out, pulled.records, pulled.queue_offsets))
-    return response
+        return len(records)
+    response.messages.extend(map(stored_out, pulled.records, pulled.queue_offsets))
+    return sum(message.ByteSize() for message in response.messages)
 
 
 def topic_out(topic: TopicConfig) -> pb.Topic:

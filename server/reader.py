@@ -17,6 +17,13 @@ INLINE_BYTES = 8 << 20
 INLINE_DECODED_MESSAGES = 256
 
 
+def is_long(max_messages: int, max_bytes: int, form: pb.RecordForm) -> bool:
+    """Whether a read of so much takes so long that a worker must do it."""
+    return max_bytes > INLINE_BYTES or (
+        form != pb.RECORD_FORM_WHOLE and max_messages > INLINE_DECODED_MESSAGES
+    )
+
+
 async def read_queue(
     parts: Parts,
     topic: str,
@@ -38,11 +45,10 @@ async def read_queue(
             max_bytes=max_bytes,
             tag_filter=tag_filter,
         )
-        return pulled_out(pulled, form)
+        response = pb.PullResponse()
+        pulled_out(pulled, form, response)
+        return response
 
-    is_long = max_bytes > INLINE_BYTES or (
-        form != pb.RECORD_FORM_WHOLE and max_messages > INLINE_DECODED_MESSAGES
-    )
-    if is_long or parts.store.is_cold(topic, queue_id, offset):
+    if is_long(max_messages, max_bytes, form) or parts.store.is_cold(topic, queue_id, offset):
         return await parts.workers.run(read)
     return read()

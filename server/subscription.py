@@ -1,8 +1,9 @@
 """Subscribe: one stream follows many queues, from any offset, as fast as the client grants.
 
 A queue is in one of three states: *ready* (there may be something to read), *idle* (read to its
-end; woken by growth), or *dropped* (its error was sent). Ready queues take turns, one response
-each, so that a long queue does not starve a short one. A response costs its bytes of records in
+end; woken by growth), or *dropped* (its error was sent). Ready queues take turns: a turn is one
+read of one queue, and a response carries as many turns as fill it, so that many short queues cost
+few responses and a long queue does not starve a short one. A turn costs its bytes of records in
 credit; nothing is read while there is none left. Answers that carry no records cost nothing.
 """
 
@@ -10,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
 
 from proto.v1 import kvcq_pb2 as pb
-from server.convert import bounded, form_of, in_range, not_negative
+from server.convert import bounded, form_of, in_range, not_negative, pulled_out
 from server.put_stream import batch_error
-from server.reader import read_queue
+from server.reader import is_long
 from store.errors import InvalidArgumentError
+from store.message import PullStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -24,12 +27,35 @@ if TYPE_CHECKING:
     from server.metrics import CallMetrics
     from server.queue_growth import QueueKey
     from server.stage import Parts, Stage
+    from store.message import Pulled
 
 METHOD = "Subscribe"
 DEFAULT_MESSAGES = 1024
 MAX_MESSAGES = 10_000
-#: Of one response, however much credit there is: queues take turns, and memory stays bounded.
+#: Of one turn, however much credit there is: queues take turns, and memory stays bounded.
 TURN_BYTES = 1 << 20
+#: A response takes no further turn once it carries so many bytes, or took so long to read: the
+#: loop has other calls to serve.
+FULL_BYTES = 1 << 19
+FULL_S = 0.005
+#: Turns of one visit to a worker: the way there and back costs more than to read a short queue.
+WORKER_TURNS = 64
+
+
+class _Turn(NamedTuple):
+    """One read of one queue."""
+
+    key: QueueKey
+    generation: int
+    offset: int
+
+
+class _Read(NamedTuple):
+    """What a turn found, encoded unless there was nothing new."""
+
+    pulled: Pulled
+    batch: pb.QueueBatch | None
+    cost_bytes: int  # of credit: of its records, or of its encoded messages
 
 
 class Subscription:
@@ -64,11 +90,12 @@ class Subscription:
         stop_listening = self._stage.on_change(self._changed.set)
         try:
             while True:
-                key = self._next_turn()
-                if key is not None:
-                    response = await self._turn(key)
-                    if response is not None:
-                        yield response
+                response = await self._next_response()
+                if response.queues:
+                    yield response
+                    continue
+                if self._may_read():
+                    await asyncio.sleep(0)  # many queues that had nothing new: let others run
                     continue
                 if self._failure is not None:
                     raise self._failure
@@ -149,54 +176,129 @@ class Subscription:
             self._in_ready.add(key)
             self._ready.append(key)
 
-    def _next_turn(self) -> QueueKey | None:
-        if self._credit_bytes <= 0 or self._stage.is_draining or self._failure is not None:
-            return None
-        while self._ready:
+    def _may_read(self) -> bool:
+        return (
+            bool(self._ready)
+            and self._credit_bytes > 0
+            and not self._stage.is_draining
+            and self._failure is None
+        )
+
+    def _next_turn(self) -> _Turn | None:
+        while self._may_read():
             key = self._ready.popleft()
             self._in_ready.discard(key)
-            if key in self._offsets:  # else it was removed
-                return key
+            offset = self._offsets.get(key)
+            if offset is not None:  # else it was removed
+                return _Turn(key, self._generations[key], offset)
         return None
 
-    async def _turn(self, key: QueueKey) -> pb.SubscribeResponse | None:
-        """What the queue has for the client now; None: nothing, and it is idle."""
-        topic, queue_id = key
-        generation = self._generations[key]
+    def _give_back(self, turns: list[_Turn]) -> None:
+        """These queues were not read: they are first again, in that order."""
+        for turn in reversed(turns):
+            if turn.key not in self._in_ready:
+                self._in_ready.add(turn.key)
+                self._ready.appendleft(turn.key)
+
+    async def _next_response(self) -> pb.SubscribeResponse:
+        """What ready queues have for the client now; empty when they have nothing."""
+        response = pb.SubscribeResponse()
+        stop_s = perf_counter() + FULL_S
+        room = FULL_BYTES
+        while room > 0 and (turn := self._next_turn()) is not None:
+            if self._needs_worker(turn):
+                if response.queues:
+                    self._give_back([turn])
+                else:
+                    await self._take_turns_in_worker(turn, response)
+                break
+            room -= self._settle(turn, self._read(turn, response, self._turn_bytes()), response)
+            if perf_counter() >= stop_s:
+                break
+        return response
+
+    def _turn_bytes(self) -> int:
+        return min(self._credit_bytes, TURN_BYTES)
+
+    def _needs_worker(self, turn: _Turn) -> bool:
+        return is_long(self._max_messages, self._turn_bytes(), self._form) or (
+            self._parts.store.is_cold(*turn.key, turn.offset)
+        )
+
+    async def _take_turns_in_worker(self, first: _Turn, response: pb.SubscribeResponse) -> None:
+        turns = [first]
+        rest: list[_Turn] = []
+        while len(turns) < WORKER_TURNS and (turn := self._next_turn()) is not None:
+            if not self._needs_worker(turn):
+                rest.append(turn)
+                break
+            turns.append(turn)
+        limit = self._credit_bytes
+
+        def read() -> list[_Read | Exception]:
+            found: list[_Read | Exception] = []
+            taken = 0
+            for turn in turns:
+                one = self._read(turn, response, min(limit - taken, TURN_BYTES))
+                found.append(one)
+                if isinstance(one, _Read):
+                    taken += one.cost_bytes
+                if taken >= min(limit, FULL_BYTES):
+                    break
+            return found
+
+        found = await self._parts.workers.run(read)
+        self._give_back(turns[len(found) :] + rest)
+        for turn, outcome in zip(turns, found, strict=False):
+            self._settle(turn, outcome, response)
+
+    def _read(
+        self, turn: _Turn, response: pb.SubscribeResponse, max_bytes: int
+    ) -> _Read | Exception:
+        """Read the queue, into the response when there is something. In the loop or a worker."""
+        topic, queue_id = turn.key
+        batch: pb.QueueBatch | None = None
         try:
-            batch = await read_queue(
-                self._parts,
+            pulled = self._parts.store.pull(
                 topic,
                 queue_id,
-                self._offsets[key],
-                self._max_messages,
-                min(self._credit_bytes, TURN_BYTES),
-                self._tag_filter,
-                self._form,
+                turn.offset,
+                max_messages=self._max_messages,
+                max_bytes=max_bytes,
+                tag_filter=self._tag_filter,
             )
+            if pulled.status is PullStatus.NO_NEW_MESSAGE:
+                return _Read(pulled, None, 0)
+            batch = response.queues.add(topic=topic, queue_id=queue_id)
+            return _Read(pulled, batch, pulled_out(pulled, self._form, batch.batch))
         except Exception as error:  # noqa: BLE001 - the other queues go on
-            if self._generations.get(key) != generation:
-                return None
+            if batch is not None:
+                response.queues.remove(batch)
+            return error
+
+    def _settle(
+        self, turn: _Turn, outcome: _Read | Exception, response: pb.SubscribeResponse
+    ) -> int:
+        """Move the queue on by what was read, or drop it; returns the bytes of credit taken."""
+        key = turn.key
+        if self._generations.get(key) != turn.generation:  # moved or removed while it was read
+            if isinstance(outcome, _Read) and outcome.batch is not None:
+                response.queues.remove(outcome.batch)
+            return 0
+        if isinstance(outcome, Exception):
             self._remove(key)
-            return pb.SubscribeResponse(
-                topic=topic,
-                queue_id=queue_id,
-                error=batch_error(self._metrics, METHOD, error, self._call_id),
+            response.queues.add(
+                topic=key[0],
+                queue_id=key[1],
+                error=batch_error(self._metrics, METHOD, outcome, self._call_id),
             )
-        if self._generations.get(key) != generation:  # moved or removed while it was read
-            return None
-        if batch.status == pb.PULL_STATUS_NO_NEW_MESSAGE:
-            return None
-        self._offsets[key] = batch.next_offset
-        self._credit_bytes -= _cost_bytes(batch)
-        if batch.next_offset < batch.max_offset:
+            return 0
+        pulled, batch, cost_bytes = outcome
+        if batch is None:
+            return 0
+        self._offsets[key] = pulled.next_offset
+        self._credit_bytes -= cost_bytes
+        if pulled.next_offset < pulled.max_offset:
             self._make_ready(key)
-        self._metrics.count("messages_pulled", len(batch.messages) or len(batch.queue_offsets))
-        return pb.SubscribeResponse(topic=topic, queue_id=queue_id, batch=batch)
-
-
-def _cost_bytes(batch: pb.PullResponse) -> int:
-    """The bytes of credit a batch takes: of its records, or of its encoded messages."""
-    if batch.records:
-        return len(batch.records)
-    return sum(message.ByteSize() for message in batch.messages)
+        self._metrics.count("messages_pulled", len(pulled.records))
+        return cost_bytes

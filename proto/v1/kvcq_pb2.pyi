@@ -295,7 +295,7 @@ class SubscribeRequest(_message.Message):
     max_messages: int
     def __init__(self, add: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., remove: _Optional[_Iterable[_Union[QueuePosition, _Mapping]]] = ..., credit_bytes: _Optional[int] = ..., tag_filter: _Optional[str] = ..., form: _Optional[_Union[RecordForm, str]] = ..., max_messages: _Optional[int] = ...) -> None: ...
 
-class SubscribeResponse(_message.Message):
+class QueueBatch(_message.Message):
     __slots__ = ("topic", "queue_id", "batch", "error")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +306,12 @@ class SubscribeResponse(_message.Message):
     batch: PullResponse
     error: BatchError
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., batch: _Optional[_Union[PullResponse, _Mapping]] = ..., error: _Optional[_Union[BatchError, _Mapping]] = ...) -> None: ...
+
+class SubscribeResponse(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedCompositeFieldContainer[QueueBatch]
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueBatch, _Mapping]]] = ...) -> None: ...
 
 class QueryRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_time_ms", "end_time_ms", "max_messages", "cursor", "form")

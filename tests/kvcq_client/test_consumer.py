@@ -199,7 +199,7 @@ async def test_a_corrupt_record_ends_reading_and_is_not_skipped(client: AsyncCli
         pulled = await client.pull("orders", 0, 0)
         record = bytearray(pulled.messages[0].record)
         record[90] ^= 1
-        consumer._core.subscription._put(Fetched(QUEUE, bytes(record), [0], 1))
+        consumer._core.subscription._put([Fetched(QUEUE, bytes(record), [0], 1)])
         with pytest.raises(CorruptRecordError):
             await consumer.take(100, timeout_s=10)
         with pytest.raises(CorruptRecordError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -11,10 +13,13 @@ import pytest
 from proto.v1 import kvcq_pb2 as pb
 from server.subscription import TURN_BYTES
 from tests.support.rpc_errors import error_info
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from store.message import Pulled
     from tests.support.serving import Served
 
 PLENTY = 1 << 26
@@ -34,16 +39,23 @@ class Stream:
 
     def __init__(self, served: Served) -> None:
         self._call = served.messages.Subscribe()
+        self._batches: deque[pb.QueueBatch] = deque()
+        self.responses = 0
         self.cancel = self._call.cancel
         self.done_writing = self._call.done_writing
 
     async def write(self, request: pb.SubscribeRequest) -> None:
         await self._call.write(request)
 
-    async def read(self) -> pb.SubscribeResponse:
-        response = await self._call.read()
-        assert isinstance(response, pb.SubscribeResponse), "the stream has ended"
-        return response
+    async def read(self) -> pb.QueueBatch:
+        """The next one of the batches that responses carry."""
+        if not self._batches:
+            response = await self._call.read()
+            assert isinstance(response, pb.SubscribeResponse), "the stream has ended"
+            assert response.queues, "a response carries something"
+            self.responses += 1
+            self._batches.extend(response.queues)
+        return self._batches.popleft()
 
     async def has_ended(self) -> bool:
         return not isinstance(await self._call.read(), pb.SubscribeResponse)
@@ -195,3 +207,67 @@ async def test_draining_ends_the_stream(served: Served) -> None:
     await call.read()
     served.server.stop()
     assert await call.has_ended()
+
+
+async def test_many_short_queues_share_few_responses(served: Served) -> None:
+    await served.topics.CreateTopics(
+        pb.CreateTopicsRequest(topics=[pb.CreateTopicRequest(name="wide", queue_count=500)])
+    )
+    await served.messages.PutBatch(
+        pb.PutBatchRequest(
+            messages=[pb.Message(topic="wide", queue_id=at, body=b"%d" % at) for at in range(500)]
+        )
+    )
+    call = await _open(
+        served,
+        pb.SubscribeRequest(add=[_at("wide", at) for at in range(500)], credit_bytes=PLENTY),
+    )
+    batches = [await call.read() for _ in range(500)]
+    assert [int(batch.batch.messages[0].body) for batch in batches] == list(range(500))
+    assert call.responses < 50
+    call.cancel()
+
+
+async def test_cold_queues_share_responses_too_and_errors_stand_among_them(tmp_path: Path) -> None:
+    async with serving(tmp_path, store={"hot_read_bytes": 1}) as served:
+        for queue_id in range(4):
+            await _put(served, queue_id, [b"%d" % queue_id])
+        call = await _open(
+            served,
+            pb.SubscribeRequest(
+                add=[_at("t", 0), _at("t", 1), _at("t", 9), _at("t", 2)], credit_bytes=PLENTY
+            ),
+        )
+        batches = {batch.queue_id: batch for batch in [await call.read() for _ in range(4)]}
+        assert call.responses <= 2
+        assert batches[9].error.reason == "UNKNOWN_QUEUE"
+        assert [batches[at].batch.messages[0].body for at in range(3)] == [b"0", b"1", b"2"]
+        call.cancel()
+
+
+async def test_a_queue_moved_while_a_worker_reads_it_answers_from_its_new_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, store={"hot_read_bytes": 1}) as served:
+        await _put(served, 0, [b"a", b"b", b"c"])
+        reading, go_on = threading.Event(), threading.Event()
+        pull = served.parts.store.pull
+
+        def slow_pull(*args: Any, **kwargs: Any) -> Pulled:  # noqa: ANN401 - as pull takes them
+            found = pull(*args, **kwargs)
+            reading.set()
+            go_on.wait(10)
+            return found
+
+        monkeypatch.setattr(served.parts.store, "pull", slow_pull)
+        call = await _open(
+            served,
+            pb.SubscribeRequest(add=[_at("t", 0)], credit_bytes=PLENTY, max_messages=1),
+        )
+        await asyncio.to_thread(reading.wait, 10)
+        await call.write(pb.SubscribeRequest(add=[_at("t", 0, 2)]))
+        await call.write(pb.SubscribeRequest(add=[_at("t", 1)]))
+        await _until_watched(served, 2)
+        go_on.set()
+        assert [m.body for m in (await call.read()).batch.messages] == [b"c"]
+        call.cancel()
