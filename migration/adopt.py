@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from migration.legacy_findings import Finding
     from migration.routing import RoutingPolicy
     from migration.state import FileLayout
     from store.clock import Clock
@@ -58,8 +59,11 @@ def adopt(
     routing: RoutingPolicy | None,
     clock: Clock,
     progress: Progress,
+    tell: Callable[[str], None] | None = None,
 ) -> MigrationState:
     """The store in `root` is ours, in state FILES. Repeatable; in a later state nothing is done.
+
+    `tell` is called with a line for each thing that was made again, or passed over.
 
     Raises StoreFormatError for a directory that is neither RocketMQ's nor being taken over,
     LogDamageError, StoreLockedError while a broker has it open. Durable on return.
@@ -73,13 +77,9 @@ def adopt(
             root, "is not a store that RocketMQ wrote: there is nothing to take over"
         )
     inventory = take_inventory(root, layout, progress)
-    if inventory.log.goes_on_at is not None:
-        raise LogDamageError(
-            root / "commitlog",
-            f"{inventory.log.end_reason} at physical offset {inventory.log.end}, and the log goes "
-            f"on behind it at {inventory.log.goes_on_at}: bring the segment back from a copy. "
-            "Nothing was changed",
-        )
+    if inventory.refusals:
+        kind_of_error = StoreFormatError if inventory.log.goes_on_at is None else LogDamageError
+        raise kind_of_error(root, "; ".join(inventory.refusals) + ". Nothing was changed")
     trust = inventory.was_closed and not any(
         finding.remedy is not Remedy.IGNORE for finding in inventory.findings
     )
@@ -106,9 +106,38 @@ def adopt(
         held.callback(metadata.close)
         _import_metadata(root, inventory, metadata, clock)
         progress("topics and groups", 1.0)
-        state = state.moved(clock.now_ms(), "taken over", phase=Phase.FILES)
+        made, passed_over = _what_was_done(root, inventory)
+        event = f"taken over: {len(made)} made again from the log, {len(passed_over)} left alone"
+        state = state.moved(clock.now_ms(), event, phase=Phase.FILES)
         write_state(root, state)
+        if tell is not None:
+            for line in (*made, *passed_over):
+                tell(line)
         return state
+
+
+def _what_was_done(root: Path, inventory: Inventory) -> tuple[list[str], list[str]]:
+    """Queues and index that were made again, each with its first fault; files passed over."""
+    made: dict[str, tuple[Finding, int]] = {}
+    passed_over = []
+    for finding in inventory.findings:
+        where = finding.path.relative_to(root)
+        if finding.remedy is Remedy.IGNORE:
+            passed_over.append(f"left where it is: {where}: {finding.fault.value}")
+            continue
+        what = "the index"
+        if finding.remedy is Remedy.REBUILD_QUEUE:
+            what = f"queue {finding.queue_id} of {finding.topic}"
+        first, count = made.get(what, (finding, 0))
+        made[what] = first, count + 1
+    lines = []
+    for what, (first, count) in made.items():
+        more = f", and {count - 1} more" if count > 1 else ""
+        lines.append(
+            f"made again from the log: {what}: {first.path.relative_to(root)}, position "
+            f"{first.position}: {first.fault.value}: {first.detail}{more}"
+        )
+    return lines, passed_over
 
 
 def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progress) -> None:

@@ -69,6 +69,8 @@ class DoubleQueueStore:
         self._sides = {name: Side(name, store) for name, store in stores.items()}
         self._held_from: dict[SideName, int] = {}  # see `hold_log`
         self._closed = False
+        #: Expiry that a side was too busy for, done again by `maintain`: log start, store time.
+        self._owed_expiry: dict[SideName, tuple[int, int]] = {}
         for side in self._sides.values():
             side.joined = routes.required(side.name)
         self._dispatched = self._least_joined()
@@ -186,14 +188,27 @@ class DoubleQueueStore:
         )
         self._on_stopped(side.name, error)
 
-    def _on_each(self, action: Callable[[Side], None]) -> None:
-        """Do something on every usable side; the failure of one not required stops that one."""
+    def _on_each(
+        self,
+        action: Callable[[Side], None],
+        on_busy: Callable[[Side], None] | None = None,
+    ) -> None:
+        """Do something on every usable side; the failure of one not required stops that one.
+
+        A side that is busy did not fail: `on_busy` is called for it if it is not required. Without
+        one the caller gets the error, and does all of it again: only for what is repeatable.
+        """
         for side in self._usable():
             if self.routes.required(side.name):
                 action(side)
                 continue
             try:
                 action(side)
+            except StoreBusyError as error:
+                if on_busy is None:
+                    raise
+                logger.info("the %s side is busy: %s", side.name.value, error)
+                on_busy(side)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is not the broker's
                 self.stop_side(side, error)
 
@@ -238,7 +253,10 @@ class DoubleQueueStore:
         self._dispatched_s = time.monotonic()
 
     def restore(self, requests: Sequence[DispatchRequest]) -> None:
-        """See ConsumeQueueStore: on every side that has the queues."""
+        """See ConsumeQueueStore: on every side that has the queues.
+
+        Raises StoreBusyError also for a side that nothing is read from; repeatable.
+        """
 
         def restore(side: Side) -> None:
             if side.joined:
@@ -314,6 +332,8 @@ class DoubleQueueStore:
         """See ConsumeQueueStore: on both sides, wherever the topic is routed now.
 
         A side that has applied the deletion is passed over: the topic may be there again.
+        Raises StoreBusyError also for a side that nothing is read from: deletions are counted, so
+        none may be left out before the next one. The caller does it again.
         """
 
         def delete(side: Side) -> None:
@@ -337,21 +357,28 @@ class DoubleQueueStore:
             self._dispatched = self._least_joined()
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
-        self._on_each(lambda side: side.store.expire(log_start, store_time_ms))
+        self._owed_expiry.clear()  # this one covers it
+
+        def later(side: Side) -> None:
+            self._owed_expiry[side.name] = (log_start, store_time_ms)
+
+        self._on_each(lambda side: side.store.expire(log_start, store_time_ms), later)
 
     def maintain(self) -> None:
         if self.on_maintain is not None:
             self.on_maintain()
-        self._on_each(lambda side: side.store.maintain())
+        if owed := next(iter(self._owed_expiry.values()), None):
+            self.expire(*owed)
+        self._on_each(lambda side: side.store.maintain(), _next_time)
 
     def compact(self) -> None:
-        self._on_each(lambda side: side.store.compact())
+        self._on_each(lambda side: side.store.compact(), _next_time)
 
     # --- durability and end of life --------------------------------------------------------
 
     def flush(self) -> None:
         """See ConsumeQueueStore. Each side at its own point; the log was flushed before."""
-        self._on_each(lambda side: side.store.flush())
+        self._on_each(lambda side: side.store.flush(), _next_time)
 
     def statistics(self) -> dict[str, float]:
         values: dict[str, float] = {}
@@ -380,3 +407,7 @@ class DoubleQueueStore:
                 logger.exception("the %s side was not closed in order", side.name.value)
         if failure is not None:
             raise failure
+
+
+def _next_time(_: Side) -> None:
+    """A busy side is left as it is: what was asked for comes again by itself."""

@@ -11,6 +11,7 @@ from migration.cq_format import UNIT_SIZE, UNITS_PER_FILE, parse_file_name, pars
 from migration.errors import LogDamageError
 from migration.index_format import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexLayout, parse_index_name
 from migration.legacy_check import check_legacy
+from migration.legacy_findings import Remedy
 from migration.log_survey import LogSurvey, segment_files, survey_log
 from migration.record_lookup import RecordLookup
 from migration.rocketmq_config import read_topics
@@ -43,6 +44,23 @@ class Inventory:
     topics: dict[str, int]  # queue counts
     findings: list[Finding]
 
+    @property
+    def refusals(self) -> list[str]:
+        """Why the directory cannot be taken over; empty when it can."""
+        log = self.log
+        found = []
+        if log.goes_on_at is not None:
+            found.append(
+                f"commitlog: {log.end_reason} at physical offset {log.end}, and the log goes on "
+                f"behind it at {log.goes_on_at}: bring the segment back from a copy"
+            )
+        found += [
+            f"{finding.path}: {finding.detail}"
+            for finding in self.findings
+            if finding.remedy is Remedy.REFUSE
+        ]
+        return found
+
 
 def take_inventory(
     root: Path,
@@ -67,7 +85,11 @@ def take_inventory(
             check_legacy(
                 root,
                 log_start=log.start,
-                log_end=log.end,
+                # Behind damage the log goes on, and units that point there are good ones.
+                log_end=log.end
+                if log.goes_on_at is None
+                else segments.first_offset + len(segments) * segment_bytes,
+                damaged_from=None if log.goes_on_at is None else log.end,
                 record_at=lookup.request,
                 log_bounds=log.queues,
                 file_bytes=layout.units_per_file * UNIT_SIZE,

@@ -32,15 +32,19 @@ def check_legacy(
     file_bytes: int = UNITS_PER_FILE * UNIT_SIZE,
     layout: IndexLayout | None = None,
     progress: Callable[[str, float], None] | None = None,
+    damaged_from: int | None = None,
 ) -> Iterator[Finding]:
     """Faults of `consumequeue/` and `index/` below `root`, in the order of their files.
 
     `record_at` gives the record at a physical offset; with it every live unit and index entry
     is held against its record. `log_bounds` gives the queue offsets [first, end) that the log
     has of each queue; with it a queue that is missing, starts late or ends early is found.
-    `progress` is called with a step and how much of all is done, 0 to 1.
+    `damaged_from` is where the log is known to be damaged, though it goes on: what cannot be read
+    there is no fault of a derived file. `progress` is called with a step and how much of all is
+    done, 0 to 1.
     """
-    check = _Check(root, log_start, log_end, record_at, progress or _silent)
+    check = _Check(root, log_start, log_end, record_at, progress or _silent, damaged_from)
+    yield from check.kinds_not_read()
     yield from check.queues(file_bytes, log_bounds or {})
     yield from check.index(layout or IndexLayout())
     check.progress("done", 1.0)
@@ -56,6 +60,11 @@ def log_bounds_of_directory(commit_log: Path) -> tuple[int, int]:
     return int(segments[0].name), int(segments[-1].name) + segments[-1].stat().st_size
 
 
+#: Source: RocketMQ 5, StorePathConfigHelper.
+_BATCH_QUEUES = "batchconsumequeue"
+_QUEUE_EXTENSIONS = "consumequeue_ext"
+
+
 class _Check:
     def __init__(
         self,
@@ -64,13 +73,41 @@ class _Check:
         log_end: int,
         record_at: Callable[[int], DispatchRequest | None] | None,
         progress: Callable[[str, float], None],
+        damaged_from: int | None,
     ) -> None:
         self._root = root
         self._log_start = log_start
         self._log_end = log_end
         self._record_at = record_at
         self.progress = progress
+        self._damaged_from = damaged_from
         self._last_queued = -1  # physical offset of the last live unit seen
+
+    def kinds_not_read(self) -> Iterator[Finding]:
+        """Queue files of RocketMQ's that nothing here reads; one finding for each directory."""
+        for name, detail, remedy in (
+            (
+                _BATCH_QUEUES,
+                "batch consume queue (queue.type=BatchCQ): one unit stands for many offsets. The "
+                "store can be taken over when its topics are deleted in RocketMQ, and their files "
+                "are gone",
+                Remedy.REFUSE,
+            ),
+            (
+                _QUEUE_EXTENSIONS,
+                "extension of a consume queue (enableConsumeQueueExt): tag codes are taken from "
+                "the log; bit maps of filters are lost",
+                Remedy.IGNORE,
+            ),
+        ):
+            base = self._root / name
+            for topic in _entries(base):
+                for directory in _entries(topic) or [topic]:
+                    count = len(_entries(directory))
+                    if count or not directory.is_dir():
+                        yield Finding(
+                            directory, 0, Fault.NOT_READ, detail, remedy, topic.name, count=count
+                        )
 
     # --- queues ----------------------------------------------------------------------------
 
@@ -100,6 +137,7 @@ class _Check:
                     log_start=self._log_start,
                     log_end=self._log_end,
                     record_at=self._record_at,
+                    damaged_from=self._damaged_from,
                 )
                 yield from check.run(log_bounds.get(name))
                 self._last_queued = max(self._last_queued, check.last_live)
@@ -136,6 +174,7 @@ class _Check:
                 log_start=self._log_start,
                 log_end=self._log_end,
                 record_at=self._record_at,
+                damaged_from=self._damaged_from,
             )
         if self._record_at is None or self._last_queued <= last:
             return

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+#: Where a derived file and a record that verifies do not agree, either may be the wrong one.
+#: RocketMQ's checksum of a record covers its body alone, unless enabledAppendPropCRC is set.
+UNCOVERED = "; or that record is damaged: no checksum need cover its header and properties"
+
+
 class Fault(enum.Enum):
     """Kinds of findings. The value is for people and for `--json`."""
 
@@ -30,6 +35,7 @@ class Fault(enum.Enum):
     MISSING_QUEUE = "missing queue"
     BAD_HEADER = "impossible header"
     BAD_CHAIN = "impossible chain"
+    NOT_READ = "file of a kind that is not read"
 
 
 class Remedy(enum.Enum):
@@ -38,6 +44,7 @@ class Remedy(enum.Enum):
     IGNORE = "leave it where it is"
     REBUILD_QUEUE = "rebuild queue from the log"
     REBUILD_INDEX = "rebuild index from the log"
+    REFUSE = "nothing: the store cannot be taken over with it"
 
 
 @dataclass(frozen=True, slots=True)

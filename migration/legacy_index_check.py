@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from migration.index_format import (
     index_key,
     key_hashes,
 )
-from migration.legacy_findings import Fault, Finding, Remedy
+from migration.legacy_findings import UNCOVERED, Fault, Finding, Remedy
 from store.record import SCHEDULE_TOPIC, java_hash
 
 if TYPE_CHECKING:
@@ -44,10 +44,13 @@ def check_index_file(
     log_start: int,
     log_end: int,
     record_at: Callable[[int], DispatchRequest | None] | None,
+    damaged_from: int | None = None,
 ) -> Generator[Finding, None, int]:
     """Findings of one file; returns the physical offset of its last entry, or `after`.
 
     `after` is that of the file before. Entries below `log_start` are not held against records.
+    From `damaged_from` on the log is known to be damaged: a record that cannot be read there is no
+    fault of the index.
     """
     size = path.stat().st_size
     if size != layout.file_bytes:
@@ -56,10 +59,20 @@ def check_index_file(
         yield _finding(path, min(size, layout.file_bytes), fault, detail)
     try:
         with path.open("rb") as file:
-            return (yield from _check(path, file, layout, after, log_start, log_end, record_at))
+            live = _Live(log_start, log_end, record_at, damaged_from)
+            return (yield from _check(path, file, layout, after, live))
     except OSError as error:
         yield _finding(path, 0, Fault.UNREADABLE, str(error))
         return after
+
+
+class _Live(NamedTuple):
+    """The log that the entries point into."""
+
+    start: int
+    end: int
+    record_at: Callable[[int], DispatchRequest | None] | None
+    damaged_from: int | None
 
 
 def _finding(path: Path, position: int, fault: Fault, detail: str, count: int = 1) -> Finding:
@@ -71,9 +84,7 @@ def _check(
     file: BinaryIO,
     layout: IndexLayout,
     after: int,
-    log_start: int,
-    log_end: int,
-    record_at: Callable[[int], DispatchRequest | None] | None,
+    live: _Live,
 ) -> Generator[Finding, None, int]:
     data = file.read(HEADER_SIZE)
     if len(data) < HEADER_SIZE:
@@ -96,7 +107,7 @@ def _check(
         yield _finding(path, 16, Fault.OVERLAPPING, detail)
     last = max(after, int(end_offset))
     yield from _check_slots(path, file, layout, next_entry)
-    yield from _check_entries(path, file, layout, next_entry, log_start, log_end, record_at)
+    yield from _check_entries(path, file, layout, next_entry, live)
     return last
 
 
@@ -122,9 +133,7 @@ def _check_entries(
     file: BinaryIO,
     layout: IndexLayout,
     next_entry: int,
-    log_start: int,
-    log_end: int,
-    record_at: Callable[[int], DispatchRequest | None] | None,
+    log: _Live,
 ) -> Generator[Finding, None, None]:
     file.seek(layout.entry_position(1))
     highest = -1
@@ -134,7 +143,7 @@ def _check_entries(
         entries = np.frombuffer(data, dtype=ENTRY_DTYPE, count=len(data) // ENTRY_SIZE)
         numbers = np.arange(first, first + len(entries))
         offsets = entries["physical_offset"].astype(np.int64)
-        past = offsets >= log_end
+        past = offsets >= log.end
         # One that points past the log says nothing about those behind it.
         credible = np.where(past, -1, offsets)
         peaks = np.maximum.accumulate(np.concatenate(([highest], credible)))
@@ -154,15 +163,15 @@ def _check_entries(
                 ~past & (offsets < peaks[:-1]),
                 "an entry points before the one before it",
             ),
-            (Fault.PAST_LOG, past, f"the log ends at {log_end}"),
+            (Fault.PAST_LOG, past, f"the log ends at {log.end}"),
         ):
             at = np.flatnonzero(bad)
             if at.size:
                 position = layout.entry_position(first + int(at[0]))
                 yield _finding(path, position, fault, detail, len(at))
-        if record_at is not None:
-            live = np.flatnonzero((offsets >= log_start) & (offsets < log_end))
-            yield from _check_records(path, layout, first, entries, live.tolist(), record_at)
+        if log.record_at is not None:
+            live = np.flatnonzero((offsets >= log.start) & (offsets < log.end))
+            yield from _check_records(path, layout, first, entries, live.tolist(), log)
         if len(entries) < wanted:
             return  # cut short, reported with the size
         highest = int(peaks[-1])
@@ -174,8 +183,10 @@ def _check_records(
     first: int,
     entries: npt.NDArray[np.void],
     live: list[int],
-    record_at: Callable[[int], DispatchRequest | None],
+    log: _Live,
 ) -> Generator[Finding, None, None]:
+    record_at, damaged_from = log.record_at, log.damaged_from
+    assert record_at is not None
     known: tuple[int, DispatchRequest | None, set[int]] = (-1, None, set())
     for index in live:
         key_hash, offset, _, _ = entries[index].item()
@@ -187,10 +198,12 @@ def _check_records(
             known = (offset, record, set(hashes))
         position = layout.entry_position(first + index)
         if known[1] is None:
+            if damaged_from is not None and offset >= damaged_from:
+                continue
             detail = f"nothing at physical offset {offset}"
             yield _finding(path, position, Fault.NO_RECORD, detail)
         elif key_hash not in known[2] and not _is_of_tag(known[1], key_hash):
-            detail = f"the record at {offset} has no key of this hash"
+            detail = f"the record at {offset} has no key of this hash{UNCOVERED}"
             yield _finding(path, position, Fault.WRONG_RECORD, detail)
 
 

@@ -16,7 +16,7 @@ from migration.cq_format import (
     unpack_units,
     valid_units,
 )
-from migration.legacy_findings import Fault, Finding, Remedy
+from migration.legacy_findings import UNCOVERED, Fault, Finding, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,10 @@ class QueueCheck:
         log_start: int,
         log_end: int,
         record_at: Callable[[int], DispatchRequest | None] | None,
+        damaged_from: int | None = None,
     ) -> None:
+        """`damaged_from`: where the log is known to be damaged. A record that cannot be read
+        from there on is no fault of the queue."""
         self._directory = directory
         self._topic = topic
         self._queue_id = queue_id
@@ -51,6 +54,7 @@ class QueueCheck:
         self._log_start = log_start
         self._log_end = log_end
         self._record_at = record_at
+        self._damaged_from = damaged_from
         self.last_live = -1  # physical offset of the last unit that points into the log
         self._end = 0  # queue offset after the last valid unit
         self._first_live: int | None = None
@@ -208,6 +212,8 @@ class QueueCheck:
         assert self._record_at is not None
         record = self._record_at(unit[0])
         if record is None:
+            if self._damaged_from is not None and unit[0] >= self._damaged_from:
+                return
             detail = f"nothing at physical offset {unit[0]}"
             yield self._finding(path, start, offset, Fault.NO_RECORD, detail)
             return
@@ -216,11 +222,12 @@ class QueueCheck:
             places.add((record.topic, record.queue_id, record.queue_offset))
         if (self._topic, self._queue_id, offset) not in places:
             where = f"queue {record.queue_id} of {record.topic!r}, offset {record.queue_offset}"
-            detail = f"the record at {unit[0]} belongs to {where}"
+            detail = f"the record at {unit[0]} belongs to {where}{UNCOVERED}"
         elif record.record_size != unit[1]:
             detail = f"the record at {unit[0]} has {record.record_size} bytes, not {unit[1]}"
         elif record.tag_code != unit[2]:
             detail = f"the record at {unit[0]} has the tag code {record.tag_code}, not {unit[2]}"
+            detail += UNCOVERED
         else:
             return
         yield self._finding(path, start, offset, Fault.WRONG_RECORD, detail)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from migration.backfill import Filler
 from migration.errors import JobCancelledError, UnknownJobError
 from migration.jobs import Job
+from migration.rocketmq_config import OFFSETS_FILE, write_back_offsets
 from migration.routes import Routes, SideName, may_gain
 from migration.routing import Route
-from migration.state import Phase, Target, VerifyResult
+from migration.state import BEFORE_CUTOVER, Phase, Target, VerifyResult
 from migration.verify import Verification, VerifyOptions
 from store.errors import InvalidArgumentError, StoreBusyError, StoreError
 
@@ -155,6 +156,8 @@ class LiveMigration:
             if not self.is_settled:
                 raise self._keeper.refuse("verify", self._unsettled())
             wanted = options or VerifyOptions()
+            # Replaced when it ends: what is left of it is left by a killed process.
+            self._keeper.move("a verification began", verify_broken_off="the process ended")
             self._verifying = self._begin("verify", lambda job: self._verify(job, wanted))
             return self._verifying
 
@@ -192,9 +195,16 @@ class LiveMigration:
             if state.phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
                 self._stop_jobs()
                 self._double.change_routes(
-                    lambda _: self._moved("RocksDB is given up", Phase.FILES, pending=None)
+                    lambda _: self._moved(
+                        _taken_back("RocksDB is given up", state),
+                        Phase.FILES,
+                        pending=None,
+                        verified=None,
+                        verify_broken_off="",
+                    )
                 )
                 self._drop(SideName.ROCKSDB)
+                self.give_offsets_back()
                 return None
             if state.phase is Phase.ROCKSDB:
                 if state.pending is None and not self._double.is_joined(SideName.FILES):
@@ -242,14 +252,20 @@ class LiveMigration:
             return self._change(Target(phase, routing))
 
     def cancel(self, job_id: str = "") -> None:
-        """The job, or all that run, end soon. A backfill goes on with `resume`."""
+        """The job, or all that run, end soon. A backfill goes on with `resume`.
+
+        Raises UnknownJobError, and IllegalStepError when nothing runs.
+        """
         with self._steps:
             wanted = [self.job(job_id)] if job_id else self.jobs()
-            for job in wanted:
-                if job.is_running:
-                    job.cancel()
-                    if job is self._filling:
-                        self._keeper.stop(_CANCELLED)
+            running = [job for job in wanted if job.is_running]
+            if not running:
+                reason = f"job {job_id} has ended" if job_id else "no job runs"
+                raise self._keeper.refuse("cancel", f"{reason}: there is nothing to cancel")
+            for job in running:
+                job.cancel()
+                if job is self._filling:
+                    self._keeper.stop(_CANCELLED)
 
     def resume(self) -> Job | None:
         """Go on after a stop: a side that failed is opened again, and brought up from its
@@ -382,9 +398,11 @@ class LiveMigration:
             for name in SideName:
                 if routes.required(name) and not self._double.is_joined(name):
                     raise StoreBusyError(f"the {name.value} side lags")
-            verified = self.state.verified if target.routing == self.state.routing else None
+            kept = target.routing == self.state.routing and target.phase not in BEFORE_CUTOVER
+            verified = self.state.verified if kept else None
+            event = f"routes changed, now {target.phase.value}"
             return self._moved(
-                f"routes changed, now {target.phase.value}",
+                event if kept else _taken_back(event, self.state),
                 target.phase,
                 target.routing,
                 pending=None,
@@ -417,8 +435,10 @@ class LiveMigration:
     def _verify(self, job: Job, options: VerifyOptions) -> None:
         try:
             found = Verification(self._store, self._double, job, options).run()
-        except (JobCancelledError, StoreBusyError):
-            raise  # these say nothing of what is stored
+        except (JobCancelledError, StoreBusyError) as error:
+            # These say nothing of what is stored.
+            self._keeper.move(f"verification broke off: {error}", verify_broken_off=str(error))
+            raise
         except Exception as error:
             self._verification_failed(error)
             raise
@@ -435,15 +455,19 @@ class LiveMigration:
             if found.difference_count == 0 and self.is_settled:
                 if state.phase is Phase.DOUBLE_WRITE:
                     self._double.change_routes(
-                        lambda _: self._moved(event, Phase.VERIFIED, verified=result)
+                        lambda _: self._moved(
+                            event, Phase.VERIFIED, verified=result, verify_broken_off=""
+                        )
                     )
                     return
             elif state.phase is Phase.VERIFIED:
                 self._double.change_routes(
-                    lambda _: self._moved(event, Phase.DOUBLE_WRITE, verified=result)
+                    lambda _: self._moved(
+                        event, Phase.DOUBLE_WRITE, verified=result, verify_broken_off=""
+                    )
                 )
                 return
-            self._keeper.move(event, verified=result)
+            self._keeper.move(event, verified=result, verify_broken_off="")
 
     def _verification_failed(self, error: Exception) -> None:
         """What an earlier one found does not hold any more."""
@@ -452,10 +476,12 @@ class LiveMigration:
         with self._steps:
             if self.state.phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
                 self._double.change_routes(
-                    lambda _: self._moved(event, Phase.DOUBLE_WRITE, verified=None)
+                    lambda _: self._moved(
+                        event, Phase.DOUBLE_WRITE, verified=None, verify_broken_off=str(error)
+                    )
                 )
             else:
-                self._keeper.move(event)
+                self._keeper.move(event, verify_broken_off=str(error))
 
     # --- parts of steps --------------------------------------------------------------------
 
@@ -486,10 +512,12 @@ class LiveMigration:
         missing = missing and self._double.side(SideName.FILES) is None
         gains = any(may_gain(self._double.routes, routes, name) for name in SideName)
         if not missing and not gains:
+            event = f"routes changed, now {target.phase.value}"
+            changes: dict[str, Any] = {}
+            if target.phase in BEFORE_CUTOVER or target.routing != state.routing:
+                event, changes["verified"] = _taken_back(event, state), None
             self._double.change_routes(
-                lambda _: self._moved(
-                    f"routes changed, now {target.phase.value}", target.phase, target.routing
-                )
+                lambda _: self._moved(event, target.phase, target.routing, **changes)
             )
             return None
         if missing:
@@ -510,7 +538,7 @@ class LiveMigration:
             side = self._double.side(name)
             if side is None or side.failure is not None:
                 continue
-            for topic in dict.fromkeys(last[0] for last in side.store.last_units()):
+            for topic in side.store.names():
                 if not routes.takes(name, topic):
                     with side.filling:
                         side.store.purge_topic(topic)
@@ -559,3 +587,17 @@ class LiveMigration:
                 left = self._double.dispatched_offset - side.store.dispatched_offset
                 return f"the {name.value} side is {left} bytes of log behind"
         return "RocksDB is not in use" if state.phase is Phase.FILES else "a side is not ready"
+
+    def give_offsets_back(self) -> int | None:
+        """RocketMQ's consumerOffset.json says what was committed here. Raises StoreFormatError."""
+        written = write_back_offsets(self._keeper.root, self._store.metadata)
+        if written is not None:
+            self._keeper.move(f"{written} committed offsets written to {OFFSETS_FILE}")
+        return written
+
+
+def _taken_back(event: str, state: MigrationState) -> str:
+    """The event, and that what was verified is not what is there any more."""
+    if state.verified is None:
+        return event
+    return f"{event}; the verification is taken back: verify again before the next cutover"

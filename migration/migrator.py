@@ -211,15 +211,18 @@ def adopt_directory(
     layout: FileLayout | None = None,
     routing: RoutingPolicy | None = None,
     progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> MigrationState | None:
     """A directory that RocketMQ wrote is ours, in state FILES. Repeatable.
+
+    `tell` is called with a line for each thing that was made again, or passed over.
 
     None for a store of ours that has no migration. Raises what `adopt` raises.
     """
     kind, _ = inspect(root)
     if kind is DirKind.OURS and read_state(root) is None:
         return None
-    return adopt(root, layout, routing, SystemClock(), progress or _silent)
+    return adopt(root, layout, routing, SystemClock(), progress or _silent, tell)
 
 
 def rebuild_side(root: Path, name: SideName) -> None:

@@ -24,7 +24,7 @@ from migration.state import Phase, read_state
 from migration.state_keeper import next_command
 from store.errors import StoreFormatError
 from store.record import Found, check_record
-from store.sealed_run import parse_sealed
+from store.sealed_run import SealedParser
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, inspect
 
@@ -156,12 +156,6 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
     finally:
         segments.close()
     log = inventory.log
-    blocking = []
-    if log.goes_on_at is not None:
-        blocking.append(
-            f"commitlog: {log.end_reason} at physical offset {log.end}, and the log goes on behind "
-            f"it at {log.goes_on_at}"
-        )
     return _plan(
         "rocketmq",
         "none",
@@ -174,7 +168,7 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
         len(log.queues),
         root,
         findings=tuple(inventory.findings),
-        blocking=tuple(blocking),
+        blocking=tuple(inventory.refusals),
         following=f"kvcq migrate start {root}",
     )
 
@@ -276,14 +270,14 @@ def _feed_runs(feed: LogFeed, at: int, end: int) -> Iterator[list[DispatchReques
 
 def _runs(segments: SegmentSet) -> Iterator[list[DispatchRequest]]:
     """Runs from the first segment on, for the sample."""
-    names: dict[bytes, str] = {}
+    parser = SealedParser()
     for segment in segments:
         view = segment.view(0, segment.size)
         try:
             base = at = segment.start_offset
             stop = base + segment.size
             while at < stop:
-                requests, at = parse_sealed(view, base, at, stop, _BATCH, names)
+                requests, at = parser.parse(view, base, at, stop, _BATCH)
                 while len(requests) < _BATCH and at < stop:
                     checked = check_record(view, at - base, segment.size, at)
                     if checked.found is not Found.RECORD:

@@ -42,6 +42,10 @@ class SideStore(ConsumeQueueStore, Protocol):
         """Remove every row of a name that it does not serve any more. Repeatable."""
         ...
 
+    def names(self) -> list[str]:
+        """Every topic and light queue that it keeps anything of, also without a message."""
+        ...
+
     def last_units(self) -> Iterator[tuple[str, int, int, int]]:
         """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
         ...
@@ -99,6 +103,14 @@ class FileSideStore(FileQueueStore):
             if self._queues.move_topic_away(topic, trash / "queues"):
                 fsync_directory(self._queues.root)
             shutil.rmtree(trash, ignore_errors=True)
+
+    def names(self) -> list[str]:
+        return [
+            topic
+            for topic in self._queues.topics()
+            # RocketMQ's own database lies here as well; it has no queues.
+            if self._queues.queue_ids(topic) or not any((self._queues.root / topic).iterdir())
+        ]
 
     def last_units(self) -> Iterator[tuple[str, int, int, int]]:
         for topic, queue_id in self._queues.names():

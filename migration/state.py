@@ -101,6 +101,8 @@ class MigrationState:
     #: RocketMQ stopped in good order before it was taken over: its units need not be compared.
     trust_files: bool = False
     verified: VerifyResult | None = None
+    #: Why the last verification did not end; empty when it did. It begins anew, always.
+    verify_broken_off: str = ""
     #: (ms since 1970, what happened)
     history: tuple[tuple[int, str], ...] = ()
 
@@ -140,6 +142,7 @@ def to_document(state: MigrationState) -> dict[str, Any]:
         "stopped": state.stopped,
         "trust_files": state.trust_files,
         "verified": None if state.verified is None else asdict(state.verified),
+        "verify_broken_off": state.verify_broken_off,
         "history": [list(each) for each in state.history],
     }
 
@@ -175,6 +178,8 @@ def read_state(root: Path) -> MigrationState | None:
             stopped=document["stopped"],
             trust_files=document["trust_files"],
             verified=None if verified is None else VerifyResult(**verified),
+            # Not in files of the first programs.
+            verify_broken_off=document.get("verify_broken_off", ""),
             history=tuple((time_ms, event) for time_ms, event in document["history"]),
         )
     except (KeyError, TypeError, ValueError, InvalidArgumentError) as error:

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from migration.errors import IllegalStepError
+from migration.routes import SideName
 from migration.state import Phase, write_state
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def next_command(state: MigrationState) -> str:
         return "kvcq migrate resume"
     if state.pending is not None:
         return "kvcq migrate status --wait"
+    for side in SideName:
+        if state.verify_broken_off.startswith(f"the {side.value} side cannot be read"):
+            return f"kvcq migrate resume --rebuild {side.value} (with the service stopped)"
     return {
         Phase.ADOPTING: "kvcq migrate start",
         Phase.FILES: "kvcq migrate start",

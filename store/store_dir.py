@@ -75,7 +75,7 @@ class DirKind(enum.Enum):
 def inspect(root: Path) -> tuple[DirKind, StoreIdentity | None]:
     """Whose `root` is, and what it says of itself if it is ours. Reads only.
 
-    Raises StoreFormatError when store.json is damaged, or a newer version wrote it.
+    Raises StoreFormatError when store.json is damaged or lost, or a newer version wrote it.
     """
     try:
         names = {entry.name for entry in root.iterdir()}
@@ -87,9 +87,23 @@ def inspect(root: Path) -> tuple[DirKind, StoreIdentity | None]:
         return DirKind.OURS, _read_identity(root / _IDENTITY)
     if names <= _BLANK_ENTRIES:
         return DirKind.BLANK, None
+    if "commitlog" in names and names & {"kvcq", "meta"}:
+        # RocketMQ makes neither; taken for its store, it would be taken over without its topics.
+        raise StoreFormatError(root / _IDENTITY, f"is missing. {_lost_identity(root)}")
     if "commitlog" in names and names & {"checkpoint", "abort", "config", "consumequeue"}:
         return DirKind.ROCKETMQ, None
     return DirKind.FOREIGN, None
+
+
+def _lost_identity(root: Path) -> str:
+    """What to do about a store of ours without its store.json."""
+    sizes = {path.stat().st_size for path in (root / "commitlog").iterdir() if path.is_file()}
+    size = str(max(sizes)) if sizes else "the length of the files in commitlog/"
+    return (
+        "This is a store of ours, it has kvcq/ or meta/: bring the file back from a copy of the "
+        f'directory, or write it anew: {{"product": "{_PRODUCT}", "format_version": '
+        f'{FORMAT_VERSION}, "created_ms": 1, "segment_bytes": {size}}}'
+    )
 
 
 class StoreDir:
