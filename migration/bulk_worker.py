@@ -29,7 +29,7 @@ from migration.log_feed import whole_request
 from migration.routes import Routes, SideName
 from store.errors import CorruptRecordError
 from store.record import Found, check_record
-from store.sealed_run import parse_sealed, skip_sealed
+from store.sealed_run import SealedParser, skip_sealed
 from store.segment import segment_name
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BulkWorker:
         self._plan = plan
         self._routes = Routes(plan.phase, plan.routing)
         self._builder = DispatchBatchBuilder()
-        self._names: dict[bytes, str] = {}
+        self._parser = SealedParser()
         self._numbers = count(1)
         self._at = plan.start
 
@@ -113,7 +113,7 @@ class BulkWorker:
         """A run of requests, and where the log goes on; the end of the segment at a blank."""
         requests: list[DispatchRequest] = []
         while at < stop and len(requests) < _RUN:
-            run, at = parse_sealed(view, base, at, stop, _RUN - len(requests), self._names)
+            run, at = self._parser.parse(view, base, at, stop, _RUN - len(requests))
             for request in run:
                 self._admit(request, requests)
             if at >= stop or len(requests) >= _RUN:

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from migration.check_findings import Kind
-from migration.check_records import ProvenRecords, Window, check_at
+from migration.check_records import Window, check_at
 from store.errors import CorruptRecordError
 from store.record import BLANK_BYTES, Found, dispatch_request, store_time_of, unpack_record
+from store.sealed_run import SealedParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ _MAGIC_AT = 4
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)
 _PAGE_BYTES = 4096
+_RUN = 4096
 
 
 class _Damage(NamedTuple):
@@ -69,7 +71,7 @@ class LogWalk:
         self.damaged_starts: list[int] = []  # physical, rising
         self.damaged_ends: list[int] = []
         self._last_time_ms = -1
-        self._proven = ProvenRecords()
+        self._parser = SealedParser()
         self._likely_end = 0
 
     def run(self) -> None:
@@ -122,7 +124,7 @@ class LogWalk:
             if end - at < BLANK_BYTES:
                 return self._resume(segment, at, "no blank record closes the segment")
             window.hold(at)
-            requests, after = self._proven.parse(window, at)
+            requests, after = self._parser.parse(window.data, window.start, at, window.end, _RUN)
             if requests:
                 self.record_count += len(requests)
                 self._look_at_times(requests)

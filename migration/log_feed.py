@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError
 from store.record import Found, check_record, dispatch_request
-from store.sealed_run import parse_sealed
+from store.sealed_run import SealedParser
 
 if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
@@ -15,19 +15,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NAMES = 65_536
-
 
 class LogFeed:
     """Reads runs of records as dispatch requests, as live dispatch made them.
 
-    Not for use by two threads at a time. Memory: the topic names met, at most 64 Ki.
+    Not for use by two threads at a time. Memory: that of a parser.
     """
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._log = store.log
-        self._names: dict[bytes, str] = {}
+        self._parser = SealedParser()
 
     @property
     def start_offset(self) -> int:
@@ -45,13 +43,11 @@ class LogFeed:
         """
         at = max(at, self._log.start_offset)
         requests: list[DispatchRequest] = []
-        if len(self._names) > _NAMES:
-            self._names.clear()
         view = self._log.view(at, end)
         try:
             base, stop = at, at + len(view)
             while at < stop and len(requests) < count:
-                run, at = parse_sealed(view, base, at, stop, count - len(requests), self._names)
+                run, at = self._parser.parse(view, base, at, stop, count - len(requests))
                 self._admit(run, requests)
                 if at >= stop or len(requests) >= count:
                     break
@@ -76,7 +72,8 @@ class LogFeed:
             if request[0] is lives and not request[8]:
                 admitted.append(request)
             elif (found := admit(request)) is not None:
-                lives = request[0]
+                if found[0] is request[0]:  # else only its light queues live
+                    lives = request[0]
                 admitted.append(found)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from migration.log_feed import whole_request
 from store.record import BLANK_BYTES, Found, check_record
 from store.resync import goes_on_behind
-from store.sealed_run import parse_sealed
+from store.sealed_run import SealedParser
 from store.segment import parse_segment_name
 from store.time_fall import TimeFallFinder
 
@@ -74,14 +74,14 @@ def survey_log(
     """Read every record, up to `end` if that is given. Memory: one entry for each queue."""
     found = LogSurvey(start=segments.first_offset, end=segments.first_offset)
     span = max(1, len(segments) * segments.segment_bytes)
-    names: dict[bytes, str] = {}
+    parser = SealedParser()
     at = found.start
     while (segment := segments.find(at)) is not None and not found.end_reason:
         view = segment.view(0, segment.size)
         try:
             base, stop = segment.start_offset, segment.start_offset + segment.size
             while at < stop and (end is None or at < end):
-                requests, at = parse_sealed(view, base, at, stop, _RUN, names)
+                requests, at = parser.parse(view, base, at, stop, _RUN)
                 found.add(requests)
                 if len(requests) == _RUN:
                     continue

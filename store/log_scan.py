@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.record import Found, check_record, dispatch_request
 from store.resync import goes_on_behind
-from store.sealed_run import parse_sealed
+from store.sealed_run import SealedParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,13 +42,13 @@ def scan_requests(
     last `next_offset` is the end. Raises CorruptRecordError for a whole record that is not UTF-8.
     """
     at = start
-    names: dict[bytes, str] = {}
+    parser = SealedParser()
     while (segment := segments.find(at)) is not None:
         view = segment.view(0, segment.size)
         try:
             base, end = segment.start_offset, segment.start_offset + segment.size
             while at < end:
-                requests, at = parse_sealed(view, base, at, end, _RUN, names)
+                requests, at = parser.parse(view, base, at, end, _RUN)
                 if len(requests) < _RUN:
                     checked = check_record(view, at - base, segment.size, at)
                     if checked.found is Found.RECORD:

@@ -20,7 +20,7 @@ from store.record import (
     dispatch_request,
 )
 from store.resync import next_record
-from store.sealed_run import parse_sealed
+from store.sealed_run import SealedParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 #: Parsing hands over this many requests at a time.
 _PARSE_BATCH = 1024
-_TOPIC_NAMES = 65_536
-_WINDOW_BYTES = 1 << 20
 #: Log bytes that may wait in the list; what is beyond is parsed from the log.
 _PENDING_BYTES = 64 << 20
 #: A stalled consume queue is tried again after this long.
@@ -76,9 +74,8 @@ class ReputService:
         # Appended by the appender, popped under _dispatching.
         self._pending: deque[LogAppend] = deque()
         self._pending_bytes = 0
+        self._parser = SealedParser()  # under _dispatching
         # Replaced whole, so that it can be read without a lock.
-        # Owned by whoever parses: names of topics met, so that equal names are one object.
-        self._topic_names: dict[bytes, str] = {}
         self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
         self._stopped = threading.Event()
         self.poison_count = 0  # records that were skipped, since opening
@@ -221,22 +218,11 @@ class ReputService:
         if at < self._log.start_offset:
             at = self._log.start_offset  # dropped before it was dispatched
         requests: list[DispatchRequest] = []
-        if len(self._topic_names) > _TOPIC_NAMES:
-            self._topic_names.clear()
         view = self._log.view(at, limit)
         try:
             base, end = at, at + len(view)
             while at < end and len(requests) < _PARSE_BATCH:
-                # A copy: slices of bytes cost a third less than slices of a mapping.
-                stop = min(end, at + _WINDOW_BYTES)
-                run, at = parse_sealed(
-                    bytes(view[at - base : stop - base]),
-                    at,
-                    at,
-                    stop,
-                    _PARSE_BATCH - len(requests),
-                    self._topic_names,
-                )
+                run, at = self._parser.parse(view, base, at, end, _PARSE_BATCH - len(requests))
                 if run:
                     requests += self._admitted(run)
                     continue
@@ -278,15 +264,16 @@ class ReputService:
         return goes_on
 
     def _admitted(self, run: list[DispatchRequest]) -> list[DispatchRequest]:
-        """Those of the run whose topic lives; in a run a topic is asked for once."""
+        """What of the run is dispatched; in a run a topic that lives is asked for once."""
         admitted: list[DispatchRequest] = []
         lives = ""  # names are the same object while they repeat
         for request in run:
-            if request[0] is lives:
+            if request[0] is lives and not request[8]:
                 admitted.append(request)
-            elif self._admit(request) is not None:
-                lives = request[0]
-                admitted.append(request)
+            elif (found := self._admit(request)) is not None:
+                if found[0] is request[0]:  # else only its light queues live
+                    lives = request[0]
+                admitted.append(found)
         return admitted
 
     def _uncommon(self, view: memoryview, position: int) -> DispatchRequest | None:
