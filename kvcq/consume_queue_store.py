@@ -31,6 +31,7 @@ from kvcq.keys import (
     unit_prefix,
     unpack_bounds_key,
 )
+from kvcq.last_units import last_units_between, restore_last_units
 from kvcq.min_offsets import MinOffsets
 from kvcq.time_search import search_time
 from kvcq.truncate import truncate_rows
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.engine import KvEngine
-    from store.consume_queue import DispatchRequest
+    from store.consume_queue import DispatchRequest, LastUnit
     from store.message import Boundary
 
 _INT64_MAX = (1 << 63) - 1
@@ -236,6 +237,10 @@ class KvConsumeQueueStore:
         start, end = max_range(topic)
         return [unpack_bounds_key(key)[2] for key, _ in self._engine.scan(BOUNDS, start, end)]
 
+    def names(self) -> list[str]:
+        """Every topic and light queue that has a row of bounds."""
+        return list(dict.fromkeys(unit[0] for unit in self.last_units()))
+
     def last_units(self) -> Iterator[tuple[str, int, int, int]]:
         """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
         start = b""
@@ -246,6 +251,9 @@ class KvConsumeQueueStore:
                     physical_offset, queue_offset = unpack_max(value)
                     yield topic, queue_id, queue_offset, physical_offset
             start = rows[-1][0] + b"\0"
+
+    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
+        return last_units_between(self._engine, start, end)
 
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Names of topics and light queues with messages, by length, then bytes; above `after`.
@@ -286,6 +294,13 @@ class KvConsumeQueueStore:
             except EngineBusyError as error:
                 raise StoreBusyError(str(error)) from error
             self._min_offsets.forget(topic, queue_ids)
+
+    def restore_last_units(self, units: Sequence[LastUnit]) -> None:
+        with self._writing:
+            try:
+                restore_last_units(self._engine, units)
+            except EngineBusyError as error:
+                raise StoreBusyError(str(error)) from error
 
     def purge_topic(self, topic: str) -> None:
         """Remove every row of a name that this database no longer serves; no deletion counts."""

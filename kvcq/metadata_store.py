@@ -10,9 +10,10 @@ One family; the first byte of a key says the table:
 | `o` i16, group, i16, topic, i32 queue id  | i64 next offset to read                       |
 | `q` i16, topic, group                     | empty: the group has offsets on the topic     |
 | `s` name                                  | a small named value                           |
+| `u` i16, topic, i32 queue id              | i64 queue offset, i64 physical offset         |
 
 `created` is ms since 1970; the log offset is the log's end at that time; an i16 before a name is
-its length in bytes.
+its length in bytes. The last table says where queues ended whose last message left the log.
 
 Numbers big-endian, text UTF-8. Every call is one batch, durable on return.
 """
@@ -24,11 +25,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.errors import CorruptValueError
+from kvcq.errors import CorruptValueError, EngineBusyError
+from store.consume_queue import LastUnit
+from store.errors import StoreBusyError
 from store.metadata import DeleteMark, TopicConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kvcq.engine import KvEngine
 
@@ -37,6 +40,7 @@ META = "default"
 _TOPIC = struct.Struct(">Biqq")
 _TOPIC_FORM = 1
 _I64 = struct.Struct(">q")
+_PLACE = struct.Struct(">qq")
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
 _END = b"\xff"  # above every UTF-8 text
@@ -111,9 +115,10 @@ class MetadataStore:
     def delete_topic(self, mark: DeleteMark) -> None:
         with self._changing:
             start = b"q" + _sized(mark.topic)
+            ends = b"u" + _sized(mark.topic)
             batch = KvBatch(
                 deletes=[(META, _topic_key(mark.topic))],
-                delete_ranges=[(META, start, start + _END)],
+                delete_ranges=[(META, start, start + _END), (META, ends, ends + _END)],
             )
             for key, _ in self._engine.scan(META, start, start + _END):
                 offsets = b"o" + _sized(key[len(start) :].decode()) + _sized(mark.topic)
@@ -182,6 +187,30 @@ class MetadataStore:
     def list_groups(self, after: str | None, limit: int) -> list[str]:
         start = b"g" if after is None else b"g" + after.encode() + b"\x00"
         return [key[1:].decode() for key, _ in self._engine.scan(META, start, b"h", limit=limit)]
+
+    # --- ends of queues --------------------------------------------------------------------
+
+    def put_last_units(self, units: Sequence[LastUnit]) -> None:
+        rows = [
+            (b"u" + _sized(topic) + _I32.pack(queue_id), _PLACE.pack(offset, physical_offset))
+            for topic, queue_id, offset, physical_offset in units
+        ]
+        if not rows:
+            return
+        try:
+            self._engine.write(KvBatch(puts={META: rows}, sync=False))
+        except EngineBusyError as error:
+            raise StoreBusyError(str(error)) from error
+        self._unsynced = True
+
+    def last_units(self) -> Iterator[list[LastUnit]]:
+        start = b"u"
+        while rows := self._engine.scan(META, start, b"v", limit=_SCAN_ROWS):
+            yield [
+                LastUnit(key[3:-4].decode(), _I32.unpack(key[-4:])[0], *_PLACE.unpack(value))
+                for key, value in rows
+            ]
+            start = rows[-1][0] + b"\x00"
 
     # --- small named values ----------------------------------------------------------------
 

@@ -48,6 +48,7 @@ _MAX = struct.Struct(">qq")
 _I64 = struct.Struct(">q")
 assert _UNIT_FIELDS.size == ROCKETMQ_UNIT_SIZE
 assert _UNIT.size == UNIT_SIZE
+MAX_SIZE = _MAX.size
 
 _LAST_STAMP = (1 << 31) - 1
 

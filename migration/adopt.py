@@ -19,7 +19,6 @@ from kvcq.keys import BOUNDS, UNITS
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import FamilyProfile, Profile, metadata_profile
 from kvcq.rocks import RocksEngine
-from migration.backfill import seed
 from migration.errors import LogDamageError
 from migration.file_queue_options import Adoption, FileQueueOptions
 from migration.legacy import Inventory, take_inventory
@@ -30,6 +29,7 @@ from migration.rocketmq_config import read_group_offsets
 from migration.sides import FileSideStore
 from migration.state import FILE_NAME, MigrationState, Phase, read_state, write_state
 from store.checkpoint import Checkpoint, write_checkpoint
+from store.consume_queue import LastUnit
 from store.errors import StoreFormatError, StoreLockedError
 from store.metadata import TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
@@ -173,7 +173,7 @@ def _seed_expired(
     try:
         for topic, queue_id, offset, physical_offset in theirs.last_units():
             if physical_offset < inventory.log.start:
-                seed(files, topic, queue_id, offset, physical_offset)
+                files.restore_last_units([LastUnit(topic, queue_id, offset, physical_offset)])
     finally:
         files.close()
         theirs.close()

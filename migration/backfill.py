@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 from migration.bulk_backfill import BulkBackfill
 from migration.log_feed import LogFeed
 from migration.routes import Routes, SideName, split
-from store.consume_queue import DispatchRequest
+from store.consume_queue import DispatchRequest, LastUnit
 from store.errors import StoreBusyError
-from store.record import MIN_RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from migration.double_queue_store import DoubleQueueStore
     from migration.jobs import Job
-    from migration.sides import Side, SideStore
+    from migration.sides import Side
     from store.message_store import MessageStore
 
 #: Records read, and rows written, at a time: what producers may have to wait for is one of these.
@@ -173,7 +172,7 @@ class Filler:
         self._job.step("queues without messages", 0, 0)
         for topic, queue_id, offset, physical_offset in source.store.last_units():
             if physical_offset < log_start and takes(topic):
-                seed(side.store, topic, queue_id, offset, physical_offset)
+                side.store.restore_last_units([LastUnit(topic, queue_id, offset, physical_offset)])
 
     # --- a side that gains names -----------------------------------------------------------
 
@@ -232,27 +231,3 @@ class GainedPart:
             requests, at = self._feed.read(self.at, end, BATCH)
             self.side.store.fill(split(requests, self.gained))
             self.at = at
-
-
-def seed(
-    store: SideStore, topic: str, queue_id: int, queue_offset: int, physical_offset: int
-) -> None:
-    """The queue's next offset is beyond that of a last unit whose record has expired.
-
-    A unit stands there that no reader can see: it points below the start of the log.
-    """
-    if store.next_offsets([(topic, queue_id)])[0] > queue_offset:
-        return
-    request = DispatchRequest(
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        physical_offset=physical_offset,
-        record_size=MIN_RECORD_BYTES,
-        tag_code=0,
-        store_time_ms=0,
-        keys=(),
-        light_queues=(),
-        in_queue=True,
-    )
-    store.fill([request])

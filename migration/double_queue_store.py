@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from migration.live import LiveMigration
     from migration.routes import Routes, SideName
     from migration.sides import SideStore
-    from store.consume_queue import Bounds, CqUnit, DispatchRequest, KeyHit
+    from store.consume_queue import Bounds, CqUnit, DispatchRequest, KeyHit, LastUnit
     from store.message import Boundary
 
 logger = logging.getLogger(__name__)
@@ -325,6 +325,22 @@ class DoubleQueueStore:
                 at = page[-1]
             found += served[:limit]
         return sorted(found, key=lambda each: (len(each.encode()), each.encode()))[:limit]
+
+    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
+        """See ConsumeQueueStore: of each name from the side that serves it."""
+        routes = self.routes
+        for name, side in self._sides.items():
+            for page in side.store.last_units_between(start, end):
+                yield [unit for unit in page if routes.serving(unit.topic) is name]
+
+    def restore_last_units(self, units: Sequence[LastUnit]) -> None:
+        """See ConsumeQueueStore: on each side, what is routed to it."""
+        routes = self.routes
+        self._on_each(
+            lambda side: side.store.restore_last_units(
+                [unit for unit in units if routes.takes(side.name, unit.topic)]
+            )
+        )
 
     # --- removal ---------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migration.cq_format import valid_units
-from store.consume_queue import Bounds, CqUnit, KeyHit
+from store.consume_queue import Bounds, CqUnit, KeyHit, LastUnit
 from store.errors import StoreClosedError
 from store.message import Boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from migration.file_queue import FileQueue, Unit
     from migration.file_queue_set import FileQueueSet
@@ -129,6 +129,20 @@ class FileQueueReads:
             (rank(name), name) for name in self._queues.topics() if name.startswith(prefix)
         )
         return [name for order, name in ranked if after is None or order > rank(after)][:limit]
+
+    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
+        """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
+        for topic, queue_id in self._queues.names():
+            queue = self._queues.get(topic, queue_id)
+            unit = None if queue is None or queue.end == 0 else queue.unit(queue.end - 1)
+            if queue is not None and unit is not None:
+                yield topic, queue_id, queue.end - 1, unit[0]
+
+    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
+        """See ConsumeQueueStore."""
+        for unit in self.last_units():
+            if start <= unit[3] < end:
+                yield [LastUnit(*unit)]
 
     def _get(self, topic: str, queue_id: int) -> FileQueue | None:
         self._check_open()

@@ -39,15 +39,17 @@ from migration.file_queue_reads import FileQueueReads
 from migration.file_queue_set import FileQueueSet
 from migration.index_file_set import IndexFileSet
 from store.clock import Clock, SystemClock
+from store.consume_queue import DispatchRequest
 from store.errors import FlushError, StoreFailedError
 from store.files import fsync_directory
+from store.record import MIN_RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from migration.file_queue import FileQueue, PendingUnits
-    from store.consume_queue import DispatchRequest
+    from store.consume_queue import LastUnit
 
 __all__ = ["Adoption", "FileQueueOptions", "FileQueueStore"]
 
@@ -256,6 +258,26 @@ class FileQueueStore(FileQueueReads):
                     self._mark_unclean()
                     queue.write(units)
                     queue.commit(units)
+
+    def restore_last_units(self, units: Sequence[LastUnit]) -> None:
+        """See ConsumeQueueStore. A unit stands there then that no reader can see: it points below
+        the start of the log."""
+        for topic, queue_id, queue_offset, physical_offset in units:
+            if self.next_offsets([(topic, queue_id)])[0] > queue_offset:
+                continue
+            request = DispatchRequest(
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                physical_offset=physical_offset,
+                record_size=MIN_RECORD_BYTES,
+                tag_code=0,
+                store_time_ms=0,
+                keys=(),
+                light_queues=(),
+                in_queue=True,
+            )
+            self.dispatch([request], 0)
 
     # --- removal ---------------------------------------------------------------------------
 

@@ -112,13 +112,6 @@ class FileSideStore(FileQueueStore):
             if self._queues.queue_ids(topic) or not any((self._queues.root / topic).iterdir())
         ]
 
-    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
-        for topic, queue_id in self._queues.names():
-            queue = self._queues.get(topic, queue_id)
-            unit = None if queue is None or queue.end == 0 else queue.unit(queue.end - 1)
-            if queue is not None and unit is not None:
-                yield topic, queue_id, queue.end - 1, unit[0]
-
     def stored_units(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, tuple[int, ...]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from store.message import Boundary
 
@@ -39,6 +39,15 @@ class Bounds(NamedTuple):
 
     min_offset: int
     max_offset: int  # exclusive
+
+
+class LastUnit(NamedTuple):
+    """Where a queue ends. Its record may be gone from the log: the queue's offsets go on."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
 
 
 class KeyHit(NamedTuple):
@@ -125,6 +134,17 @@ class ConsumeQueueStore(Dispatcher, Protocol):
 
         `prefix` is not empty.
         """
+        ...
+
+    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
+        """Of all queues, the last units whose records lie in `start..end` of the log.
+
+        In short lists, each from one look at its queues.
+        """
+        ...
+
+    def restore_last_units(self, units: Sequence[LastUnit]) -> None:
+        """Queues that end before these units go on behind them; others stay. Repeatable."""
         ...
 
     def truncate(self, log_end: int) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from store.consume_queue import LastUnit
 
 
 class TopicConfig(NamedTuple):
@@ -43,7 +45,7 @@ class Metadata(Protocol):
         ...
 
     def delete_topic(self, mark: DeleteMark) -> None:
-        """Remove the topic and the committed offsets on it, and leave the mark, in one step."""
+        """Remove the topic, offsets on it and its last units, and leave the mark, in one step."""
         ...
 
     def delete_marks(self) -> list[DeleteMark]:
@@ -69,6 +71,17 @@ class Metadata(Protocol):
     def delete_group(self, group: str) -> None: ...
 
     def list_groups(self, after: str | None, limit: int) -> list[str]: ...
+
+    def put_last_units(self, units: Sequence[LastUnit]) -> None:
+        """One for each queue, in place of an earlier one. Durable after `sync()`.
+
+        Raises StoreBusyError when it cannot be taken now.
+        """
+        ...
+
+    def last_units(self) -> Iterator[list[LastUnit]]:
+        """What was put and not deleted with its topic, in short lists."""
+        ...
 
     def get_state(self, name: str) -> bytes | None:
         """A small named value, such as the state of a migration."""

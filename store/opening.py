@@ -1,7 +1,8 @@
 """Put a store together, in the one order that is safe, and bring it to one dispatch point.
 
 lock → checkpoint → segments → cut the torn tail → cut queues that are ahead → deletions that were
-lost → replay up to the end → only then writers, services and jobs.
+lost → ends of queues that the log does not know → replay up to the end → only then writers,
+services and jobs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from store.jobs import Jobs
 from store.message_store import MessageStore
 from store.page_ahead import PageAhead
 from store.preallocate import Preallocator
+from store.queue_ends import QueueEnds
 from store.queue_offsets import QueueOffsets
 from store.reader import Reader
 from store.recovery import recover_log
@@ -106,6 +108,10 @@ def assemble(
         topics.redo_deletions()
         if not directory.was_closed_cleanly:
             topics.after_cut(end)
+        queue_ends = QueueEnds(queues, metadata, topics)
+        if queues.dispatched_offset < segments.first_offset:
+            # Lost, or older than the log is: what is not in the log any more comes first.
+            queue_ends.restore(segments.first_offset)
         queue_offsets = QueueOffsets(
             config.hot_queue_limit,
             lambda keys: topics.load(keys, log.appended_offset),
@@ -155,6 +161,7 @@ def assemble(
                 store.queues_flushed_offset,
                 dispatched.value if still_needed is None else still_needed(),
             ),
+            before_drop=queue_ends.keep,
             on_dropped=lambda start, time_ms: store.segments_dropped(
                 start, None if time_ms is None else time_fall.expired_before_ms(start, time_ms)
             ),

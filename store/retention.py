@@ -113,9 +113,11 @@ class RetentionService:
         last_store_time_ms: Callable[[Segment], int | None],
         safe_end: Callable[[], int],
         on_dropped: Callable[[int, int | None], None],
+        before_drop: Callable[[int, int], None] = lambda _start, _end: None,
         hour: Callable[[int], int] = local_hour,
     ) -> None:
-        """`on_dropped(log start, store time of the last record dropped)` is called after a drop.
+        """`on_dropped(log start, store time of the last record dropped)` is called after a drop,
+        `before_drop(log start now, log start then)` before it: when that raises, nothing goes.
 
         `safe_end` is the physical end of what nothing has to read any more (dispatched).
         """
@@ -127,6 +129,7 @@ class RetentionService:
         self._last_store_time_ms = last_store_time_ms
         self._safe_end = safe_end
         self._on_dropped = on_dropped
+        self._before_drop = before_drop
         self._hour = hour
         self._running = threading.Lock()
         #: Written by runs only; read freely.
@@ -139,7 +142,8 @@ class RetentionService:
     def run_once(self, *, now: bool = False) -> int:
         """Measure, decide, drop; returns how many segments went. `now`: as if it were the hour.
 
-        Raises OSError when a file cannot be removed. What went before is reported all the same.
+        Raises OSError when a file cannot be removed, what went before is reported all the same;
+        and what `before_drop` raises.
         Durability: each removal is fsynced before the next. A crash in between leaves a log that
         begins later, or a file that is dropped again.
         """
@@ -166,6 +170,9 @@ class RetentionService:
             return self._drop(plan)
 
     def _drop(self, plan: DropPlan[Segment]) -> int:
+        if plan.drop:
+            last = plan.drop[-1]
+            self._before_drop(self._segments.first_offset, last.start_offset + last.size)
         dropped = 0
         newest_ms: int | None = None
         try:

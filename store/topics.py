@@ -8,6 +8,7 @@ row of their own; where one was deleted, a mark says below which offset its unit
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from store.batch_encoder import plain_tail, topic_field
@@ -108,6 +109,18 @@ class Topics:
                         self._live_from.clear()
                     self._live_from[topic] = live_from
         return physical_offset >= live_from
+
+    def is_served(self, name: str, physical_offset: int) -> bool:
+        """Whether a unit of the topic or light queue, of a record there, may be read."""
+        if name.startswith(LMQ_PREFIX):
+            return physical_offset >= self._dead_light.get(name, 0)
+        return self.is_live(name, physical_offset)
+
+    @contextmanager
+    def none_deleted(self) -> Iterator[int]:
+        """No topic's rows are removed meanwhile; gives the number of deletions until now."""
+        with self._creating:
+            yield self._last_sequence
 
     def admit(self, request: DispatchRequest) -> DispatchRequest | None:
         """What of a replayed record is still to be dispatched; None when nothing is.

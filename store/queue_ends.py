@@ -1,0 +1,103 @@
+"""Queues whose last message leaves the log go on where they were, also when `kvcq/` is lost.
+
+What is derived from the log can be made again from it, but for one thing: where a queue ends whose
+messages are all gone from it. So before segments are removed, the last units of the queues that
+lose their last record with them are put into the metadata, durably; a rebuild begins with them.
+
+Order of a removal: kvcq/ is durable beyond the segments (retention sees to that), last units are
+put and synced, then the segments go. A crash before they went leaves rows of records that are still
+in the log: rows at or above its start are passed over, since the replay knows better. A queue that
+goes on leaves its row behind: the replay of its later records overtakes it. So rows are never
+wrong, need no care, and are at most one for each queue; a deleted topic takes its rows along.
+
+It costs one pass over the bounds of all queues for each run of retention that removes anything, on
+its thread, and a row for each queue that ends there; nothing in memory, and nothing for an append.
+Looking at the records of the segments instead would read all of them from the disk, cold. A copy of
+the whole table at each removal would write rows of all queues instead of those few; hard links to
+its files would cost nothing, but share the damage that a rebuild is for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from store.errors import StoreBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.consume_queue import ConsumeQueueStore, LastUnit
+    from store.metadata import Metadata
+    from store.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+#: A database that stalls is asked again so often: half a minute.
+_BUSY_TRIES = 1500
+_BUSY_WAIT_S = 0.02
+
+
+class QueueEnds:
+    """Keeps and restores them. Thread: retention's for `keep`, the opening one for `restore`."""
+
+    def __init__(self, queues: ConsumeQueueStore, metadata: Metadata, topics: Topics) -> None:
+        # Constant after construction.
+        self._queues = queues
+        self._metadata = metadata
+        self._topics = topics
+        self._pause = threading.Event()  # never set: waiting on it is a pause
+
+    def keep(self, start: int, end: int) -> None:
+        """Before the log's start goes from `start` to `end`: all below `end` is dispatched.
+
+        Raises StoreBusyError after half a minute of stalls: the segments must stay then.
+        Durability: on return the ends of these queues survive the loss of the derived data.
+        """
+        pages = self._queues.last_units_between(start, end)
+        while True:
+            with self._topics.none_deleted() as deletions:
+                pass
+            page = next(pages, None)
+            if page is None:
+                break
+            # Else rows of a topic might be put back that was deleted since the look.
+            with self._topics.none_deleted() as now:
+                if now != deletions:
+                    page = self._still_there(page)
+                self._patiently(self._metadata.put_last_units, page)
+        self._metadata.sync()
+
+    def restore(self, log_start: int) -> int:
+        """Queues of which the log has nothing go on where they ended; returns how many.
+
+        For queues that know less than the log: before it is replayed. Durable with the replay.
+        """
+        count = 0
+        for page in self._metadata.last_units():
+            gone = [
+                unit
+                for unit in page
+                if unit.physical_offset < log_start
+                and self._topics.is_served(unit.topic, unit.physical_offset)
+            ]
+            self._patiently(self._queues.restore_last_units, gone)
+            count += len(gone)
+        if count:
+            logger.info("%d queues without a message in the log go on where they ended", count)
+        return count
+
+    def _still_there(self, page: list[LastUnit]) -> list[LastUnit]:
+        ends = self._queues.next_offsets([(unit.topic, unit.queue_id) for unit in page])
+        return [unit for unit, end in zip(page, ends, strict=True) if end == unit.queue_offset + 1]
+
+    def _patiently(self, put: Callable[[list[LastUnit]], None], units: list[LastUnit]) -> None:
+        for _ in range(_BUSY_TRIES):
+            try:
+                put(units)
+            except StoreBusyError:
+                self._pause.wait(_BUSY_WAIT_S)
+            else:
+                return
+        put(units)
