@@ -12,7 +12,9 @@ from kvcq.rocks import RocksEngine
 from kvcq.values import pack_unit, unpack_unit
 from migration.file_queue_store import FileQueueOptions, FileQueueStore
 from migration.index_format import IndexLayout
+from migration.migrator import Migrator
 from migration.opening import open_store
+from migration.state import FileLayout, MigrationState, Phase, write_state
 from store.config import StoreConfig
 from tests.golden.rocketmq_log import DecodedLog, decode_log
 from tests.interop.judge import Shape
@@ -29,6 +31,7 @@ SHAPE = Shape(
     crc_item=True,
 )
 COUNT = 1500
+_WAIT_S = 120.0
 
 
 def config(root: Path) -> StoreConfig:
@@ -42,6 +45,29 @@ def write_store(root: Path, seed: int) -> None:
             store.create_topics([(topic, QUEUES) for topic in TOPICS])
             for messages in batches(seed + run, COUNT // 2):
                 store.put(messages)
+
+
+def write_double_store(root: Path, seed: int) -> None:
+    """A store of ours that was moved from file queues to both sides while it ran, closed.
+
+    Its first messages were written to files and filled into RocksDB, the others to both at once.
+    """
+    open_store(config(root)).close()
+    (root / "consumequeue").mkdir()
+    layout = FileLayout(SHAPE.units_per_file, SHAPE.index_slots, SHAPE.index_entries)
+    write_state(root, MigrationState(Phase.FILES, layout=layout))
+    with open_store(config(root)) as store:
+        store.create_topics([(topic, QUEUES) for topic in TOPICS])
+        for messages in batches(seed, COUNT // 3):
+            store.put(messages)
+        job = Migrator(store).start()
+        assert job.wait(_WAIT_S)
+        assert job.error is None, job.error
+        for messages in batches(seed + 1, COUNT // 3):
+            store.put(messages)
+    with open_store(config(root)) as store:
+        for messages in batches(seed + 2, COUNT // 3):
+            store.put(messages)
 
 
 def expire_oldest(root: Path, segments: int) -> None:
@@ -78,14 +104,17 @@ def write_files(root: Path, log: DecodedLog) -> None:
 def as_rocketmq_store(root: Path, target: Path, *, with_files: bool) -> DecodedLog:
     """A copy of our store in `root`, laid out as RocketMQ looks for it; returns its log.
 
-    RocketMQ keeps its RocksDB where the queue files are, in `consumequeue/`; we keep ours apart.
+    RocketMQ keeps its RocksDB where the queue files are, in `consumequeue/`; we keep ours apart. A
+    store that has files already keeps them, one that has none gets those of its log.
     """
     shutil.copytree(root, target)
     log = decode_log(target)
     if with_files:
         shutil.rmtree(target / "kvcq")
-        write_files(target, log)
+        if not (target / "consumequeue").exists():
+            write_files(target, log)
     else:
+        shutil.rmtree(target / "consumequeue", ignore_errors=True)
         (target / "kvcq").rename(target / "consumequeue")
     return log
 

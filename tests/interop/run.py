@@ -48,6 +48,15 @@ def they_read_ours(judge: Judge, scratch: Path, seed: int) -> None:
     compare(judge, root, scratch / "expired")
 
 
+def they_read_what_is_written_twice(judge: Judge, scratch: Path, seed: int) -> None:
+    """Both sides of a migration, as the dispatcher that writes both left them."""
+    root = scratch / "store"
+    ours.write_double_store(root, seed)
+    compare(judge, root, scratch / "double")
+    ours.expire_oldest(root, 2)
+    compare(judge, root, scratch / "double-expired")
+
+
 def compare(judge: Judge, root: Path, scratch: Path) -> None:
     """What RocketMQ reads in our store, by each view, is what we read in it."""
     for view in ("rocksdb", "files"):
@@ -114,6 +123,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         say("RocketMQ reads what we write")
         they_read_ours(judge, Path(scratch) / "ours", seed)
+        say("RocketMQ reads what we write to files and to RocksDB at once")
+        they_read_what_is_written_twice(judge, Path(scratch) / "twice", seed)
         say("we read what RocketMQ writes")
         we_read_theirs(judge, Path(scratch) / "theirs", seed)
     say("all equal")
