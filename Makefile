@@ -19,12 +19,13 @@ CHECK_TESTS  ?= test
 TEST_WORKERS ?= 2
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
 FAST_TESTS   := not crash and not spark and not soak
+REPORTS      ?= reports
 PROTOS       := proto/v1/kvcq.proto proto/v1/migration.proto
 PROTOC       := $(PY) -m grpc_tools.protoc -I .
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark proto \
-	proto-drift bench check soak clean
+	proto-drift bench bench-scenarios check soak clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,6 +71,9 @@ proto-drift: $(STAMPS)/dev  ## Check that the generated code is that of the .pro
 
 bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spark; takes minutes
 	$(PY) -m tests.benchmarks
+
+bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; half an hour, 20 GB of disk
+	$(BIN)/kvcq bench all --reports $(REPORTS)
 
 check: $(CHECK_STATIC) $(CHECK_TESTS)  ## All that must pass
 

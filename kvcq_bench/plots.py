@@ -97,9 +97,11 @@ def _rates(
 def _mark(axes: Axes, phases: Sequence[Mapping[str, Any]]) -> None:
     """A thin line and a number where each phase begins; the page has a table of their names."""
     low, high = axes.get_xlim()
+    free = low  # from here on a number would not touch the one before
     for number, phase in enumerate(phases, 1):
         axes.axvline(phase["at_s"], color="grey", alpha=0.35, linewidth=0.8)
-        if len(phases) <= 2 * _LINES and low <= phase["at_s"] <= high:
+        if free <= phase["at_s"] <= high:
+            free = phase["at_s"] + (high - low) / 40
             axes.annotate(
                 str(number),
                 (phase["at_s"], 1),
@@ -137,11 +139,15 @@ def _points(axes: Axes, document: Mapping[str, Any]) -> bool:
     points = sorted(document["points"], key=lambda point: point["queues"])
     if len({point["queues"] for point in points}) < 2:
         return False
+    # After a restart nothing is left of what writing takes: that is a line of its own.
+    restarted = [point for point in points if "ready_s" in point]
+    written = [point for point in points if "ready_s" not in point]
     names = [
         *("resident_bytes", "private_bytes"),
         *("disk_kvcq_bytes", "disk_meta_bytes", "disk_consumequeue_bytes"),
     ]
-    drawn = _lines(axes, points, "queues", names, 1e6, marker="o")
+    drawn = _lines(axes, written, "queues", names, 1e6, ", just written", marker="o")
+    drawn |= _lines(axes, restarted, "queues", names, 1e6, ", restarted", marker="s")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     _label(axes, "queues", "MB")
     return drawn
@@ -157,6 +163,7 @@ def _lines(
     by: str,
     names: Sequence[str],
     unit: float,
+    suffix: str = "",
     marker: str = "",
 ) -> bool:
     drawn = 0
@@ -164,7 +171,7 @@ def _lines(
         points = [(row[by], row[name] / unit) for row in rows if name in row]
         if points and any(value for _, value in points) and drawn < _LINES:
             label = name.removesuffix("_bytes").removeprefix("kvcq_").replace("_", " ")
-            axes.plot(*zip(*points, strict=True), label=label, marker=marker)
+            axes.plot(*zip(*points, strict=True), label=label + suffix, marker=marker)
             drawn += 1
     axes.set_ylim(bottom=0)
     return bool(drawn)

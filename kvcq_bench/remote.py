@@ -105,7 +105,7 @@ class RemoteTarget:
 
     def reopen(self, settings: Mapping[str, Any] | None = None, *, kill: bool = False) -> float:
         raise NotPossibleHereError(
-            "this scenario restarts its server: let it start one, with --data instead of --target"
+            "this scenario restarts its server: let it start one, with --data instead of --server"
         )
 
     def compact(self) -> None:

@@ -24,8 +24,10 @@ th { vertical-align: bottom }
 td, th { padding: .2rem .8rem .2rem 0; text-align: left; border-bottom: 1px solid #ddd }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 .met { color: #17692f } .missed { color: #b3261e; font-weight: 600 }
-.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; align-items: end }
+.pair { display: grid; gap: 0 1rem; align-items: end }
 .pair p { margin: 0; color: #555 }
+.wide { max-width: 120rem }
+@media (min-width: 100rem) { .pair { grid-template-columns: 1fr 1fr } }
 svg { max-width: 100%; height: auto }
 """
 
@@ -186,7 +188,7 @@ def comparison_page(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
         parts.append(f'<h2>{_text(title)}</h2><div class="pair">{cells}</div>')
     if not left_plots and not right_plots:
         parts.append(_NO_PLOTS)
-    return _page(f"kvcq bench: {one['title']}", parts)
+    return _page(f"kvcq bench: {one['title']}", parts, "wide")
 
 
 def _flat(document: Mapping[str, Any]) -> dict[str, float]:
@@ -252,8 +254,7 @@ def _text(text: str) -> str:
     return html.escape(text)
 
 
-def _page(title: str, parts: Sequence[str]) -> str:
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_text(title)}'
-        f"</title><style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
-    )
+def _page(title: str, parts: Sequence[str], kind: str = "") -> str:
+    head = f'<meta charset="utf-8"><title>{_text(title)}</title><style>{_STYLE}</style>'
+    body = f'<body class="{kind}">{"".join(parts)}</body>'
+    return f'<!doctype html><html lang="en"><head>{head}</head>{body}</html>\n'

@@ -42,7 +42,7 @@ def run_file_against_kv(run: Run) -> None:
     """
     parameters = run.scenario.parameters_as(Parameters)
     if run.target.directory is None:
-        raise NotPossibleHereError("it opens stores of its own: use --data instead of --target")
+        raise NotPossibleHereError("it opens stores of its own: use --data instead of --server")
     for count in parameters.counts:
         for kind, opener in _STORES.items():
             directory = run.target.directory / f"{kind}-{count}"
@@ -77,7 +77,10 @@ def _run_one(run: Run, parameters: Parameters, name: str, count: int) -> None:
     run.recorder.point(count)
     figure(f"open_files {name}", resources.open_files or 0)
     figure(f"memory_growth_mb {name}", ((resources.resident_bytes or 0) - memory_before) / 1e6)
-    figure(f"reopen_s {name}", run.reopen())
+    started_s = perf_counter()
+    ready_s = run.reopen()
+    figure(f"close_s {name}", perf_counter() - started_s - ready_s)
+    figure(f"reopen_s {name}", ready_s)
     for entry, size in run.target.disk_bytes().items():
         if entry in ("consumequeue", "kvcq", "index"):
             figure(f"{entry}_mb {name}", size / 1e6)

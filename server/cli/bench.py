@@ -35,6 +35,7 @@ from server.cli.output import (
     print_json,
     print_table,
 )
+from server.cli.values import server as server_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +62,13 @@ def list_scenarios() -> None:
 
 @bench.command()
 @click.argument("scenario")
-@click.option("--target", metavar="HOST:PORT", help="A server that runs; it gets new topics.")
+@click.option(
+    "--server",
+    "target",
+    type=server_address,
+    metavar="HOST:PORT",
+    help="A server that runs; it gets new topics.",
+)
 @click.option(
     "--embedded", type=click.Path(file_okay=False, path_type=Path), help="A store in this process."
 )
@@ -91,7 +98,7 @@ def run(
 ) -> None:
     """Run SCENARIO, a name or number of `kvcq bench list`, or a file."""
     if sum(one is not None for one in (target, embedded, data)) > 1:
-        raise click.UsageError("--target, --embedded and --data exclude each other")
+        raise click.UsageError("--server, --embedded and --data exclude each other")
     try:
         wanted = load_scenario(scenario, scale=scale, seed=seed)
         document = _run(wanted, target, embedded, data)
@@ -186,7 +193,7 @@ def _show(document: dict[str, Any]) -> None:
 @click.option(
     "--reports",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("bench-reports"),
+    default=Path("reports"),
     show_default=True,
     help="Directory for NAME.json and NAME.html of each.",
 )
