@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, index_key, pack_i64, queue_keys
+from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, index_keys_of, pack_i64, queue_keys
 from kvcq.values import expiry_stamp, pack_max, pack_stamped_unit
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class DispatchBatchBuilder:
         index: list[tuple[bytes, bytes]] = []
         last: dict[tuple[str, int], tuple[int, int]] = {}  # of each queue; later records win
         add_unit = units.append
+        add_index = index.append
         stamp_time = -1
         stamp = b""
         for (
@@ -51,9 +52,8 @@ class DispatchBatchBuilder:
                 stamp_time = store_time_ms
                 stamp = expiry_stamp(store_time_ms)
             if keys:
-                index += [
-                    (index_key(topic, key, store_time_ms, physical_offset), stamp) for key in keys
-                ]
+                for row_key in index_keys_of(topic, keys, store_time_ms, physical_offset):
+                    add_index((row_key, stamp))
             if not in_queue:
                 continue
             value = pack_stamped_unit(physical_offset, record_size, tag_code, store_time_ms, stamp)

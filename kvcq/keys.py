@@ -50,6 +50,10 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 UNITS = "default"
 BOUNDS = "offset"
@@ -59,6 +63,7 @@ FAMILIES = (UNITS, BOUNDS, INDEX)
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 _TIME_AND_OFFSET = struct.Struct(">qq")
+_INDEX_END = struct.Struct(">cqq")  # separator, store_time_ms, physical_offset
 
 pack_i64 = _I64.pack
 
@@ -71,6 +76,9 @@ def topic_prefix(topic: str) -> bytes:
     """What every key of the topic begins with, in all three families."""
     data = topic.encode()
     return _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
+
+
+_known_prefix = lru_cache(maxsize=4096)(topic_prefix)
 
 
 def topic_range(topic: str) -> tuple[bytes, bytes]:
@@ -163,6 +171,19 @@ def index_prefix(topic: str, key: str) -> bytes:
 
 def index_key(topic: str, key: str, store_time_ms: int, physical_offset: int) -> bytes:
     return index_prefix(topic, key) + _TIME_AND_OFFSET.pack(store_time_ms, physical_offset)
+
+
+def index_keys_of(
+    topic: str, keys: Sequence[str], store_time_ms: int, physical_offset: int
+) -> list[bytes]:
+    """`index_key` of each of a record's keys, quickly."""
+    prefix = _known_prefix(topic)
+    end = _INDEX_END.pack(_SEPARATOR, store_time_ms, physical_offset)
+    rows = []
+    for key in keys:
+        data = key.encode()
+        rows.append(prefix + _length_part(len(data)) + data + end)
+    return rows
 
 
 def time_and_offset_of(key: bytes) -> tuple[int, int]:
