@@ -8,7 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, index_keys_of, pack_i64, queue_keys
+from kvcq.keys import (
+    BOUNDS,
+    CHECKPOINT_KEY,
+    INDEX,
+    LIGHT_MAX,
+    LIGHT_UNIT,
+    UNITS,
+    index_keys_of,
+    light_queue_start,
+    pack_i64,
+    queue_keys,
+)
 from kvcq.values import expiry_stamp, pack_max, pack_stamped_unit
 
 if TYPE_CHECKING:
@@ -18,6 +29,8 @@ if TYPE_CHECKING:
 
 # Prefixes are kept for queues in use; a million topics must not all stay in memory.
 _CACHE_LIMIT = 65_536
+#: Rows of so many queues are sorted: RocksDB takes neighbours one after another 30 % faster.
+_MANY_QUEUES = 256
 
 
 class DispatchBatchBuilder:
@@ -31,7 +44,7 @@ class DispatchBatchBuilder:
         prefixes = self._prefixes
         units: list[tuple[bytes, bytes]] = []
         index: list[tuple[bytes, bytes]] = []
-        last: dict[tuple[str, int], tuple[int, int]] = {}  # of each queue; later records win
+        last: dict[bytes, tuple[int, int]] = {}  # by key of the max row; later records win
         add_unit = units.append
         add_index = index.append
         stamp_time = -1
@@ -57,23 +70,20 @@ class DispatchBatchBuilder:
             if not in_queue:
                 continue
             value = pack_stamped_unit(physical_offset, record_size, tag_code, store_time_ms, stamp)
-            queue = (topic, queue_id)
-            found = prefixes.get(queue)
-            if found is None:
-                found = self._add_prefix(topic, queue_id)
-            add_unit((found[0] + pack_i64(queue_offset), value))
-            last[queue] = (physical_offset, queue_offset)
+            unit_prefix, max_key = prefixes.get((topic, queue_id)) or self._add_prefix(
+                topic, queue_id
+            )
+            add_unit((unit_prefix + pack_i64(queue_offset), value))
+            last[max_key] = (physical_offset, queue_offset)
+            # Light queues are too many to be remembered: making their keys is cheaper.
             for name, offset in light_queues:
-                queue = (name, 0)
-                found = prefixes.get(queue)
-                if found is None:
-                    found = self._add_prefix(name, 0)
-                add_unit((found[0] + pack_i64(offset), value))
-                last[queue] = (physical_offset, offset)
-        bounds = [
-            ((prefixes.get(queue) or queue_keys(*queue))[1], pack_max(*place))
-            for queue, place in last.items()
-        ]
+                start = light_queue_start(name)
+                add_unit((start + LIGHT_UNIT + pack_i64(offset), value))
+                last[start + LIGHT_MAX] = (physical_offset, offset)
+        bounds = [(max_key, pack_max(*place)) for max_key, place in last.items()]
+        if len(last) >= _MANY_QUEUES:
+            units.sort()
+            bounds.sort()
         bounds.append((CHECKPOINT_KEY, pack_i64(end_offset)))
         return KvBatch(puts={UNITS: units, BOUNDS: bounds, INDEX: index})
 

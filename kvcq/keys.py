@@ -123,6 +123,14 @@ def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
     return topic_part + unit_part, topic_part + max_part
 
 
+def light_queue_start(name: str) -> bytes:
+    """What the unit keys (`LIGHT_UNIT` follows, then the offset) and the `max` key (`LIGHT_MAX`
+    follows) of a light queue begin with.
+    """
+    data = name.encode()
+    return _length_part(len(data)) + data
+
+
 @lru_cache(maxsize=512)
 def _length_part(length: int) -> bytes:
     return _I32.pack(length) + _SEPARATOR
@@ -135,6 +143,10 @@ def _queue_parts(queue_id: int) -> tuple[bytes, bytes]:
         _SEPARATOR + packed + _SEPARATOR,
         _SEPARATOR + _MAX + _SEPARATOR + packed,
     )
+
+
+#: Queue id 0, as the keys of a light queue have it after its name.
+LIGHT_UNIT, LIGHT_MAX = _queue_parts(0)
 
 
 def max_range(topic: str) -> tuple[bytes, bytes]:
