@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.keys import BOUNDS, max_key, unpack_bounds_key
+from kvcq.keys import BOUNDS, max_key, pack_i64, unpack_bounds_key
 from kvcq.values import MAX_SIZE, pack_max, unpack_max
 from store.consume_queue import LastUnit
 
@@ -21,17 +21,16 @@ _PAGE = 1024
 
 def last_units_between(engine: KvEngine, start: int, end: int) -> Iterator[list[LastUnit]]:
     """See ConsumeQueueStore. One pass over all bounds; blocks it reads push no others out."""
+    # A value begins with the physical offset, big-endian: most rows need not be unpacked.
+    low, high = pack_i64(start), pack_i64(end)
     at = b""
     while rows := engine.scan(BOUNDS, at, _END, limit=_PAGE, fill_cache=False):
         found = []
-        for key, value in rows:
-            if len(value) != MAX_SIZE:
-                continue  # the checkpoint
-            physical_offset, queue_offset = unpack_max(value)
-            if start <= physical_offset < end:
-                topic, marker, queue_id = unpack_bounds_key(key)
-                if marker == "max":
-                    found.append(LastUnit(topic, queue_id, queue_offset, physical_offset))
+        for key, value in [row for row in rows if low <= row[1] < high]:
+            topic, marker, queue_id = unpack_bounds_key(key)
+            if marker == "max" and len(value) == MAX_SIZE:  # of 8 bytes: the checkpoint
+                physical_offset, queue_offset = unpack_max(value)
+                found.append(LastUnit(topic, queue_id, queue_offset, physical_offset))
         if found:
             yield found
         at = rows[-1][0] + b"\0"

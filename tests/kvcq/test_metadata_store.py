@@ -14,6 +14,7 @@ from kvcq.memory import MemoryEngine
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
+from store.consume_queue import LastUnit
 from store.metadata import DeleteMark, TopicConfig
 
 if TYPE_CHECKING:
@@ -60,6 +61,27 @@ def test_deleting_a_topic_takes_offsets_of_every_group_and_leaves_the_mark(
     assert store.delete_marks() == [DeleteMark("T", 900, 1)]
     store.drop_marks([1])
     assert store.delete_marks() == []
+
+
+def test_last_units_are_one_for_each_queue_and_go_with_their_topic(store: MetadataStore) -> None:
+    rest = [LastUnit("TT", 0, 7, 70), LastUnit("U", 0, 9, 90)]
+    store.put_last_units([LastUnit("T", 0, 5, 50), LastUnit("T", 1 << 30, 6, 60), *rest])
+    store.put_last_units([LastUnit("T", 0, 8, 80)])
+    assert {unit for page in store.last_units() for unit in page} == {
+        LastUnit("T", 0, 8, 80),
+        LastUnit("T", 1 << 30, 6, 60),
+        *rest,
+    }
+    store.delete_topic(DeleteMark("T", 900, 1))
+    assert sorted(unit for page in store.last_units() for unit in page) == rest
+
+
+def test_last_units_are_listed_over_many_pages(store: MetadataStore) -> None:
+    units = [LastUnit("T", number, number, number) for number in range(2500)]
+    store.put_last_units(units)
+    pages = list(store.last_units())
+    assert len(pages) > 1
+    assert [unit for page in pages for unit in page] == units
 
 
 def test_a_group_goes_alone(store: MetadataStore) -> None:
