@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from migration.adopt import adopt
 from migration.double_queue_store import DoubleQueueStore
 from migration.errors import IllegalStepError
+from migration.jobs import JobState
 from migration.opening import open_store
 from migration.plan import plan_live
 from migration.rebuild_side import set_side_aside
@@ -64,6 +65,12 @@ class MigrationStatus:
     sides: tuple[SideStatus, ...]
     jobs: tuple[JobStatus, ...]
     next_command: str
+
+    @property
+    def verify_broken_off(self) -> str:
+        """Why the last verification did not end; empty when it did, and while one runs."""
+        runs = any(job.kind == "verify" and job.state is JobState.RUNNING for job in self.jobs)
+        return "" if runs else self.state.verify_broken_off
 
     def to_document(self) -> dict[str, Any]:
         """In plain values, for `--json`."""

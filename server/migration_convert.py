@@ -70,6 +70,7 @@ def status_out(status: MigrationStatus) -> pb.MigrationStatus:
         phase=_phase(state.phase.value),
         routing=routing_out(state.routing),
         stopped=state.stopped,
+        verify_broken_off=status.verify_broken_off,
         history=[pb.MigrationEvent(time_ms=at, event=event) for at, event in state.history],
         log_start_offset=status.log_start_offset,
         log_end_offset=status.log_end_offset,
@@ -135,6 +136,7 @@ def plan_out(plan: Plan) -> pb.MigrationPlan:
                 fault=finding.fault.value,
                 detail=finding.detail,
                 remedy=finding.remedy.value,
+                count=finding.count,
             )
             for finding in plan.findings
         ],

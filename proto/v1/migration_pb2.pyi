@@ -155,7 +155,7 @@ class MigrationEvent(_message.Message):
     def __init__(self, time_ms: _Optional[int] = ..., event: _Optional[str] = ...) -> None: ...
 
 class MigrationStatus(_message.Message):
-    __slots__ = ("phase", "routing", "pending_phase", "pending_routing", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout")
+    __slots__ = ("phase", "routing", "pending_phase", "pending_routing", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout", "verify_broken_off")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     ROUTING_FIELD_NUMBER: _ClassVar[int]
     PENDING_PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +171,7 @@ class MigrationStatus(_message.Message):
     JOBS_FIELD_NUMBER: _ClassVar[int]
     NEXT_COMMAND_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    VERIFY_BROKEN_OFF_FIELD_NUMBER: _ClassVar[int]
     phase: MigrationPhase
     routing: RoutingPolicy
     pending_phase: MigrationPhase
@@ -186,25 +187,28 @@ class MigrationStatus(_message.Message):
     jobs: _containers.RepeatedCompositeFieldContainer[MigrationJob]
     next_command: str
     layout: FileLayout
-    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ...) -> None: ...
+    verify_broken_off: str
+    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ...) -> None: ...
 
 class PlanMigrationRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class MigrationFinding(_message.Message):
-    __slots__ = ("path", "position", "fault", "detail", "remedy")
+    __slots__ = ("path", "position", "fault", "detail", "remedy", "count")
     PATH_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     REMEDY_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     path: str
     position: int
     fault: str
     detail: str
     remedy: str
-    def __init__(self, path: _Optional[str] = ..., position: _Optional[int] = ..., fault: _Optional[str] = ..., detail: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
+    count: int
+    def __init__(self, path: _Optional[str] = ..., position: _Optional[int] = ..., fault: _Optional[str] = ..., detail: _Optional[str] = ..., remedy: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class MigrationPlan(_message.Message):
     __slots__ = ("kind", "phase", "segments", "log_bytes", "bytes_to_replay", "messages", "messages_are_estimated", "topics", "queues", "bytes_per_unit", "disk_needed_bytes", "disk_free_bytes", "units_per_s", "expected_s", "findings", "blocking", "next_command")

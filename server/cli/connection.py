@@ -62,15 +62,26 @@ def connect(server: str) -> Iterator[Client]:
 def command_error(error: KvcqError, server: str) -> CommandError:
     """The error in the words of the command line: its exit code, and what to do next."""
     if isinstance(error, UnavailableError):
-        return CannotConnectError(str(error), "try again in a moment")
+        if error.reason:
+            return CannotConnectError(str(error), "try again in a moment", code=error.reason)
+        # gRPC's own words name sockets and addresses, and no remedy.
+        return CannotConnectError(
+            f"the connection to {server} was lost", "is it running? Look with: kvcq stats"
+        )
     if isinstance(error, DeadlineError):
-        return CommandError(f"{server} did not answer in time", "look at: kvcq stats")
+        text = f"{server} did not answer in time"
+        return CommandError(text, "look at: kvcq stats", code="DEADLINE_EXCEEDED")
     # Without a reason it was gRPC that refused, and that is for size alone.
     too_large = isinstance(error, ResourceExhaustedError) and not error.reason
     if too_large:
         return BadRequestError(str(error), "the server's limit is its max_receive_bytes")
     kind = BadRequestError if isinstance(error, InvalidArgumentError) else CommandError
-    return kind(str(error), _advice(error.reason, error.metadata))
+    return kind(
+        str(error),
+        _advice(error.reason, error.metadata),
+        code=error.reason,
+        field=error.metadata.get("field", ""),
+    )
 
 
 def _advice(reason: str, metadata: dict[str, str]) -> str:

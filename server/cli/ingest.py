@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from proto.v1 import migration_pb2 as pb
-from server.cli.migrate import target_option
+from server.cli.connection import server_option
 from server.cli.migration_target import remote_target
 from server.cli.output import CommandError, json_option, notes, print_json
 
@@ -17,16 +17,16 @@ _MANIFEST = "manifest.json"
 
 @click.command()
 @click.argument("files", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@target_option
+@server_option
 @json_option
-def ingest(files: Path, target: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
+def ingest(files: Path, server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
     """Hand the sorted files in FILES over to the running store, as its history in RocksDB.
 
     They were made by `kvcq spark rebuild --output FILES`, from where RocksDB ends to a place in the
     flushed log, and lie on the server's machine. They are copied; repeatable.
     """
     request = _request(files)
-    with remote_target(target) as where:
+    with remote_target(server) as where:
         answer = where.ingest(request)
     if as_json:
         document = {"ingested": answer.ingested, "dispatched_offset": answer.dispatched_offset}

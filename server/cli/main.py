@@ -12,7 +12,12 @@ from server.cli.check import check
 from server.cli.ingest import ingest
 from server.cli.messages import get, pull, query
 from server.cli.migrate import migrate
-from server.cli.output import EXIT_INTERRUPTED
+from server.cli.output import (
+    EXIT_INTERRUPTED,
+    InterruptedCommandError,
+    error_document,
+    print_json,
+)
 from server.cli.put import put
 from server.cli.repair import repair
 from server.cli.serve import serve
@@ -20,14 +25,27 @@ from server.cli.stats import stats
 from server.cli.topics import topic
 from server.version import VERSION
 
+_AS_JSON = "kvcq.as_json"
+
 
 class Commands(click.Group):
     """The commands. Ctrl-C ends each of them quietly, with an exit code of its own."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Looked for before anything is parsed: wrong usage is told as JSON as well.
+        ctx.meta[_AS_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            if ctx.meta[_AS_JSON]:
+                print_json(error_document(error))
+            raise
         except KeyboardInterrupt:
+            if ctx.meta[_AS_JSON]:
+                print_json(error_document(InterruptedCommandError("interrupted")))
             ctx.exit(EXIT_INTERRUPTED)
         except click.Abort as abort:  # click makes this of Ctrl-C at a question
             if isinstance(abort.__context__, KeyboardInterrupt):

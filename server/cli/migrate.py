@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,13 @@ from migration.legacy import layout_given
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy, parse_rules
 from proto.v1 import migration_pb2 as pb
-from server.cli.connection import DEFAULT_SERVER
+from server.cli.connection import server_option
 from server.cli.migration_target import job_of, local_target, remote_target
 from server.cli.output import (
     EXIT_REFUSED,
+    BadRequestError,
     CommandError,
+    escape,
     json_option,
     notes,
     print_json,
@@ -28,7 +31,7 @@ from server.migration_convert import plain
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.progress import TaskID
 
@@ -39,14 +42,6 @@ _SHOWN = 20
 
 directory_argument = click.argument(
     "directory", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
-target_option = click.option(
-    "--target",
-    default=DEFAULT_SERVER,
-    show_default=True,
-    envvar="KVCQ_SERVER",
-    metavar="HOST:PORT",
-    help="The running store; without a DIRECTORY.",
 )
 detach_option = click.option(
     "--detach", is_flag=True, help="Do not wait for the job; `status` tells how it goes."
@@ -87,22 +82,23 @@ def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def migrate() -> None:
     """Move a store from RocketMQ's file queues to RocksDB, and back, step by step.
 
-    With a DIRECTORY: a stopped store. Without: the running one at --target.
-    Order: plan, start, verify, cutover, finish; back with rollback from each.
-    Exit codes: 0 well, 1 differences or faults found, 2 wrong usage or a step that is not
-    possible now, 3 cannot connect.
+    With a DIRECTORY: a stopped store. Without: the running one at --server.
+    Order: plan, start, verify, cutover, finish; back with rollback from each, and to RocketMQ with
+    release.
+    Exit codes: 0 well, 1 differences or faults found, or a step that is not possible now, 2 wrong
+    usage, 3 cannot connect, 130 Ctrl-C.
     """
 
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @layout_options
-@click.option("--limit", type=click.IntRange(0), default=_SHOWN, help="Faults to show.")
+@click.option("--limit", type=click.IntRange(0), default=_SHOWN, help="Findings of a kind to show.")
 @json_option
 def plan(
     directory: Path | None,
-    target: str,
+    server: str,
     units_per_file: int | None,
     index_slots: int | None,
     index_entries: int | None,
@@ -110,21 +106,21 @@ def plan(
     as_json: bool,  # noqa: FBT001 - click passes by name
 ) -> None:
     """Say what starting would do: bytes, disk and time needed, faults. Changes nothing."""
-    with _target(directory, target, quiet=as_json) as (where, watch):
+    with _target(directory, server, quiet=as_json) as (where, watch):
         layout = _layout(directory, units_per_file, index_slots, index_entries)
         found = where.plan(layout, watch)
     faults = [each for each in found.findings if each.remedy != _LEFT_ALONE]
     if as_json:
         print_json(plain(found))
     else:
-        _show_plan(found, faults, limit)
+        _show_plan(found, limit)
     if faults or found.blocking:
         raise SystemExit(EXIT_REFUSED)
 
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @route_option
 @default_option
 @layout_options
@@ -133,7 +129,7 @@ def plan(
 @json_option
 def start(
     directory: Path | None,
-    target: str,
+    server: str,
     routes: tuple[str, ...],
     default_route: str | None,
     units_per_file: int | None,
@@ -148,7 +144,7 @@ def start(
     A DIRECTORY that RocketMQ wrote is taken over first.
     """
     routing = _policy(routes, default_route)
-    with _target(directory, target, quiet=as_json) as (where, watch):
+    with _target(directory, server, quiet=as_json) as (where, watch):
         layout = _layout(directory, units_per_file, index_slots, index_entries)
         answer = where.start(routing, layout, watch, adopt_only=adopt_only)
         _end(where, answer, watch, detach=detach, as_json=as_json)
@@ -156,12 +152,12 @@ def start(
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @click.option("--wait", is_flag=True, help="Show progress until no job runs.")
 @json_option
-def status(directory: Path | None, target: str, wait: bool, as_json: bool) -> None:  # noqa: FBT001
+def status(directory: Path | None, server: str, wait: bool, as_json: bool) -> None:  # noqa: FBT001
     """Show the state, both sides, and the jobs."""
-    with _target(directory, target, quiet=as_json) as (where, watch):
+    with _target(directory, server, quiet=as_json) as (where, watch):
         found = where.status()
         if wait:
             for job in [each for each in found.jobs if each.state == pb.JOB_STATE_RUNNING]:
@@ -171,21 +167,21 @@ def status(directory: Path | None, target: str, wait: bool, as_json: bool) -> No
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @click.option("--key-every", type=click.IntRange(0), default=0, help="Look up keys of one in N.")
 @click.option("--limit", type=click.IntRange(1), default=_SHOWN, help="Differences to show.")
 @detach_option
 @json_option
 def verify(
     directory: Path | None,
-    target: str,
+    server: str,
     key_every: int,
     limit: int,
     detach: bool,  # noqa: FBT001 - click passes by name
     as_json: bool,  # noqa: FBT001 - click passes by name
 ) -> None:
     """Compare log, files and RocksDB below the end of now. Exits with 1 if they differ."""
-    with _target(directory, target, quiet=as_json) as (where, watch):
+    with _target(directory, server, quiet=as_json) as (where, watch):
         answer = where.verify(key_every)
         if detach:
             _show_status(answer.status, as_json=as_json)
@@ -216,41 +212,48 @@ def verify(
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @json_option
-def cutover(directory: Path | None, target: str, as_json: bool) -> None:  # noqa: FBT001
+def cutover(directory: Path | None, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Read from RocksDB from now on. Files are still written: rollback stays possible."""
-    with _target(directory, target, quiet=as_json) as (where, watch):
+    with _target(directory, server, quiet=as_json) as (where, watch):
         _end(where, where.cutover(), watch, detach=False, as_json=as_json)
 
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @detach_option
 @json_option
-def rollback(directory: Path | None, target: str, detach: bool, as_json: bool) -> None:  # noqa: FBT001
+def rollback(directory: Path | None, server: str, detach: bool, as_json: bool) -> None:  # noqa: FBT001
     """Go one state back; files are made again from the log where they are gone."""
-    with _target(directory, target, quiet=as_json) as (where, watch):
-        _end(where, where.rollback(), watch, detach=detach, as_json=as_json)
+    with _target(directory, server, quiet=as_json) as (where, watch):
+        before = where.status()
+        answer = where.rollback()
+        _end(where, answer, watch, detach=detach, as_json=as_json, since=before)
 
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def finish(directory: Path | None, target: str, yes: bool, as_json: bool) -> None:  # noqa: FBT001
+def finish(directory: Path | None, server: str, yes: bool, as_json: bool) -> None:  # noqa: FBT001
     """Remove what is not read any more: the files, as far as nothing is routed to them."""
-    if not yes:
-        click.confirm("Remove the files that nothing is routed to?", abort=True, err=True)
-    with _target(directory, target, quiet=as_json) as (where, watch):
+    with _target(directory, server, quiet=as_json) as (where, watch):
+        if not yes:
+            found = where.status()
+            _check_can_finish(found)
+            watch.rest()
+            if as_json or not sys.stdin.isatty():
+                raise BadRequestError("it removes files, and nobody can be asked", "give --yes")
+            click.confirm(f"Remove {_what_goes(found)}?", abort=True, err=True)
         _end(where, where.finish(), watch, detach=False, as_json=as_json)
 
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @route_option
 @default_option
 @click.option("--clear", is_flag=True, help="Set a policy without rules.")
@@ -258,7 +261,7 @@ def finish(directory: Path | None, target: str, yes: bool, as_json: bool) -> Non
 @json_option
 def routing(
     directory: Path | None,
-    target: str,
+    server: str,
     routes: tuple[str, ...],
     default_route: str | None,
     clear: bool,  # noqa: FBT001 - click passes by name
@@ -269,7 +272,7 @@ def routing(
     policy = _policy(routes, default_route)
     if policy is None and clear:
         policy = RoutingPolicy()
-    with _target(directory, target, quiet=as_json) as (where, watch):
+    with _target(directory, server, quiet=as_json) as (where, watch):
         if policy is None:
             found = where.status().routing
         else:
@@ -284,18 +287,37 @@ def routing(
 
 
 @migrate.command()
-@target_option
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option
+def release(directory: Path, as_json: bool) -> None:  # noqa: FBT001
+    """Give the stopped store in DIRECTORY, in state FILES, back to RocketMQ.
+
+    Committed offsets are written to its config/consumerOffset.json; what is ours is removed.
+    """
+    with _target(directory, "", quiet=as_json) as (where, _watch):
+        done = where.release()
+    if as_json:
+        print_json({"done": done})
+        return
+    for line in done:
+        notes.print(line, highlight=False, soft_wrap=True)
+    notes.print("[bold]next:[/]  start the RocketMQ broker on it", highlight=False)
+
+
+@migrate.command()
+@server_option
 @click.argument("job_id", required=False, default="")
 @json_option
-def cancel(target: str, job_id: str, as_json: bool) -> None:  # noqa: FBT001
+def cancel(server: str, job_id: str, as_json: bool) -> None:  # noqa: FBT001
     """End the job JOB_ID of a running store, or all. `resume` goes on with a backfill."""
-    with _target(None, target, quiet=as_json) as (where, watch):
+    directory = Path(job_id) if job_id and Path(job_id).is_dir() else None
+    with _target(directory, server, quiet=as_json) as (where, watch):
         _end(where, where.cancel(job_id), watch, detach=True, as_json=as_json)
 
 
 @migrate.command()
 @directory_argument
-@target_option
+@server_option
 @click.option(
     "--rebuild",
     type=click.Choice([side.value for side in SideName]),
@@ -305,14 +327,14 @@ def cancel(target: str, job_id: str, as_json: bool) -> None:  # noqa: FBT001
 @json_option
 def resume(
     directory: Path | None,
-    target: str,
+    server: str,
     rebuild: str | None,
     detach: bool,  # noqa: FBT001 - click passes by name
     as_json: bool,  # noqa: FBT001 - click passes by name
 ) -> None:
     """Go on after a stop, from where the side was that stopped."""
     side = None if rebuild is None else SideName(rebuild)
-    with _target(directory, target, quiet=as_json) as (where, watch):
+    with _target(directory, server, quiet=as_json) as (where, watch):
         _end(where, where.resume(side), watch, detach=detach, as_json=as_json)
 
 
@@ -321,29 +343,52 @@ def resume(
 _LEFT_ALONE = "leave it where it is"
 
 
+class _Watcher:
+    """A progress bar that is there from the first thing that takes time on."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, step: str, share: float, remark: str) -> None:
+        if self._quiet:
+            return
+        if self._progress is None:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[remark]}"),
+            )
+            self._progress = Progress(
+                *columns, console=notes, transient=True, disable=not notes.is_terminal
+            )
+            self._progress.start()
+        if step not in self._tasks:
+            self._tasks[step] = self._progress.add_task(step, total=1.0, remark=remark)
+        self._progress.update(self._tasks[step], completed=share, remark=remark)
+
+    def rest(self) -> None:
+        """Off the screen, until there is something to show again. Repeatable."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = None
+        self._tasks.clear()
+
+
 @contextmanager
-def _target(directory: Path | None, server: str, *, quiet: bool) -> Iterator[tuple[Target, Watch]]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[remark]}"),
-    )
-    with Progress(*columns, console=notes, transient=True, disable=quiet) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def watch(step: str, share: float, remark: str) -> None:
-            if step not in tasks:
-                tasks[step] = progress.add_task(step, total=1.0, remark=remark)
-            progress.update(tasks[step], completed=share, remark=remark)
-
-        if directory is not None:
-            with local_target(directory, watch) as local:
-                yield local, watch
-        else:
-            with remote_target(server) as remote:
-                yield remote, watch
+def _target(
+    directory: Path | None, server: str, *, quiet: bool
+) -> Iterator[tuple[Target, _Watcher]]:
+    watch = _Watcher(quiet=quiet)
+    opened = remote_target(server) if directory is None else local_target(directory, watch)
+    try:
+        with opened as where:
+            yield where, watch
+    finally:
+        watch.rest()
 
 
 def _end(
@@ -353,19 +398,49 @@ def _end(
     *,
     detach: bool,
     as_json: bool,
+    since: pb.MigrationStatus | None = None,
 ) -> None:
-    """Wait for the step's job, unless that is not wanted, and show what it led to."""
+    """Wait for the step's job, unless that is not wanted, and show what it led to.
+
+    With the status from before, what the history has since then is shown as well.
+    """
     found = answer.status
     if answer.job_id and not detach:
         found = where.wait(answer.job_id, watch)
         _check_job(found, answer.job_id)
-    _show_status(found, as_json=as_json)
+    done = list(where.notes)
+    if since is not None:
+        known = {(each.time_ms, each.event) for each in since.history}
+        done += [each.event for each in found.history if (each.time_ms, each.event) not in known]
+    _show_status(found, as_json=as_json, done=done)
 
 
 def _check_job(status: pb.MigrationStatus, job_id: str) -> None:
     job = job_of(status, job_id)
     if job is not None and job.state in (pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED):
         raise CommandError(f"{job.kind}: {job.error}", status.next_command)
+
+
+def _check_can_finish(status: pb.MigrationStatus) -> None:
+    """Before anybody is asked: the step itself looks again."""
+    phase = str(plain(status)["phase"]).upper()
+    why = ""
+    if phase not in ("ROCKSDB", "FINISHED"):
+        why = "reads come from files still"
+    elif plain(status)["pending_phase"] is not None:
+        why = "a change of routes is under way"
+    if why:
+        raise CommandError(
+            f"finish is not possible in state {phase}: {why}",
+            status.next_command,
+            code="ILLEGAL_STEP",
+        )
+
+
+def _what_goes(status: pb.MigrationStatus) -> str:
+    if _on_files(status):
+        return f"from the files all but what is routed to them ({_on_files(status)})"
+    return "all queue and index files: consumequeue/ and index/"
 
 
 def _check_verification(status: pb.MigrationStatus, job_id: str, directory: Path | None) -> None:
@@ -403,24 +478,27 @@ def _default_of(policy: pb.RoutingPolicy) -> str:
 
 
 def _say_next(status: pb.MigrationStatus) -> None:
-    notes.print(f"[bold]next:[/]  {status.next_command}", highlight=False)
+    notes.print(f"[bold]next:[/]  {escape(status.next_command)}", highlight=False, soft_wrap=True)
 
 
-def _show_status(status: pb.MigrationStatus, *, as_json: bool) -> None:
+def _show_status(
+    status: pb.MigrationStatus, *, as_json: bool, done: Sequence[str] | None = None
+) -> None:
+    """`done`: what the step did, line by line, for a command that was a step."""
     document = plain(status)
     if as_json:
-        print_json(document)
+        print_json(document if done is None else {**document, "done": list(done)})
         return
+    for line in done or ():
+        notes.print(f"[bold]done:[/]  {escape(line)}", highlight=False, soft_wrap=True)
     phase = str(document["phase"]).upper()
     print_table(
-        "",
-        ("state", "reads come from", "routing of all others"),
-        [
-            (phase, _reads(phase), _default_of(status.routing)),
-        ],
+        "", ("state", "names", "reads come from", "written to"), _served(status.routing, phase)
     )
     if status.stopped:
-        notes.print(f"[bold red]stopped:[/] {status.stopped}", highlight=False)
+        notes.print(
+            f"[bold red]stopped:[/] {escape(status.stopped)}", highlight=False, soft_wrap=True
+        )
     if document["pending_phase"] is not None:
         notes.print(f"on the way to {str(document['pending_phase']).upper()}", highlight=False)
     print_table(
@@ -450,6 +528,13 @@ def _show_status(status: pb.MigrationStatus, *, as_json: bool) -> None:
                 for j in document["jobs"]
             ],
         )
+    if status.verify_broken_off:
+        notes.print(
+            f"the last verification broke off: {escape(status.verify_broken_off)}. A verification "
+            "does not go on where it was; it begins anew",
+            highlight=False,
+            soft_wrap=True,
+        )
     if status.HasField("verified"):
         result = document["verified"]
         notes.print(
@@ -460,8 +545,33 @@ def _show_status(status: pb.MigrationStatus, *, as_json: bool) -> None:
     _say_next(status)
 
 
-def _reads(phase: str) -> str:
-    return "RocksDB" if phase in ("ROCKSDB", "FINISHED") else "files"
+def _served(routing: pb.RoutingPolicy, phase: str) -> list[tuple[str, str, str, str]]:
+    """A row for each rule, and one for all other names: what happens to them in this state."""
+    policy = plain(routing)
+    rules = [(rule["pattern"], rule["route"]) for rule in policy["rules"]]
+    others = "all others" if rules else "all"
+    rows: list[tuple[str, str, str, str]] = []
+    for pattern, route in [*rules, (others, policy["default_route"])]:
+        reads, written = "files", "files"
+        if phase in ("DOUBLE_WRITE", "VERIFIED"):
+            written = "files" if route == "files" else "files, RocksDB"
+        elif phase == "ROCKSDB":
+            reads = "files" if route == "files" else "RocksDB"
+            written = {"files": "files", "rocksdb": "RocksDB"}.get(route, "files, RocksDB")
+        elif phase == "FINISHED":
+            reads = "files" if route == "files" else "RocksDB"
+            written = reads
+        rows.append((phase if not rows else "", pattern, reads, written))
+    return rows
+
+
+def _on_files(status: pb.MigrationStatus) -> str:
+    """The names that stay on files after a finish; empty when none do."""
+    policy = plain(status.routing)
+    names = [rule["pattern"] for rule in policy["rules"] if rule["route"] == "files"]
+    if policy["default_route"] == "files":
+        names.append("all others")
+    return ", ".join(names)
 
 
 def _show_differences(differences: list[pb.Difference]) -> None:
@@ -473,7 +583,9 @@ def _show_differences(differences: list[pb.Difference]) -> None:
         )
 
 
-def _show_plan(found: pb.MigrationPlan, faults: list[pb.MigrationFinding], limit: int) -> None:
+def _show_plan(found: pb.MigrationPlan, limit: int) -> None:
+    faults = [each for each in found.findings if each.remedy != _LEFT_ALONE]
+    passed_over = [each for each in found.findings if each.remedy == _LEFT_ALONE]
     count = f"{'about ' if found.messages_are_estimated else ''}{found.messages:,}"
     print_table(
         "",
@@ -492,14 +604,18 @@ def _show_plan(found: pb.MigrationPlan, faults: list[pb.MigrationFinding], limit
             ("disk needed", f"{found.disk_needed_bytes:,} of {found.disk_free_bytes:,} free bytes"),
             ("time expected", f"{found.expected_s:,.1f} s"),
             ("faults", f"{len(faults):,}"),
+            ("left where they are", f"{len(passed_over):,}"),
         ],
     )
-    if faults[:limit]:
-        print_table(
-            "faults, and what would be done",
-            ("file", "position", "fault", "detail", "remedy"),
-            [(f.path, f.position, f.fault, f.detail, f.remedy) for f in faults[:limit]],
-        )
+    for title, each in (("faults, and what would be done", faults), ("left alone", passed_over)):
+        if each[:limit]:
+            print_table(
+                title,
+                ("file", "position", "finding", "detail", "remedy"),
+                [(f.path, f.position, f.fault, f.detail, f.remedy) for f in each[:limit]],
+            )
+            if len(each) > limit:
+                notes.print(f"{len(each) - limit:,} more: --limit {len(each)}", highlight=False)
     for reason in found.blocking:
-        notes.print(f"[bold red]in the way:[/] {reason}", highlight=False)
-    notes.print(f"[bold]next:[/]  {found.next_command}", highlight=False)
+        notes.print(f"[bold red]in the way:[/] {escape(reason)}", highlight=False, soft_wrap=True)
+    notes.print(f"[bold]next:[/]  {escape(found.next_command)}", highlight=False, soft_wrap=True)

@@ -23,11 +23,18 @@ from migration.migrator import (
     rebuild_side,
 )
 from migration.plan import plan_directory
+from migration.release import release
 from migration.verify import VerifyOptions
 from proto.v1 import migration_pb2 as pb
 from proto.v1 import migration_pb2_grpc
 from server import migration_convert as convert
-from server.cli.output import CannotConnectError, CommandError
+from server.cli.output import (
+    BadRequestError,
+    CannotConnectError,
+    CommandError,
+    InterruptedCommandError,
+)
+from server.status import row_of
 from store.errors import InvalidArgumentError, StoreError, StoreLockedError
 
 if TYPE_CHECKING:
@@ -44,16 +51,9 @@ if TYPE_CHECKING:
     #: Told what is being done, how much of it, and a remark.
     Watch = Callable[[str, float, str], None]
 
-EXIT_ILLEGAL = 2
 _TIMEOUT_S = 60.0
 _INGEST_TIMEOUT_S = 3600.0
 _POLL_S = 0.2
-
-
-class IllegalStepCommandError(CommandError):
-    """The migration cannot take this step now."""
-
-    exit_code = EXIT_ILLEGAL
 
 
 class Target(Protocol):
@@ -88,6 +88,13 @@ class Target(Protocol):
 
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse: ...
 
+    def release(self) -> list[str]: ...
+
+    @property
+    def notes(self) -> list[str]:
+        """What the steps so far did besides, for people."""
+        ...
+
     def wait(self, job_id: str, watch: Watch) -> pb.MigrationStatus:
         """Until the job ended; the status then."""
         ...
@@ -108,6 +115,7 @@ class RemoteTarget:
 
     def __init__(self, stub: migration_pb2_grpc.MigrationServiceStub) -> None:
         self._stub = stub
+        self.notes: list[str] = []
 
     def _step(self, call: Callable[..., Any], request: Message) -> pb.MigrationStepResponse:
         answer: pb.MigrationStepResponse = call(request, timeout=_TIMEOUT_S)
@@ -170,6 +178,9 @@ class RemoteTarget:
             )
         return self._step(self._stub.ResumeMigration, pb.ResumeRequest())
 
+    def release(self) -> list[str]:
+        raise CommandError("a running store is not given back", "stop the service, name DIRECTORY")
+
     def ingest(self, request: pb.IngestFilesRequest) -> pb.IngestFilesResponse:
         """Takes as long as copying the files."""
         answer: pb.IngestFilesResponse = self._stub.IngestFiles(request, timeout=_INGEST_TIMEOUT_S)
@@ -182,7 +193,13 @@ class RemoteTarget:
             if job is None or job.state != pb.JOB_STATE_RUNNING:
                 return status
             watch(*progress_of(job))
-            time.sleep(_POLL_S)
+            try:
+                time.sleep(_POLL_S)
+            except KeyboardInterrupt:
+                raise InterruptedCommandError(
+                    f"interrupted; the {job.kind} goes on in the service",
+                    "watch it with: kvcq migrate status --wait   (end it: kvcq migrate cancel)",
+                ) from None
 
 
 @contextmanager
@@ -196,16 +213,19 @@ def local_target(root: Path, watch: Watch) -> Iterator[LocalTarget]:
             target.close()
     except IllegalStepError as error:
         advice = with_directory(error.next_command, root)
-        raise IllegalStepCommandError(str(error), advice) from error
+        raise CommandError(str(error), advice, code="ILLEGAL_STEP") from error
     except StoreLockedError as error:
-        advice = "a service has it open: name that with --target HOST:PORT"
-        raise CommandError(str(error), advice) from error
+        advice = "a service has it open: give its address instead, with --server HOST:PORT"
+        raise CommandError(str(error), advice, code=_code(error)) from error
     except InvalidArgumentError as error:
-        raise IllegalStepCommandError(str(error)) from error
+        raise BadRequestError(str(error), field=error.field) from error
     except JobCancelledError as error:
-        raise CommandError(str(error), f"go on with: kvcq migrate resume {root}") from error
+        advice = f"go on with: kvcq migrate resume {root}"
+        raise CommandError(str(error), advice, code=_code(error)) from error
     except StoreError as error:
-        raise CommandError(str(error), f"look closer with: kvcq migrate plan {root}") from error
+        # The plan is no help with what it cannot do itself, and the text says what to do.
+        advice = "" if target.planning else f"look closer with: kvcq migrate plan {root}"
+        raise CommandError(str(error), advice, code=_code(error)) from error
 
 
 class LocalTarget:
@@ -216,6 +236,8 @@ class LocalTarget:
         self._progress = lambda step, share: watch(step, share, "")
         self._opened: Migrator | None = None
         self._closer: Callable[[], None] | None = None
+        self.notes: list[str] = []
+        self.planning = False
 
     def _migrator(self) -> Migrator:
         if self._opened is None:
@@ -228,6 +250,7 @@ class LocalTarget:
         if self._closer is not None:
             self._closer()
             self._closer = None
+        self._opened = None
 
     def _answer(self, job: Job | None) -> pb.MigrationStepResponse:
         return pb.MigrationStepResponse(
@@ -235,6 +258,7 @@ class LocalTarget:
         )
 
     def plan(self, layout: FileLayout | None, watch: Watch) -> pb.MigrationPlan:
+        self.planning = True
         found = convert.plan_out(plan_directory(self._root, layout, self._progress))
         found.next_command = with_directory(found.next_command, self._root)
         return found
@@ -252,7 +276,13 @@ class LocalTarget:
         *,
         adopt_only: bool,
     ) -> pb.MigrationStepResponse:
-        adopt_directory(self._root, layout=layout, routing=routing, progress=self._progress)
+        adopt_directory(
+            self._root,
+            layout=layout,
+            routing=routing,
+            progress=self._progress,
+            tell=self.notes.append,
+        )
         if adopt_only:
             return self._answer(None)
         return self._answer(self._migrator().start(routing))
@@ -270,7 +300,10 @@ class LocalTarget:
         return self._answer(None)
 
     def rollback(self) -> pb.MigrationStepResponse:
-        begin_on_rocksdb(self._root)
+        if not self._migrator().has_live:
+            # A status was asked for before: it is opened again, with a migration now.
+            self.close()
+            begin_on_rocksdb(self._root)
         return self._answer(self._settled().rollback())
 
     def finish(self) -> pb.MigrationStepResponse:
@@ -281,14 +314,19 @@ class LocalTarget:
         return self._answer(self._settled().set_routing(routing))
 
     def cancel(self, job_id: str) -> pb.MigrationStepResponse:
-        raise IllegalStepCommandError(
-            "nothing runs on a stopped store", "end the command that works on it with Ctrl-C"
+        raise CommandError(
+            "nothing runs on a stopped store: there is nothing to cancel",
+            "a command that works on it ends with Ctrl-C",
+            code="ILLEGAL_STEP",
         )
 
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
         if rebuild is not None:
             rebuild_side(self._root, rebuild)
         return self._answer(self._migrator().resume())
+
+    def release(self) -> list[str]:
+        return release(self._root, self._progress)
 
     def wait(self, job_id: str, watch: Watch) -> pb.MigrationStatus:
         job = self._migrator().job(job_id)
@@ -297,6 +335,11 @@ class LocalTarget:
                 watch(*progress_of(convert.job_out(job.status())))
         except KeyboardInterrupt:
             job.stop()
+            anew = "begins anew with" if job.kind == "verify" else "goes on with"
+            step = "verify" if job.kind == "verify" else "resume"
+            raise InterruptedCommandError(
+                f"interrupted; the {job.kind} {anew}", f"kvcq migrate {step} {self._root}"
+            ) from None
         return self.status()
 
     def _settled(self) -> Migrator:
@@ -329,6 +372,12 @@ def progress_of(job: pb.MigrationJob) -> tuple[str, float, str]:
     return job.step, job.percent / 100, remark
 
 
+def _code(error: StoreError) -> str:
+    """The reason that the service would give for it."""
+    row = row_of(error)
+    return "" if row is None else row.reason
+
+
 def _told(error: grpc.RpcError, server: str) -> CommandError:
     code, message = error.code(), error.details() or ""
     info = error_details_pb2.ErrorInfo()
@@ -338,10 +387,20 @@ def _told(error: grpc.RpcError, server: str) -> CommandError:
         detail.Unpack(info)
     if code is grpc.StatusCode.UNAVAILABLE:
         advice = "is it running? For a stopped store name its directory: kvcq migrate … DIRECTORY"
-        text = message if info.reason else f"cannot reach a server at {server}"
-        return CannotConnectError(text, advice)
+        if info.reason:
+            return CannotConnectError(message, "try again in a moment", code=info.reason)
+        return CannotConnectError(f"cannot reach a server at {server}", advice)
     if info.reason == "ILLEGAL_STEP":
-        return IllegalStepCommandError(message, info.metadata["nextCommand"])
+        return CommandError(message, info.metadata["nextCommand"], code=info.reason)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return IllegalStepCommandError(message)
-    return CommandError(f"{message} ({info.reason or code.name})")
+        return BadRequestError(message, field=info.metadata["field"])
+    if info.reason == "UNKNOWN_JOB":
+        return CommandError(message, "see the jobs: kvcq migrate status", code=info.reason)
+    if info.reason:
+        return CommandError(message, "look at: kvcq migrate status", code=info.reason)
+    # Without a reason these are gRPC's words, which say nothing of what to do.
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        advice = "is it busy? Look with: kvcq migrate status"
+        return CommandError(f"{server} did not answer in time", advice, code=code.name)
+    advice = "is that the address of a kvcq server, of this version?"
+    return CommandError(f"{server} does not answer as a kvcq server: {code.name}", advice)

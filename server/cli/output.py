@@ -1,7 +1,9 @@
 """What the command line prints: tables for people, one JSON document for programs.
 
 Results go to standard output, everything else to standard error, so that a pipe gets results
-alone. Exit codes: 0 well, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
+alone. With --json an error is one JSON object on standard output as well, so that a program need
+not read what is meant for people. Exit codes: 0 well, 1 findings or a refusal, 2 wrong usage, 3
+cannot connect, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -41,27 +43,42 @@ class CommandError(click.ClickException):
     """Ends the command; says what went wrong, and what to do next."""
 
     exit_code = EXIT_REFUSED
+    #: For programs, where no other one is given.
+    default_code = "REFUSED"
 
-    def __init__(self, message: str, advice: str = "") -> None:
+    def __init__(self, message: str, advice: str = "", *, code: str = "", field: str = "") -> None:
+        """`code`: the reason of the server's error table, or one like those. `field`: the field
+        of a request, or the option, that is wrong."""
         super().__init__(message)
         self.advice = advice
+        self.code = code or self.default_code
+        self.field = field
 
     def show(self, file: object = None) -> None:
-        notes.print(f"[bold red]error:[/] {_escape(self.message)}", soft_wrap=True)
+        notes.print(f"[bold red]error:[/] {escape(self.message)}", soft_wrap=True)
         if self.advice:
-            notes.print(f"[bold]next:[/]  {_escape(self.advice)}", soft_wrap=True)
+            notes.print(f"[bold]next:[/]  {escape(self.advice)}", soft_wrap=True)
 
 
 class BadRequestError(CommandError):
     """A value is outside its limits: the server's, or those of this machine."""
 
     exit_code = EXIT_USAGE
+    default_code = "INVALID_ARGUMENT"
 
 
 class CannotConnectError(CommandError):
     """No server there, or it does not take calls now."""
 
     exit_code = EXIT_CANNOT_CONNECT
+    default_code = "CANNOT_CONNECT"
+
+
+class InterruptedCommandError(CommandError):
+    """Ctrl-C: says what becomes of the work that was begun."""
+
+    exit_code = EXIT_INTERRUPTED
+    default_code = "INTERRUPTED"
 
 
 def print_json(document: object) -> None:
@@ -71,10 +88,30 @@ def print_json(document: object) -> None:
     sys.stdout.flush()
 
 
+def error_document(error: click.ClickException) -> dict[str, Any]:
+    """The error for a program. Absent values are None."""
+    if isinstance(error, CommandError):
+        code, field, advice = error.code, error.field, error.advice
+    elif isinstance(error, click.UsageError):
+        parameter = getattr(error, "param", None)
+        code, advice = "USAGE", ""
+        field = "" if parameter is None or parameter.name is None else parameter.name
+    else:
+        code = field = advice = ""
+    return {
+        "error": {
+            "code": code or "REFUSED",
+            "field": field or None,
+            "reason": error.format_message(),
+            "next_command": advice or None,
+        }
+    }
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Rows for people; numbers to the right, with grouped digits."""
     if title:
-        console.print(_escape(title), style="bold", highlight=False)
+        console.print(escape(title), style="bold", highlight=False)
     table = Table(box=None, pad_edge=False)
     shown = [list(row) for row in rows]
     for index, name in enumerate(columns):
@@ -92,10 +129,11 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.3f}".rstrip("0").rstrip(".")
-    return _escape(str(value))
+    return escape(str(value))
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Text in which brackets stand for themselves."""
     return text.replace("[", "\\[")
 
 

@@ -92,7 +92,7 @@ async def check_that_files_become_history(
         root, store={"segment_bytes": SEGMENT_BYTES, "preallocate": False}
     ) as served:
         store = served.parts.store
-        target = ("--target", served.target)
+        target = ("--server", served.target)
         store.put(messages(0, 900))
         store.flush()
         # The server's own backfill would be done before the files are there.
@@ -157,12 +157,12 @@ async def test_files_that_end_beyond_the_durable_log_are_refused(
         store.put(messages(0, 100))
         store.flush()
         monkeypatch.setattr(LiveMigration, "_fill", lambda _: None)
-        assert (await migrate("start", "--target", served.target)).exit_code == 0
+        assert (await migrate("start", "--server", served.target)).exit_code == 0
         sort_plainly(root, tmp_path / "sorted", store.flushed_offset)
         path = tmp_path / "sorted" / "manifest.json"
         manifest = json.loads(path.read_text())
         path.write_text(json.dumps(manifest | {"log_end": store.flushed_offset + (1 << 20)}))
-        result = await ingest(tmp_path / "sorted", "--target", served.target)
+        result = await ingest(tmp_path / "sorted", "--server", served.target)
         monkeypatch.undo()
     assert result.exit_code == 2
     assert "beyond the durable log" in result.output
@@ -180,7 +180,7 @@ async def test_a_store_without_a_migration_refuses_files(tmp_path: Path) -> None
     }
     (directory / "manifest.json").write_text(json.dumps(manifest))
     async with serving(tmp_path / "store") as served:
-        result = await ingest(directory, "--target", served.target)
+        result = await ingest(directory, "--server", served.target)
     assert result.exit_code in (1, 2)
     assert "migration" in result.output
 
@@ -198,5 +198,5 @@ async def test_a_directory_without_a_manifest_is_told(tmp_path: Path, text: str 
 async def test_no_server_is_no_success(tmp_path: Path) -> None:
     manifest = {"files": {}, "log_start": 0, "log_end": 0, "deletions": 0}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    result = await ingest(tmp_path, "--target", "127.0.0.1:1")
+    result = await ingest(tmp_path, "--server", "127.0.0.1:1")
     assert result.exit_code == 3

@@ -136,5 +136,5 @@ def test_what_is_wrong_is_said() -> None:
     result = CliRunner().invoke(main, ["bench", "run", "absent"])
     assert result.exit_code == 2  # wrong usage
     assert "no scenario 'absent'" in result.output
-    both = ["bench", "run", "1", "--target", "a:1", "--embedded", "b"]
+    both = ["bench", "run", "1", "--server", "a:1", "--embedded", "b"]
     assert CliRunner().invoke(main, both).exit_code == 2

@@ -117,10 +117,10 @@ async def test_the_command_line_on_a_running_store(tmp_path: Path) -> None:
         await put(served, 100)
 
         async def run(*arguments: str) -> Result:
-            return await asyncio.to_thread(kvcq, *arguments, "--target", served.target, "--json")
+            return await asyncio.to_thread(kvcq, *arguments, "--server", served.target, "--json")
 
         assert (await run("plan")).exit_code == 0
-        assert (await run("cutover")).exit_code == 2
+        assert (await run("cutover")).exit_code == 1
         assert answer(await run("start"))["phase"] == "double_write"
         verified = await run("verify")
         assert verified.exit_code == 0, verified.output
@@ -137,7 +137,7 @@ def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
     root = extract_golden(tmp_path)
     assert kvcq("plan", root, *SIZES).exit_code == 0
     refused = kvcq("status", root)
-    assert refused.exit_code == 2
+    assert refused.exit_code == 1
     assert f"kvcq migrate start {root}" in refused.stderr
     assert answer(kvcq("start", root, *SIZES, "--adopt-only", "--json"))["phase"] == "files"
     assert answer(kvcq("start", root, "--json"))["phase"] == "double_write"
@@ -168,7 +168,7 @@ def test_differences_end_with_exit_code_1(tmp_path: Path) -> None:
     state = read_state(root)
     assert state is not None
     assert state.phase is Phase.DOUBLE_WRITE
-    assert kvcq("cutover", root).exit_code == 2
+    assert kvcq("cutover", root).exit_code == 1
 
 
 def test_faults_end_a_plan_with_exit_code_1(tmp_path: Path) -> None:
