@@ -155,7 +155,13 @@ def rebuild_command(
             replace_database,
             write_manifest,
         )
-        from migration.spark.stores import find_parts, locked, read_liveness, uses_database
+        from migration.spark.stores import (
+            find_parts,
+            locked,
+            read_ends,
+            read_liveness,
+            uses_database,
+        )
 
         parts = find_parts(store)
         if output is None and not uses_database(parts):
@@ -174,6 +180,7 @@ def rebuild_command(
                 begin=begin,
                 end=end,
                 liveness=liveness,
+                ends=read_ends(parts, liveness),
                 read=ReadOptions(verify_crc=verify_crc),
             )
             return rebuild(session, settings, progress)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from migration.routes import SideName
 from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from migration.routes import Routes, SideName
+    from migration.routes import Routes
     from migration.spark.gather import Ints
+    from store.consume_queue import LastUnit
     from store.metadata import Metadata
 
 _NEVER = (1 << 63) - 1
@@ -49,6 +51,15 @@ class Liveness:
         if not self.dead_light:
             return np.ones(len(physical), dtype=np.bool_)
         return _reached(names, physical, lambda name: self.dead_light.get(name, 0))
+
+    def keeps(self, end: LastUnit) -> bool:
+        """Whether the database has that end of a queue."""
+        name, _, _, physical_offset = end
+        if self.routes is not None and not self.routes.takes(SideName.ROCKSDB, name):
+            return False
+        if name.startswith(LMQ_PREFIX):
+            return physical_offset >= self.dead_light.get(name, 0)
+        return self.topics is None or physical_offset >= self.topics.get(name, _NEVER)
 
     def takes(self, side: SideName, names: pa.StringArray) -> npt.NDArray[np.bool_]:
         """Which of the topics and light queues stand on the side."""

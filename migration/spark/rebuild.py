@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, DELETIONS_KEY, INDEX, UNITS, pack_i64
+from kvcq.keys import BOUNDS, CHECKPOINT_KEY, DELETIONS_KEY, INDEX, UNITS, pack_i64, unit_prefix
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine, write_sst
 from kvcq.values import pack_max
@@ -41,9 +41,12 @@ from migration.spark.sst_tasks import (
 from store.files import write_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from kvcq.engine import KvEngine, Pair
+    from store.consume_queue import LastUnit
 
 #: What a directory of files holds, for whoever ingests them.
 MANIFEST = "manifest.json"
@@ -62,6 +65,7 @@ class RebuildSettings:
     begin: int | None = None  # a record begins here; the start of the log when None
     end: int | None = None  # physical offset to stop at; the end of the log when None
     liveness: Liveness = ALL_LIVE
+    ends: Sequence[LastUnit] = ()  # of queues that the log may know nothing of any more
     read: ReadOptions = DEFAULTS
     partition_bytes: int = PARTITION_BYTES
     rows_per_file: int = ROWS_PER_FILE
@@ -147,6 +151,7 @@ def rebuild(
             files.append(SortedFile(Path(row.path), row.family, row.rows, first, last))
             if row.bounds is not None:
                 _join_bounds(bounds, bytes(row.bounds))
+    _add_ends(bounds, settings.ends, layout.start)
     files.sort(key=lambda file: (file.family, file.first_key))
     check_disjoint(files)
     rows = _bounds_rows(bounds, layout.end, settings.liveness.deletions)
@@ -219,6 +224,15 @@ def _join_bounds(known: dict[bytes, tuple[int, int]], packed: bytes) -> None:
         found = known.get(prefix)
         if found is None or found[0] < place:
             known[prefix] = (place, offset)
+
+
+def _add_ends(
+    bounds: dict[bytes, tuple[int, int]], ends: Sequence[LastUnit], log_start: int
+) -> None:
+    """Queues whose last message is gone from the log go on where they ended."""
+    for topic, queue_id, queue_offset, physical_offset in ends:
+        if physical_offset < log_start:
+            bounds.setdefault(unit_prefix(topic, queue_id), (physical_offset, queue_offset))
 
 
 def _bounds_rows(bounds: dict[bytes, tuple[int, int]], end: int, deletions: int) -> list[Pair]:

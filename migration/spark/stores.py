@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from store.consume_queue import LastUnit
+
 
 @dataclass(frozen=True)
 class StoreParts:
@@ -92,6 +94,21 @@ def read_liveness(parts: StoreParts) -> Liveness:
         state = read_state(parts.root)
         routes = None if state is None else Routes(state.phase, state.routing)
         return liveness_of(metadata, _applied_deletions(parts.database), routes)
+    finally:
+        metadata.close()
+
+
+def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
+    """Where queues end that the store noted when their last message left its log.
+
+    Those that live and stand in the database; none in a store of RocketMQ's.
+    Raises EngineFailedError.
+    """
+    if parts.metadata is None:
+        return []
+    metadata = MetadataStore(RocksEngine.open_read_only(parts.metadata, metadata_profile()))
+    try:
+        return [unit for page in metadata.last_units() for unit in page if liveness.keeps(unit)]
     finally:
         metadata.close()
 

@@ -32,7 +32,7 @@ from migration.spark.rebuild import (
     rebuild,
     replace_database,
 )
-from migration.spark.stores import find_parts, read_liveness
+from migration.spark.stores import find_parts, read_ends, read_liveness
 from migration.state import Phase
 from store.config import StoreConfig
 from store.errors import CorruptRecordError
@@ -282,6 +282,33 @@ def test_a_running_store_takes_the_files_as_its_history(
         assert job is not None
         done(job)
         assert differences(store) == []
+
+
+def test_queues_whose_messages_are_all_gone_go_on_where_they_ended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root, clock = tmp_path / "store", FakeClock()
+    names = ("gone", "ended", "%LMQ%ended")
+    with open_store(StoreConfig(root=root, segment_bytes=1 << 16), clock=clock) as store:
+        for topic in names[:2]:
+            store.put([Message(topic, b"x", light_queues=(f"%LMQ%{topic}",))] * 3)
+        for _ in range(100):
+            store.put([Message("kept", b"x" * 1000)])
+        store.flush()
+        clock.advance(100 * 3600)
+        assert store.retention.run_once(now=True) > 0
+        store.delete_topic("gone")
+        bounds = store.bounds([(name, 0) for name in (*names[1:], "kept")])
+    before = rows_at(root / "kvcq")[BOUNDS]
+    parts = find_parts(root)
+    liveness = read_liveness(parts)
+    ends = read_ends(parts, liveness)
+    assert {end.topic for end in ends} == {"ended", "%LMQ%ended", "%LMQ%gone"}
+    result = rebuild(spark, settings(tmp_path, parts.log, liveness=liveness, ends=ends))
+    replace_database(root / "kvcq", result)
+    assert rows_at(root / "kvcq")[BOUNDS] == before
+    with open_store(StoreConfig(root=root, segment_bytes=1 << 16), clock=clock) as store:
+        assert store.bounds([(name, 0) for name in (*names[1:], "kept")]) == bounds
 
 
 def test_damage_in_the_log_ends_the_rebuild(spark: SparkSession, tmp_path: Path) -> None:
