@@ -57,6 +57,7 @@ _CACHED_TOPICS = 65_536
 _CACHED_TAILS = 16_384
 _CACHED_RESTS = 4096
 _CACHED_BYTES = 256  # the longest tail or rest that is remembered
+_UNIQUE, _WORDS = UNIQ_KEY + NAME_END, KEYS + NAME_END
 _SAYS_MORE = frozenset((UNIQ_KEY, KEYS, DELAY, LMQ_NAMES))
 
 _tag_hash = lru_cache(maxsize=4096)(java_hash)
@@ -239,8 +240,8 @@ class SealedParser:
             return None
         if text and text[-1] != ITEM_END:
             return None  # the CRC item belongs to the last value then
-        unique, rest = _cut(text, UNIQ_KEY)
-        words, rest = _cut(rest, KEYS)
+        unique, rest = _cut(text, _UNIQUE)
+        words, rest = _cut(rest, _WORDS)
         tag_code = self._rests.get(rest)
         if tag_code is None and (tag_code := self._new_rest(rest)) is None:
             properties = decode_properties(text)
@@ -284,10 +285,10 @@ class SealedParser:
 
 
 def _cut(text: str, name: str) -> tuple[str, str]:
-    """The value of the first property of this name, and the text without it."""
-    start = text.find(name + NAME_END)
+    """The value of the first property of that name, and the text without it; 01 ends `name`."""
+    start = text.find(name)
     if start < 0 or (start and text[start - 1] != ITEM_END):
         return "", text
-    value_at = start + len(name) + 1
+    value_at = start + len(name)
     end = text.index(ITEM_END, value_at)
     return text[value_at:end], text[:start] + text[end + 1 :]

@@ -50,6 +50,15 @@ def test_index_keys_read_back(topic: str, key: str, time_ms: int, offset: int) -
     assert keys.time_and_offset_of(packed) == (time_ms, offset)
 
 
+@given(NAMES, st.lists(NAMES, max_size=4), OFFSETS, OFFSETS)
+def test_both_ways_to_index_keys_agree(
+    topic: str, names: list[str], time_ms: int, offset: int
+) -> None:
+    assert keys.index_keys_of(topic, names, time_ms, offset) == [
+        keys.index_key(topic, name, time_ms, offset) for name in names
+    ]
+
+
 @given(st.lists(st.tuples(NAMES, IDS, OFFSETS), min_size=2, max_size=8))
 def test_unit_keys_sort_by_their_fields(rows: list[tuple[str, int, int]]) -> None:
     by_key = sorted(rows, key=lambda row: keys.unit_key(*row))

@@ -80,10 +80,21 @@ class Harness:
             self.recorder,
             self.dispatched,
             lambda: self.log.appended_offset if self.limit is None else self.limit,
-            lambda request: None if request.topic in self.dead else request,
+            self._admit,
             inline=inline,
         )
         self.appended: list[DispatchRequest] = []
+
+    def _admit(self, request: DispatchRequest) -> DispatchRequest | None:
+        """As store.topics.Topics.admit."""
+        if request.topic not in self.dead:
+            return request
+        if not request.light_queues:
+            return None
+        (name, offset), *others = request.light_queues
+        return request._replace(
+            topic=name, queue_id=0, queue_offset=offset, keys=(), light_queues=tuple(others)
+        )
 
     @staticmethod
     def _load(keys: Sequence[QueueKey]) -> list[HotQueue]:
@@ -236,7 +247,8 @@ def test_dead_records_are_passed_over(tmp_path: Path) -> None:
     harness.reput._pending.clear()
     harness.dead = {"T"}
     harness.reput.catch_up()
-    assert {request.topic for request in harness.recorder.requests} == {"U"}
+    # A message stands in its light queues also when its own topic is gone; those after it do not.
+    assert [request.topic for request in harness.recorder.requests] == ["%LMQ%a", "U"] * 2
     assert harness.dispatched.value == end
     harness.close()
 
