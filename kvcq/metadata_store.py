@@ -74,6 +74,7 @@ class MetadataStore:
         self._engine = engine
         # Serialises read-then-write steps on groups.
         self._changing = threading.Lock()
+        self._syncing = threading.Lock()
         # A flag that writers set and `sync` takes back; a stale True costs one sync.
         self._unsynced = False
 
@@ -99,10 +100,16 @@ class MetadataStore:
             self._unsynced = self._unsynced or not sync
 
     def sync(self) -> None:
-        if self._unsynced:
-            # Before the flush: what is written meanwhile counts for the next one.
-            self._unsynced = False
-            self._engine.flush()
+        # One at a time: who finds the flag taken back must not return before the flush has ended.
+        with self._syncing:
+            if self._unsynced:
+                # Before the flush: what is written meanwhile counts for the next one.
+                self._unsynced = False
+                try:
+                    self._engine.flush()
+                except BaseException:
+                    self._unsynced = True
+                    raise
 
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
         start = _topic_key(prefix)

@@ -302,11 +302,16 @@ class MessageStore:
     def create_topics(self, topics: Sequence[tuple[str, int]]) -> list[TopicConfig]:
         """The topics exist, durably; a count of 0 means the default. All or none.
 
-        Raises InvalidArgumentError, TopicExistsError when one has another count.
+        Raises InvalidArgumentError, TopicExistsError when one has another count; and what the
+        sync raises: the topics may exist then, and the store takes no more writes.
         """
         with self.log.lock:
             self._check_writable()
-            return self._topics.create(topics, self.log.appended_offset)
+            created = self._topics.create(topics, self.log.appended_offset)
+        # Not under the lock: who appends, the event loop of a service for one, would wait for the
+        # disk. A message that comes first is no harm: the log's flush syncs topics before records.
+        self.metadata.sync()
+        return created
 
     def delete_topic(self, name: str) -> None:
         """The topic, or light queue, and every row of it are gone, durably; so are offsets on it.

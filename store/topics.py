@@ -208,10 +208,10 @@ class Topics:
     # --- creating and deleting -------------------------------------------------------------
 
     def create(self, wanted: Sequence[tuple[str, int]], log_end: int) -> list[TopicConfig]:
-        """Topics with these queue counts exist, durably. Under the append lock.
+        """Topics with these queue counts exist. Under the append lock.
 
         Raises InvalidArgumentError, TopicExistsError when one exists with another count,
-        StoreBusyError; nothing was created then.
+        StoreBusyError; nothing was created then. Durability: with the metadata's next sync.
         """
         config = self._config
         counts: dict[str, int] = {}
@@ -234,7 +234,7 @@ class Topics:
             elif existing.queue_count != counts[name]:
                 raise TopicExistsError(name)
             result[name] = existing
-        self._metadata.put_topics(fresh)
+        self._metadata.put_topics(fresh, sync=False)
         self._forget(topic.name for topic in fresh)
         return [result[name] for name, _ in wanted]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -118,6 +119,43 @@ def test_what_is_written_without_sync_counts_after_sync(tmp_path: Path) -> None:
     again = MetadataStore(RocksEngine.open(tmp_path / "meta", metadata_profile()))
     assert again.topics(["T"]) == [topic("T")]
     again.close()
+
+
+def test_a_sync_waits_for_the_one_that_took_its_rows_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = MemoryEngine(("default",))
+    store = MetadataStore(engine)
+    store.put_topics([topic("T")], sync=False)
+    begun, end, done = threading.Event(), threading.Event(), threading.Event()
+
+    def flush() -> None:
+        begun.set()
+        assert end.wait(30)
+
+    monkeypatch.setattr(engine, "flush", flush)
+    first = threading.Thread(target=store.sync)
+    first.start()
+    assert begun.wait(30)
+    second = threading.Thread(target=lambda: (store.sync(), done.set()))
+    second.start()
+    assert not done.wait(0.05)
+    end.set()
+    assert done.wait(30)
+    first.join()
+    second.join()
+
+
+def test_a_sync_that_failed_is_not_taken_for_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = MemoryEngine(("default",))
+    store = MetadataStore(engine)
+    store.put_topics([topic("T")], sync=False)
+
+    def fail() -> None:
+        raise OSError("no sync")
+
+    monkeypatch.setattr(engine, "flush", fail)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no sync"):
+            store.sync()
 
 
 def test_a_row_of_another_form_is_corrupt() -> None:

@@ -300,6 +300,25 @@ def test_get_finds_records_alone(store: MessageStore) -> None:
 # --- topics and groups (P9) -------------------------------------------------------------------
 
 
+def test_who_creates_topics_waits_for_the_disk_without_holding_up_appends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_small(tmp_path / "store") as store:
+        store.create_topics([("other", 1)])
+        sync = store.metadata.sync
+        appended: list[int] = []
+
+        def slow() -> None:
+            assert not store.log.lock.locked()
+            if not appended:
+                appended.append(store.append([Message("T", b"x")]).requests[0].queue_offset)
+            sync()
+
+        monkeypatch.setattr(store.metadata, "sync", slow)
+        assert [topic.name for topic in store.create_topics([("T", 1)])] == ["T"]
+        assert appended == [0]
+
+
 def test_creating_topics(store: MessageStore) -> None:
     assert [topic.queue_count for topic in store.create_topics([("A", 2), ("B", 0)])] == [2, 4]
     store.create_topics([("A", 2)])  # repeatable
