@@ -135,7 +135,12 @@ def test_a_sync_waits_for_the_one_that_took_its_rows_along(monkeypatch: pytest.M
     first = threading.Thread(target=store.sync)
     first.start()
     assert begun.wait(30)
-    second = threading.Thread(target=lambda: (store.sync(), done.set()))
+
+    def sync() -> None:
+        store.sync()
+        done.set()
+
+    second = threading.Thread(target=sync)
     second.start()
     assert not done.wait(0.05)
     end.set()
