@@ -15,7 +15,7 @@ class ConsumerConfig:
     start: Start = Start.EARLIEST  # where to begin in queues without an offset
     tag_filter: str = ""  # such as "created || paid"; "" for all
     buffer_bytes: int = 32 << 20  # what the server may send ahead of the reader
-    batch_messages: int = 1024  # of one queue at a time
+    batch_messages: int = 512  # of one queue at a time
     # Where to go on when messages expired before they were read. None: raise
     # OffsetOutOfRangeError, so that the reader learns of it.
     when_expired: Start | None = None

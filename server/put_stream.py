@@ -3,6 +3,10 @@
 Batches are appended as they come; answers wait for their turn and, in SYNC mode, for the disk.
 When `window` answers wait, no further batch is taken off the stream, and gRPC's flow control
 holds the producer back.
+
+Behind a numbered batch that was refused, no later one of its producer is taken until that one has
+come again. The table of producers would say the same, but it may forget a producer at any time, and
+a later batch would then be taken for the next one, and stored out of order.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from proto.v1 import kvcq_pb2 as pb
-from server.errors import ServerDrainingError
+from server.errors import OutOfSequenceError, ServerDrainingError
 from server.interceptors import tell
 
 if TYPE_CHECKING:
@@ -59,6 +63,8 @@ class PutStream:
         self._call_id = call_id
         self._pending: asyncio.Queue[_Pending | _End] = asyncio.Queue(window)
         self._is_reading = False
+        # By producer, the sequence that was refused and must come again.
+        self._refused: dict[str, int] = {}
 
     async def run(
         self, requests: AsyncIterator[pb.PutStreamRequest]
@@ -107,10 +113,22 @@ class PutStream:
         await self._pending.put(_End(ServerDrainingError() if self._stage.is_draining else end))
 
     async def _try_append(self, request: pb.PutStreamRequest) -> _Pending:
-        try:
-            return _Pending(request.request_id, await self._append(request.batch))
-        except Exception as error:  # noqa: BLE001 - the answer to this batch says so
+        batch = request.batch
+        producer_id, sequence = batch.producer.producer_id, batch.producer.sequence
+        expected = self._refused.get(producer_id)
+        if expected is not None and sequence > expected:
+            error = OutOfSequenceError(producer_id, sequence, expected)
             return _Pending(request.request_id, error)
+        try:
+            answer = await self._append(batch)
+        except Exception as failure:  # noqa: BLE001 - the answer to this batch says so
+            if batch.HasField("producer") and not isinstance(failure, OutOfSequenceError):
+                self._refused[producer_id] = sequence
+            return _Pending(request.request_id, failure)
+        # It may have been cut anew, and reach over the refused one.
+        if expected is not None and sequence + len(answer.response.queue_ids) > expected:
+            del self._refused[producer_id]
+        return _Pending(request.request_id, answer)
 
     async def _answer(self, item: _Pending) -> pb.PutStreamResponse:
         outcome = item.outcome

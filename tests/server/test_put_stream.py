@@ -10,13 +10,16 @@ import pytest
 
 from proto.v1 import kvcq_pb2 as pb
 from store.config import FlushMode
+from store.errors import StoreBusyError
+from store.record import unpack_record
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from store.message import Appended, Message
     from tests.support.serving import Served
 
 
@@ -76,3 +79,45 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(served: Served) -> 
     call.cancel()
     while any(task.get_name() == "put-stream" for task in asyncio.all_tasks()):
         await asyncio.sleep(0)
+
+
+async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, producer_limit=1) as served:
+
+        def numbered(sequence: int, producer_id: str = "p") -> pb.PutStreamRequest:
+            request = _request(sequence, b"%d" % sequence)
+            request.batch.producer.producer_id = producer_id
+            request.batch.producer.sequence = sequence
+            return request
+
+        append = served.parts.store.append
+        refusals = ["refuse the second batch"]
+
+        def busy_once(messages: Sequence[Message]) -> Appended:
+            if messages[0].body == b"1" and refusals:
+                refusals.pop()
+                raise StoreBusyError("dispatch stalled")
+            return append(messages)
+
+        monkeypatch.setattr(served.parts.store, "append", busy_once)
+        call = served.messages.PutStream()
+
+        async def answer_to(request: pb.PutStreamRequest) -> pb.PutStreamResponse:
+            await call.write(request)
+            response = await call.read()
+            assert isinstance(response, pb.PutStreamResponse)
+            return response
+
+        assert not (await answer_to(numbered(0))).HasField("error")
+        assert (await answer_to(numbered(1))).error.reason == "STORE_BUSY"
+        # Somebody else takes the only place in the table of producers.
+        await served.messages.PutBatch(numbered(0, "other").batch)
+        assert (await answer_to(numbered(2))).error.reason == "OUT_OF_SEQUENCE"
+        for sequence in (1, 2):
+            assert not (await answer_to(numbered(sequence))).HasField("error")
+        call.cancel()
+        pulled = served.parts.store.pull("orders", 0, 0)
+        bodies = [unpack_record(record).body for record in pulled.records]
+        assert bodies == [b"0", b"0", b"1", b"2"]
