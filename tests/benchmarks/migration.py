@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -22,56 +23,108 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 _MESSAGES = 5_000_000
+_MOST_BESIDE = 10_000_000  # messages put beside one backfill
 _BODY_BYTES = 200
+_SMALL_BODY_BYTES = 40  # of a long history
 _SEGMENT_BYTES = 256 << 20
 _QUEUES = 8
 _WAIT_S = 900.0
+_RUN_S = 150.0  # one backfill at most
+_VERIFY_S = 60.0
+_LEAST_PAUSE_S = 0.001
 
 
 def live_backfill(bench: Bench) -> None:
-    """History into RocksDB while a producer puts batches without a pause."""
+    """History into RocksDB while a producer puts batches: without a pause, then half as fast.
+
+    Bounded, at full size, to ten minutes and 8 GB: a run that takes too long is broken off, and
+    counts with what it did.
+    """
     root = bench.fresh("backfill")
     with on_files(root) as store:
-        total = bench.amount(_MESSAGES, 20_000)
-        _put(store, total)
+        _Producer(store, None, bench.amount(_MESSAGES, 20_000)).run(threading.Event())
         store.flush()
-        alone = rate(lambda: _put(store, bench.amount(300_000, BATCH)))
         migrator = Migrator(store)
-        stop = threading.Event()
-        with ThreadPoolExecutor(1) as pool:
-            began_s = perf_counter()
-            producer = pool.submit(_put_until, store, stop)
-            job = migrator.start()
-            ended = job.wait(_WAIT_S)
-            seconds = perf_counter() - began_s
-            stop.set()
-            beside = producer.result() / seconds
-        assert ended, job.status()
-        assert job.error is None, job.error
-        filled = job.status().rows / seconds
-        verify = rate(lambda: _verified(migrator))
+        few = bench.amount(1_000_000, 4 * BATCH)
+        full_rate = _Producer(store, None, few).run(threading.Event())
+        _beside(bench, store, None, full_rate, "at full speed")
+        rollback = migrator.rollback()
+        assert rollback is None or rollback.wait(_RUN_S)
+        half_rate = _Producer(store, full_rate / 2, few // 2).run(threading.Event())
+        _beside(bench, store, full_rate / 2, half_rate, "at half of their full speed")
+        verify = _verified(migrator)
     end = min(_SEGMENT_BYTES, store.log.appended_offset)
     probe = rate(lambda: worker_alone(root, end, root / "probe"))
-    share = beside / alone
+    bench.rows = [
+        replace(row, probe=probe, probe_of="the process that makes sorted files, alone")
+        if row.unit == "units/s"
+        else row
+        for row in bench.rows
+    ]
+    bench.rows.append(
+        Row("verification, keys of one in 16", verify, "messages/s", "none", met=True)
+    )
+
+
+def _beside(
+    bench: Bench, store: MessageStore, per_second: float | None, alone: float, speed: str
+) -> None:
+    """One backfill beside a producer, which makes `alone` messages a second without it."""
+    producer = _Producer(store, per_second, bench.amount(_MOST_BESIDE, 100 * BATCH))
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(producer.run, stop)
+        began_s = perf_counter()
+        job = Migrator(store).start()
+        if not job.wait(_RUN_S):
+            job.cancel()
+            assert job.wait(_RUN_S), job.status()
+        else:
+            assert job.error is None, job.error
+        seconds = perf_counter() - began_s
+        stop.set()
+        beside = running.result()
+    filled = job.status().rows / seconds
     bench.rows += [
         Row(
-            "backfill of files to RocksDB, producers running",
+            f"backfill of files to RocksDB, producers {speed}",
             filled,
             "units/s",
             "200,000",
             filled >= 200_000,
-            probe,
-            "the process that makes sorted files, alone",
         ),
         Row(
-            "producers beside the backfill, share of their rate",
-            share,
-            "",
-            "at least 0.8",
-            share >= 0.8,
+            f"producers {speed}, beside the backfill",
+            beside,
+            "messages/s",
+            "0.8 of without",
+            beside >= 0.8 * alone,
+            alone,
+            "the same without the backfill",
         ),
-        Row("verification, keys of one in 16", verify, "messages/s", "none", met=True),
     ]
+
+
+class _Producer:
+    """Puts batches on one thread, as fast as it can or so many messages a second."""
+
+    def __init__(self, store: MessageStore, per_second: float | None, most: int) -> None:
+        self._store = store
+        self._per_second = per_second
+        self._most = most  # messages: bounds the disk
+
+    def run(self, stop: threading.Event) -> float:
+        """Until `stop`, or all is put. Returns messages a second."""
+        began_s = perf_counter()
+        done = 0
+        while done < self._most and not stop.is_set():
+            self._store.put(_SMALL[done // BATCH % len(_SMALL)])
+            done += BATCH
+            if self._per_second is not None:
+                ahead_s = done / self._per_second - (perf_counter() - began_s)
+                if ahead_s > _LEAST_PAUSE_S:
+                    stop.wait(ahead_s)
+        return done / (perf_counter() - began_s)
 
 
 def double_write(bench: Bench) -> None:
@@ -112,8 +165,8 @@ def on_files(root: Path) -> MessageStore:
     return open_store(store_config(root))
 
 
-def _batches() -> list[list[Message]]:
-    body = bytes(_BODY_BYTES)
+def _batches(body_bytes: int) -> list[list[Message]]:
+    body = bytes(body_bytes)
     return [
         [
             Message(f"bench-{(first + at) % 10}", body, (first + at) // 10 % _QUEUES)
@@ -123,7 +176,8 @@ def _batches() -> list[list[Message]]:
     ]
 
 
-_READY = _batches()
+_READY = _batches(_BODY_BYTES)
+_SMALL = _batches(_SMALL_BODY_BYTES)
 
 
 def _put(store: MessageStore, count: int) -> int:
@@ -132,19 +186,17 @@ def _put(store: MessageStore, count: int) -> int:
     return count // BATCH * BATCH
 
 
-def _put_until(store: MessageStore, stop: threading.Event) -> int:
-    done = 0
-    while not stop.is_set():
-        done += _put(store, 8 * BATCH)
-    return done
-
-
-def _verified(migrator: Migrator) -> int:
+def _verified(migrator: Migrator) -> float:
+    """Messages compared a second; broken off after a while."""
+    began_s = perf_counter()
     job = migrator.verify()
-    assert job.wait(_WAIT_S)
-    assert job.error is None, job.error
+    if job.wait(_VERIFY_S):
+        assert job.error is None, job.error
+    else:
+        job.cancel()
+        assert job.wait(_RUN_S), job.status()
     assert not migrator.differences
-    return job.status().rows
+    return job.status().rows / (perf_counter() - began_s)
 
 
 def worker_alone(root: Path, end: int, output: Path) -> int:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("name", ["put-in-process", "put-grpc", "query", "replay", "many-queues"])
+@pytest.mark.parametrize(
+    "name",
+    ["put-in-process", "put-grpc", "query", "replay", "many-queues", "migration-backfill"],
+)
 def test_case_gives_rows(tmp_path: Path, name: str) -> None:
     bench = Bench(tmp_path, scale=0.001, rounds=1)
     CASES[name](bench)
