@@ -27,7 +27,7 @@ Bounds (family `offset`): 14 + T bytes
 Two bounds rows are no queue's: topic CHECKPOINT_TOPIC, queue 0 is the dispatch checkpoint, queue 1
 the number of the last topic deletion. Their values are 8 bytes, a queue's are 16.
 
-Key index (family `index`): 27 + T + K bytes
+Key index (family `index`): 28 + T + K bytes
 
 | size | type | field           | meaning                           |
 |-----:|------|-----------------|-----------------------------------|

@@ -59,6 +59,12 @@ def derive(block: RecordBlock, liveness: Liveness) -> DerivedRows:
     return DerivedRows(pa.RecordBatch.from_arrays(columns, schema=UNIT_ROWS), _index(block, alive))
 
 
+def index_keys(block: RecordBlock, liveness: Liveness) -> pa.BinaryArray:
+    """Keys of the index rows for RocksDB alone."""
+    alive = _alive(block, liveness) & liveness.takes(SideName.ROCKSDB, block.topic)
+    return _index(block, alive).column("key")
+
+
 def unit_columns(
     block: RecordBlock, liveness: Liveness, side: SideName, schema: pa.Schema
 ) -> pa.RecordBatch:

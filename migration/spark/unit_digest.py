@@ -37,16 +37,16 @@ class UnitDigest:
         """Take in units whose keys have these hashes."""
         hashes = keys
         for name in ("physical_offset", "record_size", "tag_code"):
-            hashes = _mixed(hashes ^ _mixed(_unsigned(units.column(name))))
+            hashes = mixed(hashes ^ mixed(_unsigned(units.column(name))))
         buckets = bucket_of(keys)
         np.add.at(self.table[_COUNT], buckets, np.uint64(1))
         np.add.at(self.table[_SUM], buckets, hashes)
-        np.add.at(self.table[_SQUARES], buckets, _mixed(hashes))
+        np.add.at(self.table[_SQUARES], buckets, mixed(hashes))
         if units.column("store_time_ms").null_count == 0:
             times = np.asarray(units.column("store_time_ms"))
             # Nothing where the stamp is as it should be, or where there is none.
             wrong = pc.fill_null(pc.subtract(units.column("expiry_stamp_s"), _stamps(times)), 0)
-            timed = _mixed(hashes ^ _mixed(times.view(np.uint64))) ^ _unsigned(wrong)
+            timed = mixed(hashes ^ mixed(times.view(np.uint64))) ^ _unsigned(wrong)
             np.add.at(self.table[_TIMES], buckets, timed)
 
     def merge(self, other: UnitDigest) -> UnitDigest:
@@ -65,8 +65,8 @@ def bucket_of(keys: Hashes) -> npt.NDArray[np.int64]:
     return (keys >> np.uint64(52)).astype(np.int64)
 
 
-def key_hashes(topics: pa.StringArray, queue_ids: pa.Array, offsets: pa.Array) -> Hashes:
-    """Hashes of unit keys; the same in every process."""
+def queue_hashes(topics: pa.StringArray, queue_ids: pa.Array) -> Hashes:
+    """Hashes of queues; the same in every process."""
     encoded = topics.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if not names:
@@ -74,8 +74,12 @@ def key_hashes(topics: pa.StringArray, queue_ids: pa.Array, offsets: pa.Array) -
     digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
     of_topic = np.frombuffer(b"".join(digests), dtype=np.uint64)
     hashes = of_topic[np.asarray(encoded.indices, dtype=np.int64)]
-    hashes = _mixed(hashes ^ _mixed(_unsigned(queue_ids)))
-    return _mixed(hashes ^ _mixed(_unsigned(offsets)))
+    return mixed(hashes ^ mixed(_unsigned(queue_ids)))
+
+
+def key_hashes(queues: Hashes, offsets: pa.Array) -> Hashes:
+    """Hashes of unit keys, from those of their queues."""
+    return mixed(queues ^ mixed(_unsigned(offsets)))
 
 
 def _stamps(times_ms: npt.NDArray[np.int64]) -> pa.Array:
@@ -86,7 +90,7 @@ def _unsigned(values: pa.Array) -> Hashes:
     return np.asarray(values).astype(np.int64).view(np.uint64)
 
 
-def _mixed(values: Hashes) -> Hashes:
+def mixed(values: Hashes) -> Hashes:
     """Every bit of the result depends on every bit of the value (the finisher of SplitMix64)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

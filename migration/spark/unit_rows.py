@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ROCKETMQ = Profile(families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUNDS)), wal=False)
 
 #: Above every key: keys begin with a length, which is never negative.
-_LAST_KEY = b"\xff"
+LAST_KEY = b"\xff"
 _SCAN_ROWS = 32_768
 _MIN_KEY = 19
 
@@ -89,14 +89,14 @@ def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:
             unit_key(topic, queue_id, offset) for offset in range(max_units, units, max_units)
         )
         size = units % max_units or max_units
-    edges = [b"", *cuts, _LAST_KEY]
+    edges = [b"", *cuts, LAST_KEY]
     return [KeyRange(start, end) for start, end in pairwise(edges)]
 
 
 def read_bounds(engine: RocksEngine) -> Iterator[tuple[str, int, int, int]]:
     """The `max` rows in the order of the unit keys: topic, queue id, physical and queue offset."""
     start = b""
-    while rows := engine.scan(BOUNDS, start, _LAST_KEY, limit=_SCAN_ROWS):
+    while rows := engine.scan(BOUNDS, start, LAST_KEY, limit=_SCAN_ROWS):
         for key, value in rows:
             topic, marker, queue_id = unpack_bounds_key(key)
             # Rows that are no queue's have shorter values; RocketMQ also writes `min` rows.
@@ -111,18 +111,20 @@ def read_checkpoint(engine: RocksEngine) -> int:
     return 0 if row is None else unpack_i64(row)
 
 
-def read_rows(engine: RocksEngine, keys: KeyRange) -> Iterator[list[Pair]]:
-    """Rows of the range, some at a time, in key order."""
-    start = keys.start
-    while rows := engine.scan(UNITS, start, keys.end, limit=_SCAN_ROWS, fill_cache=False):
+def read_rows(
+    engine: RocksEngine, keys: tuple[bytes, bytes], family: str = UNITS
+) -> Iterator[list[Pair]]:
+    """Rows from the first key to the second, exclusive, some at a time, in key order."""
+    start, end = keys
+    while rows := engine.scan(family, start, end, limit=_SCAN_ROWS, fill_cache=False):
         yield rows
         start = rows[-1][0] + b"\0"
 
 
 def row_batch(rows: list[Pair], schema: pa.Schema) -> pa.RecordBatch:
     """The columns of `schema` (see columns.CONSUMEQUEUE). Raises QueueLayoutError."""
-    key_data, key_starts, key_ends = _joined([key for key, _ in rows])
-    data, starts, ends = _joined([value for _, value in rows])
+    key_data, key_starts, key_ends = joined([key for key, _ in rows])
+    data, starts, ends = joined([value for _, value in rows])
     sizes = ends - starts
     if not np.isin(sizes, (UNIT_SIZE, ROCKETMQ_UNIT_SIZE)).all():
         raise QueueLayoutError(f"a unit of {int(sizes.max())} or {int(sizes.min())} bytes")
@@ -152,7 +154,7 @@ def row_batch(rows: list[Pair], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _joined(parts: list[bytes]) -> tuple[Bytes, Ints, Ints]:
+def joined(parts: list[bytes]) -> tuple[Bytes, Ints, Ints]:
     """All parts one after the other, and where each begins and ends."""
     data = np.frombuffer(b"".join(parts), dtype=np.uint8)
     ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))

@@ -11,20 +11,22 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PythonException
 
 from kvcq.engine import KvBatch
-from kvcq.keys import UNITS, unit_key
+from kvcq.keys import BOUNDS, INDEX, UNITS, index_key, max_key, unit_key
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
-from kvcq.values import pack_unit, unpack_unit
+from kvcq.values import expiry_stamp, pack_max, pack_unit, unpack_unit
 from migration.cq_format import pack_units
 from migration.routes import Routes
 from migration.routing import Route, RoutingPolicy, Rule
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import SourceOptionError
 from migration.spark.liveness import Liveness
-from migration.spark.unit_digest import UnitDigest, bucket_of, key_hashes
-from migration.spark.verify import Difference, VerifySettings, verify
+from migration.spark.unit_digest import UnitDigest, bucket_of, key_hashes, queue_hashes
+from migration.spark.verify import VerifySettings, verify
+from migration.spark.verify_result import Difference
 from migration.state import Phase
 from tests.migration.spark.logs import write_log
 from tests.migration.spark.queues import put_unit, write_database, write_files
@@ -83,6 +85,8 @@ def test_equal_sources(spark: SparkSession, tmp_path: Path) -> None:
     light = sum(len(row.light) for row in store.writer.rows)
     assert result.units == dict.fromkeys(("log", "files", "rocksdb"), 300 + light)
     assert (result.begin, result.end, result.bad_buckets) == (0, store.writer.end, 0)
+    assert result.keys["log"] == result.keys["rocksdb"] > 300
+    assert result.queues == 12 + 7
     assert not output.exists()
     assert "equal" in result.summary()
 
@@ -136,15 +140,92 @@ def test_every_planted_difference_is_found(spark: SparkSession, tmp_path: Path) 
             timed.entry.store_time_ms + 1,
         ),
     ]
-    assert result.first == sorted(wanted)
+    assert result.first == sorted(wanted, key=lambda one: one.order)
     assert (result.differences, result.equal) == (8, False)
     assert result.bad_buckets <= 8
     written = spark.read.parquet(str(output)).collect()
-    assert sorted(Difference(*row) for row in written) == sorted(wanted)
+    assert {Difference(*row) for row in written} == set(wanted)
     text = result.summary()
     assert "8 differences" in text
     assert f"{gone.key[0]} queue {gone.key[1]} offset {gone.key[2]}: unit: log 1" in text
     assert json.loads(json.dumps(result.as_json()))["by_field"]["unit"] == 3
+
+
+@pytest.mark.spark
+def test_every_planted_bound_and_index_row_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    ends = {row.key[:2]: row for row in store.writer.rows}  # a later row replaces an earlier one
+    (wrong, lost, moved), other = [*ends.values()][:3], store.writer.rows[0]
+    keyed = [row for row in store.writer.rows if row.keys]
+    gone, stale, never = keyed[10], keyed[20], keyed[30]
+
+    def key_of(row: Row, key: str) -> bytes:
+        return index_key(row.key[0], key, row.entry.store_time_ms, row.physical_offset)
+
+    stamp = expiry_stamp(never.entry.store_time_ms)
+    rows = {
+        BOUNDS: [
+            (max_key(*wrong.key[:2]), pack_max(wrong.physical_offset, wrong.key[2] + 1)),
+            (max_key(*moved.key[:2]), pack_max(other.physical_offset, moved.key[2])),
+            (max_key("alien", 3), pack_max(other.physical_offset, 5)),
+        ],
+        INDEX: [
+            (key_of(stale, stale.keys[0]), b"\1\0\0\0"),
+            (key_of(never, "never"), stamp),
+        ],
+    }
+    deletes = [(BOUNDS, max_key(*lost.key[:2])), (INDEX, key_of(gone, gone.keys[0]))]
+    engine = RocksEngine.open(store.database, DERIVED)
+    try:
+        engine.write(KvBatch(puts=rows, deletes=deletes))
+    finally:
+        engine.close()
+
+    output = tmp_path / "differences"
+    result = verify(spark, store.settings(output=output))
+    offset, place = ("max_offset", "max_place")
+    wanted = [
+        Difference(*wrong.key[:2], None, offset, wrong.key[2], None, wrong.key[2] + 1),
+        Difference(*moved.key[:2], None, place, moved.physical_offset, None, other.physical_offset),
+        Difference("alien", 3, None, offset, None, None, 5),
+        Difference("alien", 3, None, place, None, None, other.physical_offset),
+        Difference(*lost.key[:2], None, offset, lost.key[2], None, None),
+        Difference(*lost.key[:2], None, place, lost.physical_offset, None, None),
+        Difference(gone.key[0], None, None, "key", gone.physical_offset, None, None, gone.keys[0]),
+        Difference(never.key[0], None, None, "key", None, None, never.physical_offset, "never"),
+        Difference(
+            stale.key[0],
+            None,
+            None,
+            "key_stamp",
+            stale.entry.store_time_ms // 1000,
+            None,
+            1,
+            stale.keys[0],
+        ),
+    ]
+    assert result.first == sorted(wanted, key=lambda one: one.order)
+    assert not result.equal
+    assert result.by_field == {"key": 2, "key_stamp": 1, "max_offset": 3, "max_place": 3}
+    written = spark.read.parquet(str(output)).collect()
+    assert {Difference(*row) for row in written} == set(wanted)
+    text = result.summary()
+    assert f"{never.key[0]} key 'never': key: log none" in text
+    assert "alien queue 3: max_offset: log none" in text
+
+
+@pytest.mark.spark
+def test_an_index_row_that_no_store_wrote_ends_the_verification(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = Store(tmp_path, 50)
+    engine = RocksEngine.open(store.database, DERIVED)
+    try:
+        engine.write(KvBatch(puts={INDEX: [(b"\0\0\0\x7f" + bytes(30), bytes(4))]}))
+    finally:
+        engine.close()
+    with pytest.raises(PythonException, match="an index key whose topic length is wrong"):
+        verify(spark, store.settings())
 
 
 @pytest.mark.spark
@@ -158,6 +239,8 @@ def test_a_pinned_end_leaves_out_what_came_later(spark: SparkSession, tmp_path: 
     assert not verify(spark, store.settings(database=None)).equal
     assert verify(spark, store.settings(database=None, end=end)).equal
     assert verify(spark, store.settings(end=end)).equal
+    # Ends of queues that went on behind it are not taken for wrong.
+    assert verify(spark, store.settings(end=store.writer.rows[50].physical_offset)).equal
 
 
 @pytest.mark.spark
@@ -177,14 +260,13 @@ def test_names_stand_only_where_they_are_routed_to(spark: SparkSession, tmp_path
         store.edit(rows[3], None)
         put_unit(store.files, *rows[4].key, bytes(20))
     result = verify(spark, store.settings(liveness=routed))
-    assert result.first == sorted(
-        [
-            Difference(*by_topic["topic-0"][3].key, "unit", 1, 1, None),
-            Difference(*by_topic["topic-0"][4].key, "unit", 1, None, 1),
-            Difference(*by_topic["topic-1"][4].key, "unit", 1, None, None),
-            Difference(*by_topic["topic-2"][3].key, "unit", 1, None, None),
-        ]
-    )
+    wanted = [
+        Difference(*by_topic["topic-0"][3].key, "unit", 1, 1, None),
+        Difference(*by_topic["topic-0"][4].key, "unit", 1, None, 1),
+        Difference(*by_topic["topic-1"][4].key, "unit", 1, None, None),
+        Difference(*by_topic["topic-2"][3].key, "unit", 1, None, None),
+    ]
+    assert result.first == sorted(wanted, key=lambda one: one.order)
 
 
 @pytest.mark.spark
@@ -240,7 +322,8 @@ def units(
     for name, value in changes.items():
         table[name][count // 2] = value
     batch = pa.RecordBatch.from_pydict(table, schema=CONSUMEQUEUE)
-    return batch, key_hashes(*(batch.column(name) for name in CONSUMEQUEUE.names[:3]))
+    queues = queue_hashes(batch.column("topic"), batch.column("queue_id"))
+    return batch, key_hashes(queues, batch.column("queue_offset"))
 
 
 def test_a_digest_does_not_depend_on_order_or_cuts() -> None:
