@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str, float], None]
 
+#: Of the files of a directory that are left alone.
+_NAMED = 5
+
 #: The families of RocketMQ's own database, which lies among its queue files.
 _ROCKETMQ_ROCKSDB = Profile(
     families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUNDS)), wal=False
@@ -107,7 +110,7 @@ def adopt(
         _import_metadata(root, inventory, metadata, clock)
         progress("topics and groups", 1.0)
         made, passed_over = _what_was_done(root, inventory)
-        event = f"taken over: {len(made)} made again from the log, {len(passed_over)} left alone"
+        event = f"taken over; made again from the log: {len(made)} queues or indexes"
         state = state.moved(clock.now_ms(), event, phase=Phase.FILES)
         write_state(root, state)
         if tell is not None:
@@ -119,11 +122,11 @@ def adopt(
 def _what_was_done(root: Path, inventory: Inventory) -> tuple[list[str], list[str]]:
     """Queues and index that were made again, each with its first fault; files passed over."""
     made: dict[str, tuple[Finding, int]] = {}
-    passed_over = []
+    passed_over: dict[tuple[Path, str], list[str]] = {}
     for finding in inventory.findings:
-        where = finding.path.relative_to(root)
         if finding.remedy is Remedy.IGNORE:
-            passed_over.append(f"left where it is: {where}: {finding.fault.value}")
+            where = finding.path.parent.relative_to(root)
+            passed_over.setdefault((where, finding.fault.value), []).append(finding.path.name)
             continue
         what = "the index"
         if finding.remedy is Remedy.REBUILD_QUEUE:
@@ -137,7 +140,11 @@ def _what_was_done(root: Path, inventory: Inventory) -> tuple[list[str], list[st
             f"made again from the log: {what}: {first.path.relative_to(root)}, position "
             f"{first.position}: {first.fault.value}: {first.detail}{more}"
         )
-    return lines, passed_over
+    left = []
+    for (where, fault), names in passed_over.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        left.append(f"left alone in {where}/: {fault}: {', '.join(names[:_NAMED])}{more}")
+    return lines, left
 
 
 def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progress) -> None:

@@ -144,6 +144,7 @@ class Filler:
             while at < end:
                 requests, at = self._feed.read(at, end, BATCH)
                 side.store.dispatch(self._double.routes.split(requests, side.name), at)
+                self._job.report(at, end, len(requests))
 
         try:
             self._double.join(side.name, fill_rest)
@@ -224,10 +225,13 @@ class GainedPart:
         self.gained = gained
         self._feed = feed
         self.at = at  # physical offset up to which they are filled
+        self.finished_rows = 0  # messages that `finish` wrote
 
     def finish(self, end: int) -> None:
         """They are filled up to `end`, the dispatch boundary. Raises StoreBusyError."""
         while self.at < end:
             requests, at = self._feed.read(self.at, end, BATCH)
-            self.side.store.fill(split(requests, self.gained))
+            mine = split(requests, self.gained)
+            self.side.store.fill(mine)
+            self.finished_rows += len(mine)
             self.at = at

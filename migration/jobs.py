@@ -39,7 +39,7 @@ class JobStatus:
     state: JobState
     done_bytes: int  # of the log
     total_bytes: int
-    rows: int  # units written, or compared
+    rows: int  # messages of the log that were written on, or compared
     rows_per_s: float
     elapsed_s: float
     remaining_s: float | None  # None: not to be said yet

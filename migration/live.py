@@ -414,7 +414,10 @@ class LiveMigration:
                 with ExitStack() as held:
                     for part in parts:
                         held.enter_context(part.side.filling)
-                    return self._double.change_routes(change)
+                    self._double.change_routes(change)
+                for part in parts:
+                    job.report(part.at, part.at, part.finished_rows)
+                return
             except StoreBusyError:
                 job.pause(_BUSY_WAIT_S)
 

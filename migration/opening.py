@@ -119,7 +119,9 @@ def _compose(
             store.close()
         raise
     new = [name.value for name in stores if stores[name].dispatched_offset == 0]
-    if state.phase is Phase.VERIFIED and new:
+    # In a store without a message all sides are new, and nothing that was verified is gone.
+    verified_any = state.verified is None or state.verified.cut_offset > 0
+    if state.phase is Phase.VERIFIED and new and verified_any:
         keeper.move(
             f"made anew: {', '.join(new)}; what was verified is gone",
             phase=Phase.DOUBLE_WRITE,

@@ -241,6 +241,8 @@ def _plan(
     needed = round(2 * per_unit * to_write)
     if needed > free:
         blocking = (*blocking, f"disk: {needed} bytes are needed, {free} are free")
+    if blocking:
+        following = f"mend what is in the way, then: kvcq migrate plan {root}"
     return Plan(
         kind,
         phase,

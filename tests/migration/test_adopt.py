@@ -261,7 +261,40 @@ def test_damage_in_the_middle_of_the_log_is_refused_before_anything_is_changed(
     with pytest.raises(LogDamageError, match=str(record["physical_offset"])):
         take_over(root)
     assert tree_digest(root) == before
-    assert plan_directory(root, LAYOUT, quiet).blocking
+    plan = plan_directory(root, LAYOUT, quiet)
+    assert plan.blocking
+    assert plan.faults == []  # good queue files point behind the damage
+    assert plan.next_command == f"mend what is in the way, then: kvcq migrate plan {root}"
+
+
+def test_batch_queues_are_in_the_way(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path, "both")
+    queue = root / "batchconsumequeue" / "orders" / "0"
+    queue.mkdir(parents=True)
+    (queue / f"{0:020d}").write_bytes(b"x")
+    before = tree_digest(root)
+    (reason,) = plan_directory(root, LAYOUT, quiet).blocking
+    assert str(queue) in reason
+    with pytest.raises(StoreFormatError, match="BatchCQ"):
+        take_over(root)
+    assert tree_digest(root) == before
+
+
+def test_a_take_over_tells_what_it_made_again_and_what_it_left(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path, "both")
+    queue = root / "consumequeue" / "payments" / "1"
+    (queue / f"{0:020d}").unlink()
+    (queue / "notes").write_bytes(b"x")
+    told: list[str] = []
+    adopt(root, LAYOUT, None, SystemClock(), quiet, told.append)
+    made = [line for line in told if line.startswith("made again")]
+    assert len(made) == 1
+    assert "queue 1 of payments" in made[0]
+    assert "left alone in consumequeue/payments/1/: foreign file: notes" in told
+    assert any(line.startswith("left alone in consumequeue/:") for line in told)
+    state = read_state(root)
+    assert state is not None
+    assert "made again from the log: 1" in state.history[-1][1]
 
 
 def test_an_interrupted_take_over_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

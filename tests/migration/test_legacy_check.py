@@ -13,11 +13,13 @@ from migration.file_queue_options import FileQueueOptions
 from migration.file_queue_store import FileQueueStore
 from migration.index_format import IndexLayout
 from migration.legacy_check import check_legacy, log_bounds_of_directory
-from migration.legacy_findings import Fault, Finding, Remedy
+from migration.legacy_findings import UNCOVERED, Fault, Finding, Remedy
 from tests.support.dispatch_log import DispatchLog
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from store.consume_queue import DispatchRequest
 
 PER_FILE = 8
 FILE_BYTES = PER_FILE * UNIT_SIZE
@@ -289,6 +291,71 @@ def test_damaged_index_file(tmp_path: Path, position: int, number: int, fault: F
     assert found.path == path
     assert abs(found.position - position) <= 16
     assert found.remedy is Remedy.REBUILD_INDEX
+
+
+def test_records_behind_damage_in_the_log_are_no_fault_of_the_queues(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    damaged = log.requests[20].physical_offset
+
+    def record_at(offset: int) -> DispatchRequest | None:
+        return None if offset == damaged else log.record_at(offset)
+
+    def faults(damaged_from: int | None) -> list[Fault]:
+        found = check_legacy(
+            tmp_path,
+            log_start=log.start,
+            log_end=log.end,
+            record_at=record_at,
+            file_bytes=FILE_BYTES,
+            layout=LAYOUT,
+            damaged_from=damaged_from,
+        )
+        return [each.fault for each in found]
+
+    assert set(faults(None)) == {Fault.NO_RECORD}
+    assert faults(damaged) == []
+    assert set(faults(damaged + 1)) == {Fault.NO_RECORD}
+
+
+def test_a_record_that_does_not_agree_is_not_cleared_of_damage(tmp_path: Path) -> None:
+    log = written(tmp_path)
+    wrong = log.requests[20]
+
+    def record_at(offset: int) -> DispatchRequest | None:
+        record = log.record_at(offset)
+        if record is None or offset != wrong.physical_offset:
+            return record
+        return record._replace(keys=("other",), tag_code=77)
+
+    found = check_legacy(
+        tmp_path,
+        log_start=log.start,
+        log_end=log.end,
+        record_at=record_at,
+        file_bytes=FILE_BYTES,
+        layout=LAYOUT,
+    )
+    findings = list(found)
+    assert {each.remedy for each in findings} == {Remedy.REBUILD_QUEUE, Remedy.REBUILD_INDEX}
+    for finding in findings:
+        assert finding.fault is Fault.WRONG_RECORD
+        assert finding.detail.endswith(UNCOVERED)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("batchconsumequeue", Remedy.REFUSE), ("consumequeue_ext", Remedy.IGNORE)],
+)
+def test_kinds_of_queue_files_that_are_not_read_are_found(
+    tmp_path: Path, name: str, remedy: Remedy
+) -> None:
+    log = written(tmp_path)
+    queue = tmp_path / name / "T0" / "0"
+    queue.mkdir(parents=True)
+    assert check(tmp_path, log) == []  # nothing is in it
+    (queue / FIRST).write_bytes(b"x")
+    found = only(check(tmp_path, log), Fault.NOT_READ)
+    assert (found.path, found.remedy, found.topic) == (queue, remedy, "T0")
 
 
 def test_h22_index_without_its_newest_file(tmp_path: Path) -> None:

@@ -12,15 +12,17 @@ from migration.backfill import Filler
 from migration.double_queue_store import DoubleQueueStore
 from migration.errors import IllegalStepError, MigrationStateError
 from migration.jobs import JobState
-from migration.migrator import rebuild_side
+from migration.migrator import Migrator, rebuild_side
 from migration.opening import open_store
 from migration.routes import SideName
-from migration.routing import Route, RoutingPolicy, Rule
+from migration.routing import Route, RoutingPolicy, Rule, parse_rules
 from migration.state import Phase, read_state
+from migration.verify import Verification
 from server.cli.main import main
 from store.errors import DamagedQueueError, DiskFullError, StoreBusyError
 from store.record import unpack_record
 from tests.support.migrating import (
+    ALL_KEYS,
     LIGHT,
     TOPICS,
     WAIT_S,
@@ -159,6 +161,67 @@ def test_steps_that_are_done_may_be_repeated(store: MessageStore) -> None:
     advance(store, Phase.FINISHED)
     assert live(store).finish().phase is Phase.FINISHED
     assert check_messages(store, 600) == 600
+
+
+def test_cancelling_when_nothing_runs_says_so(store: MessageStore) -> None:
+    with pytest.raises(IllegalStepError, match="no job runs: there is nothing to cancel"):
+        live(store).cancel()
+    job = live(store).start()
+    done(job)
+    with pytest.raises(IllegalStepError, match=f"job {job.job_id} has ended"):
+        live(store).cancel(job.job_id)
+    assert live(store).state.stopped == ""
+
+
+def test_a_backfill_of_a_small_store_counts_its_rows(store: MessageStore) -> None:
+    job = live(store).start()
+    done(job)
+    assert job.status().rows == 600
+
+
+def test_a_verification_that_was_broken_off_is_told_until_one_ends(
+    store: MessageStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.DOUBLE_WRITE)
+    reached = threading.Event()
+
+    def slow(self: Verification, _: object) -> None:
+        reached.set()
+        self._job.pause(WAIT_S)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Verification, "_compare", slow)
+        job = live(store).verify(ALL_KEYS)
+        assert reached.wait(WAIT_S)
+        assert Migrator(store).status().verify_broken_off == ""  # it runs
+        state = read_state(root)
+        assert state is not None
+        assert state.verify_broken_off == "the process ended"  # what a kill would leave
+        live(store).cancel()
+        assert job.wait(WAIT_S)
+    assert Migrator(store).status().verify_broken_off == "verify was cancelled"
+    assert live(store).state.phase is Phase.DOUBLE_WRITE
+    assert differences(store) == []
+    assert Migrator(store).status().verify_broken_off == ""
+
+
+def test_a_rollback_takes_the_verification_back_and_says_so(store: MessageStore) -> None:
+    advance(store, Phase.ROCKSDB)
+    done(live(store).rollback())
+    assert live(store).state.phase is Phase.DOUBLE_WRITE
+    assert live(store).state.verified is None
+    assert "the verification is taken back" in live(store).state.history[-1][1]
+
+
+def test_a_hybrid_keeps_no_directories_of_what_left_the_files(
+    store: MessageStore, root: Path
+) -> None:
+    advance(store, Phase.ROCKSDB)
+    (root / "consumequeue" / "idle" / "0").mkdir(parents=True)  # of a topic without messages
+    (root / "consumequeue" / "bare").mkdir()
+    done(live(store).set_routing(RoutingPolicy(parse_rules(["orders=files"]), Route.ROCKSDB)))
+    live(store).finish()
+    assert [each.name for each in (root / "consumequeue").iterdir()] == ["orders"]
 
 
 def test_a_cancelled_backfill_goes_on_where_it_was(
@@ -479,7 +542,7 @@ def test_a_damaged_queue_file_ends_verify_with_the_remedy(store: MessageStore, r
     assert "Traceback" not in ended.output
     assert f"resume {root} --rebuild files" in " ".join(ended.output.split())
     refused = CliRunner().invoke(main, ["migrate", "cutover", str(root)])
-    assert refused.exit_code == 2, refused.output
+    assert refused.exit_code == 1, refused.output
     again = CliRunner().invoke(main, ["migrate", "resume", str(root), "--rebuild", "files"])
     assert again.exit_code == 0, again.output
     for step in ("verify", "cutover"):
@@ -522,7 +585,7 @@ def test_what_to_type_next_on_a_directory_names_it(store: MessageStore, root: Pa
         assert said.startswith(f"kvcq migrate {following} {root}")
     assert said.endswith(f"(or kvcq migrate rollback {root})")
     illegal = CliRunner().invoke(main, ["migrate", "start", str(root)])
-    assert illegal.exit_code == 2
+    assert illegal.exit_code == 1
     assert f"kvcq migrate finish {root}" in " ".join(illegal.output.split())
 
 

@@ -193,3 +193,81 @@ def test_a_store_made_in_rocksdb_gets_files_by_a_rollback(tmp_path: Path) -> Non
     assert answer(kvcq("rollback", root, "--json"))["phase"] == "files"
     with open_store(config(root)) as store:
         assert check_messages(store, 200) == 200
+
+
+def test_errors_are_one_json_object_on_standard_output(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    refused = kvcq("cutover", root, "--json")
+    assert refused.exit_code == 1
+    error = answer(refused)["error"]
+    assert (error["code"], error["field"]) == ("ILLEGAL_STEP", None)
+    assert error["next_command"] == f"kvcq migrate start {root}"
+    assert "verification" in error["reason"]
+    for arguments, code, field, exit_code in (
+        (("status", tmp_path / "none", "--json"), "USAGE", "directory", 2),
+        (("status", "--server", "nohost", "--json"), "USAGE", "server", 2),
+        (("status", "--server", "127.0.0.1:1", "--json"), "CANNOT_CONNECT", None, 3),
+        (("cancel", root, "--json"), "ILLEGAL_STEP", None, 1),
+        (("finish", root, "--json"), "ILLEGAL_STEP", None, 1),
+        (("release", root, "--bad", "--json"), "USAGE", None, 2),
+    ):
+        result = kvcq(*arguments)
+        assert result.exit_code == exit_code, result.output
+        error = answer(result)["error"]
+        assert (error["code"], error["field"]) == (code, field)
+
+
+def test_finish_asks_only_when_it_is_possible(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    refused = kvcq("finish", root)
+    assert refused.exit_code == 1
+    assert "finish is not possible in state FILES" in refused.stderr
+    assert "Remove" not in refused.output
+    for step in ("start", "verify", "cutover"):
+        assert kvcq(step, root).exit_code == 0
+    asked = kvcq("finish", root)
+    assert asked.exit_code == 2
+    assert "--yes" in asked.stderr
+    state = read_state(root)
+    assert state is not None
+    assert state.phase is Phase.ROCKSDB
+    back = kvcq("rollback", root)
+    assert "the verification is taken back" in back.stderr
+
+
+def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("migration.jobs.Job.wait", interrupted)
+    result = kvcq("start", root, "--json")
+    assert result.exit_code == 130
+    error = answer(result)["error"]
+    assert (error["code"], error["next_command"]) == ("INTERRUPTED", f"kvcq migrate resume {root}")
+
+
+def test_a_plan_shows_the_same_findings_to_people_and_to_programs(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path)
+    shown = kvcq("plan", root, *SIZES)
+    assert shown.exit_code == 0
+    for finding in answer(kvcq("plan", root, *SIZES, "--json"))["findings"]:
+        assert finding["path"].rpartition("/")[2] in shown.stdout
+
+
+def test_the_status_of_a_hybrid_says_what_is_read_from_where(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    for step in ("start", "verify", "cutover"):
+        assert kvcq(step, root).exit_code == 0
+    assert kvcq("routing", root, "--route=audit*=files", "--default=rocksdb").exit_code == 0
+    assert kvcq("finish", root, "--yes").exit_code == 0
+    rows = [line.split() for line in kvcq("status", root).stdout.splitlines()]
+    assert ["FINISHED", "audit*", "files", "files"] in rows
+    assert ["all", "others", "RocksDB", "RocksDB"] in rows

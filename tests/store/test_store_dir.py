@@ -312,6 +312,26 @@ def opened_cleanly(root: Path) -> bool:
         directory.close()
 
 
+@pytest.mark.parametrize("name", ["kvcq", "meta"])
+def test_a_store_that_lost_its_identity_is_not_taken_for_rocketmqs(
+    tmp_path: Path, name: str
+) -> None:
+    opened(tmp_path).close()
+    for each in ("commitlog", "config", name):
+        (tmp_path / each).mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(SIZE))
+    (tmp_path / "store.json").unlink()
+    before = content(tmp_path)
+    for adopt in (False, True):
+        with pytest.raises(StoreFormatError, match="is missing") as refused:
+            opened(tmp_path, adopt=adopt)
+    assert content(tmp_path) == before
+    # What the error says to write makes a store of it again.
+    text = str(refused.value)
+    (tmp_path / "store.json").write_text(text[text.index("{") : text.index("}") + 1])
+    opened(tmp_path).close()
+
+
 def test_paths_are_those_of_the_layout(tmp_path: Path) -> None:
     directory = StoreDir(tmp_path)
     assert {
