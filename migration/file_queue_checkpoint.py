@@ -11,12 +11,10 @@ when nothing was written since, so what lies beyond needs no look.
 
 from __future__ import annotations
 
-import json
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from migration.checked_json import ChecksumError, read_checked, write_checked
 from store.errors import StoreFormatError
-from store.files import write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,13 +48,11 @@ def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
     """
     path = root / FILE_NAME
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+        fields = read_checked(path)
+    except ChecksumError:
+        raise StoreFormatError(path, "its checksum does not fit") from None
+    if fields is None:
         return None
-    body, _, checksum = data.rstrip(b"\n").rpartition(b"\n")
-    if f"{zlib.crc32(body):08x}".encode() != checksum:
-        raise StoreFormatError(path, "its checksum does not fit")
-    fields = json.loads(body)
     if fields.pop("version", None) != _VERSION:
         raise StoreFormatError(path, "another version wrote it")
     fields["dead_topics"] = tuple(DeadTopic(*pair) for pair in fields["dead_topics"])
@@ -65,5 +61,4 @@ def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
 
 def write_checkpoint(root: Path, checkpoint: FileQueueCheckpoint) -> None:
     """Durable when it returns."""
-    body = json.dumps({"version": _VERSION, **checkpoint._asdict()}).encode()
-    write_file(root / FILE_NAME, body + f"\n{zlib.crc32(body):08x}\n".encode())
+    write_checked(root / FILE_NAME, {"version": _VERSION, **checkpoint._asdict()})

@@ -20,17 +20,15 @@ One line of JSON, then its CRC-32 in hex, so that a flipped bit is noticed.
 from __future__ import annotations
 
 import enum
-import json
-import zlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from migration.checked_json import ChecksumError, read_checked, write_checked
 from migration.cq_format import UNITS_PER_FILE
 from migration.errors import MigrationStateError
 from migration.index_format import ENTRIES_PER_FILE, SLOTS_PER_FILE, IndexLayout
 from migration.routing import Route, RoutingPolicy
 from store.errors import InvalidArgumentError
-from store.files import write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,15 +149,13 @@ def read_state(root: Path) -> MigrationState | None:
     """What migration.json says; None when there is none. Raises MigrationStateError."""
     path = root / FILE_NAME
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    body, _, checksum = data.rstrip(b"\n").rpartition(b"\n")
-    if f"{zlib.crc32(body):08x}".encode() != checksum:
+        document = read_checked(path)
+    except ChecksumError:
         raise MigrationStateError(
             path, "its checksum does not fit: bring it back from a copy of the directory"
-        )
-    document = json.loads(body)
+        ) from None
+    if document is None:
+        return None
     # The version comes first: a newer one may have changed everything else.
     if document["version"] > _VERSION:
         raise MigrationStateError(
@@ -191,5 +187,4 @@ def write_state(root: Path, state: MigrationState) -> None:
 
     Raises OSError; the file is then unchanged.
     """
-    body = json.dumps({"version": _VERSION, **to_document(state)}).encode()
-    write_file(root / FILE_NAME, body + f"\n{zlib.crc32(body):08x}\n".encode())
+    write_checked(root / FILE_NAME, {"version": _VERSION, **to_document(state)})
