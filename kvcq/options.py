@@ -98,6 +98,12 @@ DERIVED = Profile(
 )
 
 
+#: What RocketMQ keeps of its consume queues in RocksDB, for reading.
+ROCKETMQ = Profile(
+    families=(FamilyProfile(name="default"), FamilyProfile(name="offset")), wal=False
+)
+
+
 def metadata_profile(*families: str) -> Profile:
     """The metadata database: few small rows, every write durable when it returns."""
     return Profile(

@@ -25,7 +25,7 @@ class StoreConfig:
 
     root: Path
 
-    # Commit log. Defaults are RocketMQ's (FORMATS: mappedFileSizeCommitLog, maxMessageSize).
+    # Commit log. Defaults are RocketMQ's: mappedFileSizeCommitLog, maxMessageSize.
     segment_bytes: int = 1 << 30
     max_body_bytes: int = 4 << 20
     crc_item: bool = True  # append the CRC of the whole record as its last property

@@ -101,7 +101,7 @@ class ConsumeQueueStore(Dispatcher, Protocol):
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:
-        """The boundary table of FORMATS 5.6, clamped to min..max."""
+        """The boundary table in kvcq/time_search.py, clamped to min..max."""
         ...
 
     def query_key(

@@ -74,7 +74,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One record, decoded. Every field of FORMATS 1.2; hosts as text."""
+    """One record, decoded. Every field that a record has; hosts as text."""
 
     topic: str
     queue_id: int
@@ -132,7 +132,7 @@ class KeyQueryPage:
 
 
 class Boundary(enum.Enum):
-    """Which of several units a search by time returns (FORMATS 5.6)."""
+    """Which of several units a search by time returns."""
 
     LOWER = "lower"  # the first unit stored at or after the time
     UPPER = "upper"  # the last unit stored at or before the time

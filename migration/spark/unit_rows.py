@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kvcq.errors import EngineFailedError
 from kvcq.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unit_key, unpack_bounds_key
-from kvcq.options import DERIVED, FamilyProfile, Profile
+from kvcq.options import DERIVED, ROCKETMQ
 from kvcq.rocks import RocksEngine
 from kvcq.values import ROCKETMQ_UNIT_SIZE, UNIT_SIZE, unpack_i64, unpack_max
 from migration.spark.errors import QueueLayoutError
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from kvcq.engine import Pair
 
-#: RocketMQ's database has no key index.
-ROCKETMQ = Profile(families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUNDS)), wal=False)
 
 #: Above every key: keys begin with a length, which is never negative.
 LAST_KEY = b"\xff"

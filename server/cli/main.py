@@ -9,6 +9,7 @@ import click
 from migration.spark.cli import spark
 from server.cli.bench import bench
 from server.cli.check import check
+from server.cli.dump import dump
 from server.cli.ingest import ingest
 from server.cli.messages import get, pull, query
 from server.cli.migrate import migrate
@@ -64,6 +65,20 @@ def main() -> None:
     """
 
 
-for command in (serve, put, pull, query, get, topic, stats, check, repair, bench, migrate, spark):
+for command in (
+    serve,
+    put,
+    pull,
+    query,
+    get,
+    topic,
+    stats,
+    check,
+    dump,
+    repair,
+    bench,
+    migrate,
+    spark,
+):
     main.add_command(command)
 migrate.add_command(ingest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from kvcq_client import LIGHT_PREFIX, DataLossError, Queue
 from server.cli.connection import TIMEOUT_S, command_error, connect, server_option
 from server.cli.output import (
+    body_fields,
     body_text,
     json_option,
     notes,
@@ -214,18 +214,13 @@ def _print_messages(messages: Iterable[StoredMessage]) -> None:
 
 
 def _document(message: StoredMessage) -> dict[str, Any]:
-    """Field by field; a body that is not text is given in base64 under another name."""
-    try:
-        body = {"body": message.body.decode()}
-    except UnicodeDecodeError:
-        body = {"bodyBase64": base64.b64encode(message.body).decode()}
     return {
         "topic": message.topic,
         "queueId": message.queue_id,
         "queueOffset": message.queue_offset,
         "physicalOffset": message.physical_offset,
         "messageId": message.message_id,
-        **body,
+        **body_fields(message.body),
         "tag": message.tag,
         "keys": list(message.keys),
         "lightQueues": list(message.light_queues),

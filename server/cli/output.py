@@ -8,6 +8,7 @@ cannot connect, 130 Ctrl-C.
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from datetime import UTC, datetime
@@ -156,3 +157,11 @@ def body_text(body: bytes) -> str:
         pass
     cut = body[: SHOWN_BODY_BYTES // 3]
     return f"{cut.hex(' ')}{'…' if len(cut) < len(body) else ''} ({len(body):,} bytes)"
+
+
+def body_fields(body: bytes) -> dict[str, str]:
+    """The body for a program; one that is not text is given in base64 under another name."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"bodyBase64": base64.b64encode(body).decode()}

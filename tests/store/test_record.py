@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 crc32_oracle = crcmod.predefined.mkPredefinedCrcFun("crc-32")
 
-#: FORMATS 1.16: queue 3, offset 7, at 4096, KEYS, TAGS and UNIQ_KEY in this order.
+#: Queue 3, offset 7, at 4096, KEYS, TAGS and UNIQ_KEY in this order.
 V1 = bytes.fromhex(
     "0000009cdaa320a73610a68600000003"
     "00000000000000000000000700000000"

@@ -1,0 +1,97 @@
+"""kvcq dump on a store of ours and on one that RocketMQ wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from migration.opening import open_store
+from server.cli.main import main
+from store.config import StoreConfig
+from store.message import Message
+from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, expected, extract_golden
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZES = ("--index-slots", str(INDEX_SLOTS), "--index-entries", str(INDEX_ENTRIES))
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Path:
+    store = open_store(StoreConfig(root=tmp_path, segment_bytes=8192, preallocate=False))
+    store.put([Message("jobs", b"one", 1, "red", ("k1",)), Message("jobs", b"\xff", 2)])
+    store.close()
+    return tmp_path
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["dump", *map(str, arguments)])
+
+
+def test_log_is_shown_for_people_and_for_programs(ours: Path) -> None:
+    shown = run("log", ours)
+    assert shown.exit_code == 0
+    assert "jobs" in shown.stdout
+    assert "k1" in shown.stdout
+    rows = json.loads(run("log", ours, "--json").stdout)
+    assert rows["complete"]
+    first, second = rows["rows"]
+    assert (first["body"], second["bodyBase64"]) == ("one", "/w==")
+    assert first["properties"] == {"KEYS": "k1", "TAGS": "red"}
+
+
+def test_rows_are_chosen_and_limited(ours: Path) -> None:
+    rows = json.loads(run("log", ours, "--topic", "jobs", "--queue", "2", "--json").stdout)["rows"]
+    assert [row["queueId"] for row in rows] == [2]
+    cut = json.loads(run("log", ours, "--limit", "1", "--json").stdout)
+    assert (len(cut["rows"]), cut["complete"]) == (1, False)
+    assert "larger --limit" in run("log", ours, "--limit", "1").stderr
+
+
+def test_queue_and_index_are_shown(ours: Path) -> None:
+    (unit,) = json.loads(run("queue", ours, "jobs", "1", "--json").stdout)["rows"]
+    (entry,) = json.loads(run("index", ours, "--topic", "jobs", "--json").stdout)["rows"]
+    assert unit["side"] == entry["side"] == "rocksdb"
+    assert unit["physicalOffset"] == entry["physicalOffset"] == 0
+    assert entry["key"] == "k1"
+    assert run("queue", ours, "jobs", "1").exit_code == run("index", ours).exit_code == 0
+
+
+def test_store_of_the_original_is_shown(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path, "both")
+    log = expected("both")["log"]
+    rows = json.loads(run("log", root, "--limit", "100000", "--json").stdout)["rows"]
+    assert sum(row["kind"] == "record" for row in rows) == len(log["records"])
+    units = json.loads(run("queue", root, "orders", "--limit", "9999", "--json").stdout)["rows"]
+    by_side = {side: [row for row in units if row["side"] == side] for side in ("files", "rocksdb")}
+    assert len(by_side["files"]) == len(by_side["rocksdb"]) > 0
+    assert json.loads(run("index", root, *SIZES, "--json").stdout)["rows"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("queue", "jobs", "7"), 1, "has no unit"),
+        (("queue", "jobs", "1", "--side", "files"), 1, "there is rocksdb"),
+        (("index", "--side", "files"), 1, "there is rocksdb"),
+        (("index", "--key", "k1"), 2, "needs --topic"),
+        (("index", "--side", "files", "--topic", "jobs"), 2, "--key"),
+    ],
+)
+def test_what_is_not_there_is_an_error(
+    ours: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = run(arguments[0], ours, *arguments[1:])
+    assert done.exit_code == code
+    assert words in done.stderr
+    assert not done.stdout
+
+
+def test_no_store_is_an_error(tmp_path: Path) -> None:
+    done = run("log", tmp_path, "--json")
+    assert done.exit_code == 1
+    assert "cannot be read" in json.loads(done.stdout)["error"]["reason"]
