@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from migration.spark.report import LogReport
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 84rem; padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; }
-td, th { border-bottom: 1px solid #ddd; padding: .2rem .8rem; text-align: right; }
-td:first-child, th:first-child { text-align: left; word-break: break-all; }
+td, th { border-bottom: 1px solid #ddd; padding: .2rem .6rem; text-align: right;
+         font-variant-numeric: tabular-nums; }
+td { white-space: nowrap; }
+td:first-child, th:first-child { text-align: left; min-width: 9rem; overflow-wrap: anywhere;
+                                 white-space: normal; padding-left: 0; }
 svg { height: auto; max-width: 100%; }
 .bad { color: #b00020; }
 """

@@ -29,9 +29,13 @@ def plot_rates(report: LogReport) -> str:
         times = [begin / _DAY_MS for begin, _ in points]  # days since 1970, matplotlib's unit
         axes.plot(times, [count / seconds for _, count in points], label=_name(topic), marker=".")
     if report.rates:
-        axes.xaxis_date()
+        from matplotlib import rc_context
+
+        # What all labels share, such as the day, stands once at the end of the axis.
+        with rc_context({"date.converter": "concise"}):
+            axes.xaxis_date()
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        figure.autofmt_xdate()
+    axes.set_xlabel("time, UTC")
     axes.set_ylabel("messages a second")
     axes.set_ylim(bottom=0)
     return _svg(figure)
@@ -81,6 +85,7 @@ def _new(inches: tuple[float, float]) -> tuple[Figure, Axes]:
     figure = Figure(figsize=inches, layout="constrained")
     axes = figure.add_subplot()
     axes.grid(visible=True, alpha=0.3)
+    axes.set_axisbelow(True)
     return figure, axes
 
 
