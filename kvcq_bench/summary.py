@@ -105,9 +105,7 @@ def _of_benchmarks(document: dict[str, Any]) -> list[Line]:
             row["met"],
             row["probe"],
             row["probe_of"],
-            f"make bench CASES={row['case']}{_scale(document)}"
-            if row.get("case")
-            else "make bench",
+            "make bench",
         )
         for row in document["rows"]
     ]
