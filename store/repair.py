@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError, StoreError
 from store.record import Found, check_record, dispatch_request
+from store.sealed_run import SealedParser
 
 if TYPE_CHECKING:
     from store.commit_log import CommitLog
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH = 1024
+_RUN = 256
 
 
 class QueueRepair:
@@ -35,6 +37,7 @@ class QueueRepair:
         # Guarded by _lock.
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
+        self._parser = SealedParser()  # under `restoring`
         # Queues whose repair failed; few, since a damaged log fails each of them once.
         self._hopeless: set[tuple[str, int]] = set()
         self.done = 0  # repairs that ran to their end
@@ -95,12 +98,19 @@ class QueueRepair:
     def _collect(
         self, at: int, end: int, topic: str, queue_id: int
     ) -> tuple[list[DispatchRequest], int]:
-        """Requests of this queue from `at` on, a batch at most, and where to go on."""
+        """Requests of this queue from `at` on, about a batch at most, and where to go on."""
         requests: list[DispatchRequest] = []
         view = self._log.view(at, end)
         try:
             base, stop = at, at + len(view)
             while at < stop and len(requests) < _BATCH:
+                run, at = self._parser.parse(view, base, at, stop, _RUN)
+                for each in run:
+                    admitted = self._topics.admit(each)
+                    if admitted is not None and _concerns(admitted, topic, queue_id):
+                        requests.append(admitted)
+                if run:
+                    continue
                 checked = check_record(view, at - base, len(view), at)
                 if checked.found is Found.BLANK:
                     return requests, self._log.segment_end(at)
