@@ -27,6 +27,7 @@ from kvcq_bench.report import (
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
 from kvcq_bench.summary import met_text, summarise
 from kvcq_client import KvcqError
+from server.cli.connection import connect
 from server.cli.output import (
     BadRequestError,
     CommandError,
@@ -122,6 +123,8 @@ def _run(
     with ExitStack() as cleanup:
         opened: Target
         if target is not None:
+            with connect(target):
+                pass  # one that is not there is told at once; a scenario would try again for long
             opened = RemoteTarget(target)
         elif embedded is not None:
             opened = EmbeddedTarget(embedded, scenario.store)

@@ -138,3 +138,9 @@ def test_what_is_wrong_is_said() -> None:
     assert "no scenario 'absent'" in result.output
     both = ["bench", "run", "1", "--server", "a:1", "--embedded", "b"]
     assert CliRunner().invoke(main, both).exit_code == 2
+
+
+def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    result = CliRunner().invoke(main, ["bench", "run", "1", "--server", "127.0.0.1:1"])
+    assert result.exit_code == 3
+    assert "cannot reach a server at 127.0.0.1:1" in result.stderr
