@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq import rocks
+import kvcq.rocks.opening
 from kvcq.engine import KvBatch
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.keys import BOUNDS
@@ -33,7 +33,7 @@ DAMAGED = "Corruption: checksum mismatch in file MANIFEST-000016"
 
 def plant(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """The next opening of a database fails in these words; those behind it do not."""
-    real: Callable[..., object] = vars(rocks)["Rdict"]
+    real: Callable[..., object] = vars(kvcq.rocks.opening)["Rdict"]
     words = iter([text])
 
     def opening(*arguments: object) -> object:
@@ -41,7 +41,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
             raise Exception(said)  # as the binding does
         return real(*arguments)
 
-    monkeypatch.setattr(rocks, "Rdict", opening)
+    monkeypatch.setattr(kvcq.rocks.opening, "Rdict", opening)
 
 
 @pytest.fixture
