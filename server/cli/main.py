@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import click
 
-from migration.spark.cli import spark
-from server.cli.bench import bench
-from server.cli.check import check
-from server.cli.dump import dump
-from server.cli.ingest import ingest
-from server.cli.messages import get, pull, query
-from server.cli.migrate import migrate
 from server.cli.output import (
     EXIT_INTERRUPTED,
+    PRINTED,
     InterruptedCommandError,
     error_document,
     print_json,
 )
-from server.cli.put import put
-from server.cli.repair import repair
-from server.cli.serve import serve
-from server.cli.stats import stats
-from server.cli.topics import topic
 from server.version import VERSION
 
 _AS_JSON = "kvcq.as_json"
 
+#: Command to the module that has it. Only the one that is called for is imported: all together
+#: take twice as long as most of them alone, and `serve` should answer soon.
+_MODULES = {
+    "serve": "server.cli.serve",
+    "put": "server.cli.put",
+    "pull": "server.cli.messages",
+    "query": "server.cli.messages",
+    "get": "server.cli.messages",
+    "topic": "server.cli.topics",
+    "stats": "server.cli.stats",
+    "check": "server.cli.check",
+    "dump": "server.cli.dump",
+    "repair": "server.cli.repair",
+    "bench": "server.cli.bench",
+    "migrate": "server.cli.migrate",
+    "spark": "migration.spark.cli",
+}
+
 
 class Commands(click.Group):
     """The commands. Ctrl-C ends each of them quietly, with an exit code of its own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        command = getattr(import_module(_MODULES[cmd_name]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Looked for before anything is parsed: wrong usage is told as JSON as well.
@@ -41,11 +59,11 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            if ctx.meta[_AS_JSON]:
+            if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
                 print_json(error_document(error))
             raise
         except KeyboardInterrupt:
-            if ctx.meta[_AS_JSON]:
+            if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
                 print_json(error_document(InterruptedCommandError("interrupted")))
             ctx.exit(EXIT_INTERRUPTED)
         except click.Abort as abort:  # click makes this of Ctrl-C at a question
@@ -63,22 +81,3 @@ def main() -> None:
 
     Exit codes: 0 well, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
     """
-
-
-for command in (
-    serve,
-    put,
-    pull,
-    query,
-    get,
-    topic,
-    stats,
-    check,
-    dump,
-    repair,
-    bench,
-    migrate,
-    spark,
-):
-    main.add_command(command)
-migrate.add_command(ingest)

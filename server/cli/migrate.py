@@ -15,6 +15,7 @@ from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy, parse_rules
 from proto.v1 import migration_pb2 as pb
 from server.cli.connection import server_option
+from server.cli.ingest import ingest
 from server.cli.migration_target import job_of, local_target, remote_target
 from server.cli.output import (
     EXIT_REFUSED,
@@ -619,3 +620,6 @@ def _show_plan(found: pb.MigrationPlan, limit: int) -> None:
     for reason in found.blocking:
         notes.print(f"[bold red]in the way:[/] {escape(reason)}", highlight=False, soft_wrap=True)
     notes.print(f"[bold]next:[/]  {escape(found.next_command)}", highlight=False, soft_wrap=True)
+
+
+migrate.add_command(ingest)

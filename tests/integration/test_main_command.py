@@ -1,0 +1,47 @@
+"""The command `kvcq` as a whole: its commands, and what naming one of them costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from server.cli.main import main
+
+COMMANDS = main.list_commands(click.Context(main))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    done = CliRunner().invoke(main, [name, "--help"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("Usage:")
+
+
+def test_help_names_every_command_with_what_it_does() -> None:
+    shown = CliRunner().invoke(main, ["--help"]).stdout
+    lines = shown[shown.index("Commands:") :].splitlines()[1:]
+    assert [
+        line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "
+    ] == COMMANDS
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_unknown_command_is_wrong_usage() -> None:
+    done = CliRunner().invoke(main, ["nonsense"])
+    assert done.exit_code == 2
+    assert "nonsense" in done.stderr
+
+
+def test_serving_imports_neither_load_generator_nor_spark() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from server.cli.main import main; "
+        "CliRunner().invoke(main, ['serve', '--help']); "
+        "heavy = ('kvcq_bench', 'migration.spark'); "
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
