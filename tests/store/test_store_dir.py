@@ -322,12 +322,13 @@ def test_a_store_that_lost_its_identity_is_not_taken_for_rocketmqs(
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(SIZE))
     (tmp_path / "store.json").unlink()
     before = content(tmp_path)
+    text = ""
     for adopt in (False, True):
         with pytest.raises(StoreFormatError, match="is missing") as refused:
             opened(tmp_path, adopt=adopt)
+        text = str(refused.value)
     assert content(tmp_path) == before
     # What the error says to write makes a store of it again.
-    text = str(refused.value)
     (tmp_path / "store.json").write_text(text[text.index("{") : text.index("}") + 1])
     opened(tmp_path).close()
 
