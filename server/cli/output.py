@@ -2,8 +2,8 @@
 
 Results go to standard output, everything else to standard error, so that a pipe gets results
 alone. With --json an error is one JSON object on standard output as well, so that a program need
-not read what is meant for people. Exit codes: 0 well, 1 findings or a refusal, 2 wrong usage, 3
-cannot connect, 130 Ctrl-C.
+not read what is meant for people; but not behind results that came before it. Exit codes: 0 well, 1
+findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_CANNOT_CONNECT = 3
 EXIT_INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
+
+#: In the context of a command: a document was printed.
+PRINTED = "kvcq.printed"
 
 #: Bytes of a body that a table shows; --json and --raw have all of it.
 SHOWN_BODY_BYTES = 80
@@ -84,6 +87,9 @@ class InterruptedCommandError(CommandError):
 
 def print_json(document: object) -> None:
     """One document on standard output."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[PRINTED] = True
     json.dump(document, sys.stdout, ensure_ascii=False)
     sys.stdout.write("\n")
     sys.stdout.flush()
