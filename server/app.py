@@ -24,6 +24,7 @@ from grpc_reflection.v1alpha import reflection
 from proto.v1 import kvcq_pb2, kvcq_pb2_grpc, migration_pb2, migration_pb2_grpc
 from server import health
 from server.admin_service import AdminService
+from server.cold_reads import ColdReads
 from server.collector import calm_collector
 from server.durability import Durability
 from server.errors import ServerBindError, ServerDrainingError
@@ -205,6 +206,7 @@ def _make_parts(config: ServerConfig, store: MessageStore) -> Parts:
         store=store,
         store_host=pack_host(store.config.store_host),
         workers=workers,
+        cold_reads=ColdReads(workers, config.cold_read_share, lambda: store.log.appended_offset),
         growth=QueueGrowth(loop),
         durability=durability,
         coalescer=PutCoalescer(store, durability, loop, flush_timeout_s),

@@ -39,6 +39,8 @@ class ServerConfig:
     drain_notice_s: float = 0.2  # new calls are refused for so long before the port is closed
     drain_grace_s: float = 10.0  # calls under way may take this long after SIGTERM
     worker_threads: int = 8  # for what may block: cold reads, queries, topics, groups
+    # Of one core, for reads far behind the end, while more than 1 MiB/s is put. 1: no limit.
+    cold_read_share: float = 0.2
     stream_window: int = 64  # batches of one put stream that wait to be answered
     max_stream_queues: int = 1_000_000  # queues one subscription may follow
     max_stream_credit_bytes: int = 1 << 30
@@ -62,6 +64,7 @@ class ServerConfig:
         check("drain_notice_s", self.drain_notice_s >= 0, "0 or more")
         check("drain_grace_s", self.drain_grace_s >= 0, "0 or more")
         check("worker_threads", 1 <= self.worker_threads <= 256, "from 1 to 256")
+        check("cold_read_share", 0.01 <= self.cold_read_share <= 1, "from 0.01 to 1")
         check("stream_window", self.stream_window >= 1, "at least 1")
         check("max_stream_queues", self.max_stream_queues >= 1, "at least 1")
         check("max_stream_credit_bytes", self.max_stream_credit_bytes >= 1, "at least 1")

@@ -1,4 +1,4 @@
-"""Reading a queue for pulls and subscriptions: in the loop when hot, in a worker when cold."""
+"""Reading a queue for pulls and subscriptions: in the loop when hot and short, else in a worker."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ async def read_queue(
         pulled_out(pulled, form, response)
         return response
 
-    if is_long(max_messages, max_bytes, form) or parts.store.is_cold(topic, queue_id, offset):
+    if parts.store.is_cold(topic, queue_id, offset):
+        return await parts.cold_reads.run(read)
+    if is_long(max_messages, max_bytes, form):
         return await parts.workers.run(read)
     return read()

@@ -10,6 +10,7 @@ from server.errors import ServerDrainingError, ServerStartingError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from server.cold_reads import ColdReads
     from server.config import ServerConfig
     from server.durability import Durability
     from server.producer_sessions import ProducerSessions
@@ -28,6 +29,7 @@ class Parts:
     store: MessageStore
     store_host: bytes  # packed, as message ids begin
     workers: Workers
+    cold_reads: ColdReads
     growth: QueueGrowth
     durability: Durability
     coalescer: PutCoalescer

@@ -247,7 +247,10 @@ class Subscription:
                     break
             return found
 
-        found = await self._parts.workers.run(read)
+        if self._parts.store.is_cold(*first.key, first.offset):
+            found = await self._parts.cold_reads.run(read)
+        else:
+            found = await self._parts.workers.run(read)
         self._give_back(turns[len(found) :] + rest)
         for turn, outcome in zip(turns, found, strict=False):
             self._settle(turn, outcome, response)
