@@ -31,7 +31,11 @@ class Parameters:
 
 
 def run_soak(run: Run) -> None:
-    """Figures: full and half rate; growth per hour of memory, files and disk, by straight lines."""
+    """Figures: full and half rate; growth of memory, files and disk in the second half of the time,
+    by straight lines, for an hour. By then caches are full and segments expire as fast as they
+    come. Memory is that of the process alone: pages of the log come and go as the kernel likes.
+    The latencies of both halves of the time stand side by side.
+    """
     parameters = run.scenario.parameters_as(Parameters)
     queues = [Queue(f"soak-{number}", 0) for number in range(parameters.queues)]
     run.target.create_topics({queue.topic: 1 for queue in queues})
@@ -39,20 +43,21 @@ def run_soak(run: Run) -> None:
     run.recorder.begin("full speed")
     full = _produce(run, parameters, ledger, queues, parameters.probe_seconds, None, "put full")
     run.recorder.figure("full_messages_per_s", full)
-    run.recorder.begin("half speed")
-    begun = len(run.recorder.samples)
     done = threading.Event()
+    begun = 0
     with Workers() as reader:
         reader.start(_follow, run, ledger, queues, done, reader.stop)
         try:
-            half = _produce(
-                run, parameters, ledger, queues, parameters.seconds, full / 2, "put half"
-            )
+            for part in ("first", "second"):
+                run.recorder.begin(f"half speed, {part} half of the time")
+                begun = len(run.recorder.samples)
+                seconds, name = parameters.seconds / 2, f"put half speed, {part} half"
+                half = _produce(run, parameters, ledger, queues, seconds, full / 2, name)
+                run.recorder.figure(f"half_messages_per_s {part} half", half)
         finally:
             done.set()
-    run.recorder.figure("half_messages_per_s", half)
     samples = run.recorder.samples[begun:]
-    for name in ("resident_bytes", "open_files", "disk_kvcq_bytes"):
+    for name in ("private_bytes", "open_files", "disk_kvcq_bytes"):
         points = [(row["at_s"], row[name]) for row in samples if name in row]
         if len(points) >= 3:
             times, values = np.array(points).T
