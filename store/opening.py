@@ -1,8 +1,8 @@
 """Put a store together, in the one order that is safe, and bring it to one dispatch point.
 
 lock → checkpoint → segments → cut the torn tail → cut queues that are ahead → deletions that were
-lost → ends of queues that the log does not know → replay up to the end → only then writers,
-services and jobs.
+lost → ends of queues that the log does not know → replay up to the end → ends that nothing kept
+yet → only then writers, services and jobs.
 """
 
 from __future__ import annotations
@@ -140,6 +140,8 @@ def assemble(
         replay_start = max(dispatched.value, segments.first_offset)
         replay_span = max(1, end - replay_start)
         reput.catch_up(lambda at: progress("replaying the log", (at - replay_start) / replay_span))
+        # Now that the queues know all of the log: who ends below its start has nothing in it.
+        queue_ends.keep_earlier(segments.first_offset)
 
         flush_service = (
             GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)

@@ -10,6 +10,10 @@ in the log: rows at or above its start are passed over, since the replay knows b
 goes on leaves its row behind: the replay of its later records overtakes it. So rows are never
 wrong, need no care, and are at most one for each queue; a deleted topic takes its rows along.
 
+Queues may have ended before anything kept their ends: in a store that RocketMQ wrote, or that is of
+an older release. Their last units are put into the metadata on the first opening that finds a log
+which does not begin at 0.
+
 It costs one pass over the bounds of all queues for each run of retention that removes anything, on
 its thread, and a row for each queue that ends there; nothing in memory, and nothing for an append.
 Looking at the records of the segments instead would read all of them from the disk, cold. A copy of
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
     from store.metadata import Metadata
     from store.topics import Topics
 
+#: A named value: the ends from before anything kept them are in the metadata.
+_STATE = "ends_kept"
+
 logger = logging.getLogger(__name__)
 
 #: A database that stalls is asked again so often: half a minute.
@@ -40,7 +47,7 @@ _BUSY_WAIT_S = 0.02
 
 
 class QueueEnds:
-    """Keeps and restores them. Thread: retention's for `keep`, the opening one for `restore`."""
+    """Keeps and restores them. Thread: retention's for `keep`, the opening one for the rest."""
 
     def __init__(self, queues: ConsumeQueueStore, metadata: Metadata, topics: Topics) -> None:
         # Constant after construction.
@@ -68,6 +75,15 @@ class QueueEnds:
                     page = self._still_there(page)
                 self._patiently(self._metadata.put_last_units, page)
         self._metadata.sync()
+
+    def keep_earlier(self, log_start: int) -> None:
+        """On opening, once in a store's life: ends of queues below the start of the log.
+
+        Raises StoreBusyError after half a minute of stalls. Durable on return.
+        """
+        if log_start > 0 and self._metadata.get_state(_STATE) is None:
+            self.keep(0, log_start)
+            self._metadata.put_state(_STATE, b"")
 
     def restore(self, log_start: int) -> int:
         """Queues of which the log has nothing go on where they ended; returns how many.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -454,6 +455,30 @@ def test_queues_whose_messages_expired_go_on_at_their_offsets_on_the_new_side(
         assert store.bounds([("old", 0)])[0] == (low, high)
         placed = store.put([messages(0, 1)[0]._replace(topic="old")]).placed
         assert placed[0].queue_offset == high
+
+
+def test_queues_that_ended_before_the_take_over_outlive_the_loss_of_the_database(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root, reserved_hours=1e-9)) as store:
+        store.put([message._replace(topic="old") for message in messages(0, 300)])
+        for _ in range(3):
+            store.put([message._replace(body=bytes(400_000)) for message in messages(0, 2)])
+        store.flush()
+        store.retention._before_drop = lambda _start, _end: None  # RocketMQ keeps no ends
+        assert store.retention.run_once(now=True) > 0
+        low, high = store.bounds([("old", 0)])[0]
+        assert low == high > 0
+    with open_store(config(root)) as store:
+        done(live(store).start())
+        assert differences(store) == []
+        live(store).cutover()
+        live(store).finish()
+    shutil.rmtree(root / "kvcq")
+    with open_store(config(root)) as store:
+        assert store.bounds([("old", 0)])[0] == (low, high)
 
 
 def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from store.errors import StoreBusyError
 from store.message import Message
+from store.queue_ends import QueueEnds
 from store.units import LMQ_PREFIX
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
@@ -188,3 +189,32 @@ def test_an_end_of_an_earlier_topic_of_the_name_is_not_taken(tmp_path: Path) -> 
     lose(root)
     with open_small(root, clock) as store:
         assert store.bounds([("A", 0)]) == [(0, 0)]
+
+
+def test_ends_from_before_anything_kept_them_are_kept_on_opening(tmp_path: Path) -> None:
+    root, clock = tmp_path / "store", FakeClock()
+    with open_small(root, clock) as store:
+        fill(store)
+        store.retention._before_drop = lambda _start, _end: None  # an older release
+        assert expire(store, clock) > 0
+        assert kept(store) == []
+    with open_small(root, clock) as store:
+        assert {unit.topic for unit in kept(store)} == {"A", LIGHT}
+    lose(root)
+    with open_small(root, clock) as store:
+        assert store.bounds([("A", 0), (LIGHT, 0)]) == [(3, 3), (3, 3)]
+
+
+def test_ends_from_before_are_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, clock = tmp_path / "store", FakeClock()
+    with open_small(root, clock) as store:
+        fill(store)
+        expire(store, clock)
+    with open_small(root, clock):
+        pass
+    looks: list[tuple[int, int]] = []
+    monkeypatch.setattr(QueueEnds, "keep", lambda _self, *place: looks.append(place))
+    with open_small(root, clock):
+        assert looks == []
