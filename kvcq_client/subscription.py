@@ -242,10 +242,13 @@ class Subscription:
     def _received(self, response: pb.SubscribeResponse) -> None:
         offsets = self._offsets
         fetched: list[Fetched] = []
+        unwanted = 0  # bytes
         for one in response.queues:
             queue = Queue(one.topic, one.queue_id)
             if queue not in offsets or self._reopen:
-                continue  # of a queue that was left, or moved, meanwhile
+                # Of a queue that was left, or moved, meanwhile.
+                unwanted += len(one.batch.records)
+                continue
             if one.HasField("error"):
                 failed = self._queue_failed(queue, from_batch_error(one.error))
                 if failed is not None:
@@ -256,6 +259,11 @@ class Subscription:
             fetched.append(Fetched(queue, batch.records, list(batch.queue_offsets), next_offset))
         if fetched:
             self._put(fetched)
+        if unwanted:
+            # They took credit all the same: not granted again, the server would have ever less.
+            with self._lock:
+                self._taken += unwanted
+            self._changed.set()
 
     def _queue_failed(self, queue: Queue, error: KvcqError) -> Fetched | None:
         """The server has dropped the queue from this stream; what the reader is told of it."""

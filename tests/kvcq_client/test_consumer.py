@@ -19,6 +19,7 @@ from kvcq_client import (
     Start,
 )
 from kvcq_client.subscription import Fetched
+from proto.v1 import kvcq_pb2 as pb
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -107,6 +108,23 @@ async def test_leave_and_follow_again(client: AsyncClient) -> None:
         await consumer.follow({QUEUE: 90})
         assert [m.queue_offset for m in await consumer.take(10)] == list(range(90, 100))
         assert consumer.positions() == {QUEUE: 100, one: 100}
+
+
+async def test_bytes_that_come_of_a_queue_that_was_left_are_granted_again(
+    client: AsyncClient,
+) -> None:
+    """Else the server has less and less to send on, and in the end stops."""
+    await _fill(client, 100)
+    async with await client.consumer("orders", buffer_bytes=1000) as consumer:
+        subscription = consumer._core.subscription
+        await consumer.take(10)
+        late = pb.SubscribeResponse()  # was on its way when the queue was left
+        late.queues.add(topic="orders", queue_id=1, batch={"records": bytes(1000)})
+        before = subscription._taken
+        subscription._received(late)
+        assert subscription._taken == before + 1000
+        grants = [request.credit_bytes for request in subscription._requests()]
+        assert sum(grants) == before + 1000
 
 
 async def test_tag_filter_moves_positions_over_what_it_drops(client: AsyncClient) -> None:
