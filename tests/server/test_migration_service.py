@@ -150,7 +150,7 @@ def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
     assert kvcq("finish", root, "--yes").exit_code == 0
     assert "%LMQ%*" in kvcq("routing", root).stdout
     assert answer(kvcq("rollback", root, "--json"))["phase"] == "rocksdb"
-    assert kvcq("cancel").exit_code == 3
+    assert kvcq("cancel", "--server=127.0.0.1:1").exit_code == 3
     assert kvcq("routing", root, "--route=x").exit_code == 2
 
 
