@@ -221,9 +221,13 @@ class Subscription:
         return min(self._credit_bytes, TURN_BYTES)
 
     def _needs_worker(self, turn: _Turn) -> bool:
-        return is_long(self._max_messages, self._turn_bytes(), self._form) or (
-            self._parts.store.is_cold(*turn.key, turn.offset)
-        )
+        return is_long(self._max_messages, self._turn_bytes(), self._form) or self._is_cold(turn)
+
+    def _is_cold(self, turn: _Turn) -> bool:
+        try:
+            return self._parts.store.is_cold(*turn.key, turn.offset)
+        except Exception:  # noqa: BLE001 - the read meets it too, and drops this queue alone
+            return False
 
     async def _take_turns_in_worker(self, first: _Turn, response: pb.SubscribeResponse) -> None:
         turns = [first]
@@ -247,7 +251,7 @@ class Subscription:
                     break
             return found
 
-        if self._parts.store.is_cold(*first.key, first.offset):
+        if self._is_cold(first):
             found = await self._parts.cold_reads.run(read)
         else:
             found = await self._parts.workers.run(read)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
+from kvcq.engine import KvBatch
+from kvcq.keys import UNITS, unit_key
+from kvcq.values import UNIT_SIZE
 from proto.v1 import kvcq_pb2 as pb
 from server.subscription import TURN_BYTES
 from tests.support.rpc_errors import error_info
@@ -242,6 +245,24 @@ async def test_cold_queues_share_responses_too_and_errors_stand_among_them(tmp_p
         assert call.responses <= 2
         assert batches[9].error.reason == "UNKNOWN_QUEUE"
         assert [batches[at].batch.messages[0].body for at in range(3)] == [b"0", b"1", b"2"]
+        call.cancel()
+
+
+async def test_a_queue_whose_units_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
+    async with serving(tmp_path, store={"hot_read_bytes": 1}) as served:
+        for queue_id in range(3):
+            await _put(served, queue_id, [b"%d" % queue_id])
+        engine = served.parts.store.queues._engine  # type: ignore[attr-defined] # RocksDB's
+        engine.write(KvBatch(puts={UNITS: [(unit_key("t", 1, 0), bytes(UNIT_SIZE))]}))
+        call = await _open(
+            served,
+            pb.SubscribeRequest(
+                add=[_at("t", at) for at in range(3)], credit_bytes=PLENTY, max_messages=1
+            ),
+        )
+        batches = {batch.queue_id: batch for batch in [await call.read() for _ in range(3)]}
+        assert batches[1].HasField("error")
+        assert [batches[at].batch.messages[0].body for at in (0, 2)] == [b"0", b"2"]
         call.cancel()
 
 
