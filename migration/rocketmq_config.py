@@ -105,7 +105,7 @@ def write_back_offsets(root: Path, metadata: Metadata) -> int | None:
         count += 1
     if document is None and not count:
         return None
-    if path.exists():
+    if _is_whole(path):  # a damaged one must not take the place of its .bak, which was read
         write_file(path.with_name(path.name + ".bak"), path.read_bytes())
     write_file(path, _offsets_text({**(document or {}), "offsetTable": table}).encode())
     return count
@@ -146,17 +146,31 @@ def _read(path: Path) -> dict[str, Any] | None:
     problem: Exception | None = None
     for each in (path, path.with_name(path.name + ".bak")):
         try:
-            document = json.loads(_quoted_numbers(each.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            continue
+            document = _read_one(each)
         except ValueError as error:
             problem = error
             continue
-        if isinstance(document, dict):
+        if document is not None:
             return document
     if problem is not None:
         raise StoreFormatError(path, f"damaged, and so is its .bak: {problem}")
     return None
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return _read_one(path) is not None
+    except ValueError:
+        return False
+
+
+def _read_one(path: Path) -> dict[str, Any] | None:
+    """None without a file, or without a document in it. Raises ValueError for a damaged one."""
+    try:
+        document = json.loads(_quoted_numbers(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _quoted_numbers(text: str) -> str:

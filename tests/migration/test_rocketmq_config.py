@@ -10,6 +10,7 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
 from migration.rocketmq_config import GroupOffset, read_group_offsets, write_back_offsets
+from store.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,3 +79,25 @@ def test_a_store_without_offsets_gets_no_file(tmp_path: Path, metadata: Metadata
     (tmp_path / "config").mkdir()
     assert write_back_offsets(tmp_path, metadata) is None
     assert not list((tmp_path / "config").iterdir())
+
+
+def test_p9_a_crash_beside_a_damaged_file_leaves_its_whole_copy(
+    tmp_path: Path, metadata: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").mkdir()
+    path = tmp_path / "config" / "consumerOffset.json"
+    path.write_text(BEFORE[:40])
+    path.with_name("consumerOffset.json.bak").write_text(BEFORE)
+    metadata.commit_offsets("billing", [("orders", 0, 9)])
+
+    def crash(target: Path, data: bytes) -> None:
+        if target == path:
+            raise OSError("crash")
+        write_file(target, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("migration.rocketmq_config.write_file", crash)
+        with pytest.raises(OSError, match="crash"):
+            write_back_offsets(tmp_path, metadata)
+    assert write_back_offsets(tmp_path, metadata) == 1
+    assert '"no separator":{0:3}' in path.read_text()
