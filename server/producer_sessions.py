@@ -99,7 +99,7 @@ class ProducerSessions:
         the log; InvalidArgumentError and what the store raises: then nothing was written and
         the same sequence is expected again.
         """
-        _check(producer_id, sequence)
+        check_number(producer_id, sequence)
         turn = self._turns.setdefault(producer_id, _Turn())
         turn.users += 1
         try:
@@ -182,7 +182,8 @@ def _marked(message: Message, mark: str) -> Message:
     return message._replace(properties=properties)
 
 
-def _check(producer_id: str, sequence: int) -> None:
+def check_number(producer_id: str, sequence: int) -> None:
+    """Raises InvalidArgumentError: no batch of that number can ever be stored."""
     if not _PRODUCER_ID.fullmatch(producer_id):
         raise InvalidArgumentError(
             "producer.producer_id", "is not 1 to 64 letters, digits, '.', '_' or '-'"

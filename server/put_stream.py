@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from proto.v1 import kvcq_pb2 as pb
 from server.errors import OutOfSequenceError, ServerDrainingError
 from server.interceptors import tell
+from server.producer_sessions import check_number
+from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -122,7 +124,7 @@ class PutStream:
         try:
             answer = await self._append(batch)
         except Exception as failure:  # noqa: BLE001 - the answer to this batch says so
-            if batch.HasField("producer") and not isinstance(failure, OutOfSequenceError):
+            if _may_come_again(batch, failure):
                 self._refused[producer_id] = sequence
             return _Pending(request.request_id, failure)
         # It may have been cut anew, and reach over the refused one.
@@ -141,6 +143,17 @@ class PutStream:
             return pb.PutStreamResponse(request_id=item.request_id, batch=outcome.response)
         error = batch_error(self._metrics, METHOD, outcome, self._call_id)
         return pb.PutStreamResponse(request_id=item.request_id, error=error)
+
+
+def _may_come_again(batch: pb.PutBatchRequest, failure: Exception) -> bool:
+    """Whether it is numbered, and was refused for another reason than its number."""
+    if not batch.HasField("producer") or isinstance(failure, OutOfSequenceError):
+        return False
+    try:
+        check_number(batch.producer.producer_id, batch.producer.sequence)
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 def batch_error(

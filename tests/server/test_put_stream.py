@@ -121,3 +121,17 @@ async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_for
         pulled = served.parts.store.pull("orders", 0, 0)
         bodies = [unpack_record(record).body for record in pulled.records]
         assert bodies == [b"0", b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("producer_id", ["p", ""])
+async def test_a_number_that_no_batch_can_have_holds_nothing_back(
+    served: Served, producer_id: str
+) -> None:
+    wrong, right = _request(1, b"a"), _request(2, b"b")
+    wrong.batch.producer.producer_id = producer_id
+    wrong.batch.producer.sequence = -1
+    if producer_id:
+        right.batch.producer.producer_id = producer_id
+    answers = await _answers(served, [wrong, right])
+    assert answers[0].error.reason == "INVALID_ARGUMENT"
+    assert list(answers[1].batch.queue_offsets) == [0]
