@@ -19,6 +19,8 @@ from migration.check_findings import Checked, CheckResult, Finding, Findings, Ki
 from migration.check_log import LogWalk
 from migration.check_lookup import Lookup
 from migration.check_rows import RowCheck
+from migration.state import FILE_NAME as STATE_FILE
+from migration.state import Phase, read_state
 from store.checkpoint import Checkpoint, read_checkpoint
 from store.clock import SystemClock
 from store.config import StoreConfig
@@ -102,7 +104,7 @@ def _check(
     if segments is None:
         return Checked()
     stack.callback(segments.close)
-    derived = _derived(directory, identity, findings, stack)
+    derived = _derived(directory, identity, findings, stack, _on_files(directory, findings))
     log = LogWalk(
         segments,
         durable_end,
@@ -157,10 +159,36 @@ def _segments(
         return None
 
 
+def _on_files(directory: StoreDir, findings: Findings) -> bool:
+    """Whether the queues are in files alone; says that files are not looked at, where there are."""
+    try:
+        state = read_state(directory.root)
+    except StoreFormatError as error:
+        findings.add(Kind.IDENTITY, STATE_FILE, "a state that can be read", error.reason)
+        return False
+    if state is None or not (directory.root / "consumequeue").exists():
+        return False
+    alone = state.phase in (Phase.ADOPTING, Phase.FILES)
+    first = "kvcq migrate start, then " if alone else ""
+    findings.add(
+        Kind.FILES_UNREAD,
+        "consumequeue",
+        "files that agree with the log",
+        "files that were not looked at",
+        note=f"Queue files and index files (state {state.phase.value.upper()}) are not looked at "
+        f"here; {first}kvcq migrate verify compares them with the log.",
+    )
+    return alone
+
+
 def _derived(
-    directory: StoreDir, identity: StoreIdentity, findings: Findings, stack: ExitStack
+    directory: StoreDir,
+    identity: StoreIdentity,
+    findings: Findings,
+    stack: ExitStack,
+    on_files: bool,  # noqa: FBT001 - one caller, beside it
 ) -> _Derived | None:
-    """Database and metadata, read-only; None when one of them cannot be read."""
+    """Database and metadata, read-only; None when one of them is not there or cannot be read."""
     try:
         metadata = MetadataStore(RocksEngine.open_read_only(directory.meta, metadata_profile()))
         stack.callback(metadata.close)
@@ -169,6 +197,8 @@ def _derived(
     except (KvcqError, ValueError) as error:
         findings.add(Kind.METADATA, "meta", "topics and groups that can be read", error)
         return None
+    if on_files and not directory.kvcq.exists():
+        return None  # as it is meant to be
     if not directory.kvcq.exists():
         findings.add(
             Kind.NO_DATABASE,

@@ -21,6 +21,7 @@ class Kind(enum.Enum):
     METADATA = "metadata unreadable"
     DATABASE = "database unreadable"
     NO_DATABASE = "no database"  # information: made on opening
+    FILES_UNREAD = "files not looked at"  # information: `kvcq migrate verify` compares them
     UNDISPATCHED = "records not dispatched yet"  # information: replayed on opening
     PENDING_DELETION = "deletion to be finished"  # information: done on opening
     AHEAD_OF_LOG = "rows ahead of the log"
@@ -39,7 +40,13 @@ class Kind(enum.Enum):
 
 #: Nothing is wrong: the next opening takes care of it.
 INFORMATION = frozenset(
-    {Kind.TORN_TAIL, Kind.NO_DATABASE, Kind.UNDISPATCHED, Kind.PENDING_DELETION}
+    {
+        Kind.TORN_TAIL,
+        Kind.NO_DATABASE,
+        Kind.FILES_UNREAD,
+        Kind.UNDISPATCHED,
+        Kind.PENDING_DELETION,
+    }
 )
 
 

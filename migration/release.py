@@ -35,6 +35,10 @@ def release(root: Path, progress: Callable[[str, float], None] | None = None) ->
     than FILES, StoreLockedError while a service has it open, StoreFormatError.
     """
     state = read_state(root)
+    if state is None and inspect(root)[0] is DirKind.ROCKETMQ:
+        raise IllegalStepError(
+            "release", "none", "it is RocketMQ's already", "start the RocketMQ broker on it"
+        )
     if state is None or state.phase is not Phase.FILES or state.pending is not None:
         phase = Phase.FINISHED.value if state is None else state.phase.value
         following = "kvcq migrate rollback" if state is None else next_command(state)

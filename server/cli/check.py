@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ from server.cli.output import (
     print_json,
     print_table,
 )
-from store.errors import StoreError, StoreLockedError
+from store.errors import StoreError, StoreFormatError, StoreLockedError
+from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,8 +58,7 @@ def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 -
         advice = "stop its server first: check looks at a stopped store"
         raise CommandError(str(error), advice) from error
     except StoreError as error:
-        advice = "is this the directory that kvcq serve --data names?"
-        raise CommandError(str(error), advice) from error
+        raise CommandError(str(error), _advice(directory)) from error
     faults = [finding for finding in result.findings if finding.is_fault]
     if as_json:
         checked = result.checked
@@ -80,6 +80,14 @@ def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 -
         _show(directory, result, faults, limit)
     if faults:
         raise SystemExit(EXIT_REFUSED)
+
+
+def _advice(directory: Path) -> str:
+    """What to do with a directory that is no store of ours."""
+    with suppress(StoreFormatError):
+        if inspect(directory)[0] is DirKind.ROCKETMQ:
+            return f"RocketMQ wrote it; look it over with: kvcq migrate plan {directory}"
+    return "is this the directory that kvcq serve --data names?"
 
 
 @contextmanager

@@ -110,6 +110,8 @@ def plan(
     with _target(directory, server, quiet=as_json) as (where, watch):
         layout = _layout(directory, units_per_file, index_slots, index_entries)
         found = where.plan(layout, watch)
+        if found.kind == "rocketmq":  # a start needs the sizes that were said here
+            found.next_command += _sizes(units_per_file, index_slots, index_entries)
     faults = [each for each in found.findings if each.remedy != _LEFT_ALONE]
     if as_json:
         print_json(plain(found))
@@ -191,6 +193,8 @@ def verify(
         _check_verification(found, answer.job_id, directory)
         differences = where.differences(limit)
     result = plain(found.verified)
+    if differences:
+        found.next_command = _made_again(differences, directory)
     if as_json:
         print_json(
             {
@@ -206,6 +210,8 @@ def verify(
             highlight=False,
         )
         _show_differences(differences)
+        if differences and len(differences) < result["difference_count"]:
+            notes.print(f"{result['difference_count'] - len(differences):,} more", highlight=False)
         _say_next(found)
     if result["difference_count"]:
         raise SystemExit(EXIT_REFUSED)
@@ -474,6 +480,12 @@ def _layout(
     return None if directory is None else layout_given(directory, units, slots, entries)
 
 
+def _sizes(units: int | None, slots: int | None, entries: int | None) -> str:
+    """The options of sizes that were given, to be typed again."""
+    given = (("units-per-file", units), ("index-slots", slots), ("index-entries", entries))
+    return "".join(f" --{name} {value}" for name, value in given if value is not None)
+
+
 def _default_of(policy: pb.RoutingPolicy) -> str:
     return str(plain(policy)["default_route"])
 
@@ -582,6 +594,16 @@ def _show_differences(differences: list[pb.Difference]) -> None:
             ("topic", "queue", "offset", "field", "side", "in the log", "in the side"),
             [tuple(plain(each).values()) for each in differences],
         )
+
+
+def _made_again(differences: Sequence[pb.Difference], directory: Path | None) -> str:
+    """What makes the sides that differ from the log again, and compares once more."""
+    where = "DIRECTORY" if directory is None else str(directory)
+    sides = sorted({str(plain(each)["side"]) for each in differences})
+    steps = [f"kvcq migrate resume {where} --rebuild {side}" for side in sides]
+    stopped = " (with the service stopped)" if directory is None else ""
+    again = "kvcq migrate verify" + ("" if directory is None else f" {where}")
+    return f"{', '.join(steps)}{stopped}, then {again}"
 
 
 def _show_plan(found: pb.MigrationPlan, limit: int) -> None:

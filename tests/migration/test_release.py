@@ -85,6 +85,13 @@ def test_only_a_store_on_files_alone_is_released(root: Path) -> None:
     assert refused.value.next_command == "kvcq migrate rollback"
 
 
+def test_a_store_that_was_given_back_is_not_called_finished(root: Path) -> None:
+    release(root)
+    with pytest.raises(IllegalStepError, match="RocketMQ's already") as refused:
+        release(root)
+    assert refused.value.next_command == "start the RocketMQ broker on it"
+
+
 def test_a_rollback_to_files_writes_offsets_back(root: Path) -> None:
     with open_migrator(root) as migrator:
         done(migrator.start())

@@ -195,6 +195,27 @@ def test_a_store_made_in_rocksdb_gets_files_by_a_rollback(tmp_path: Path) -> Non
         assert check_messages(store, 200) == 200
 
 
+def test_a_lost_index_file_is_named_by_each_command_with_what_mends_it(tmp_path: Path) -> None:
+    root = extract_golden(tmp_path)
+    looked = CliRunner().invoke(main, ["check", str(root)])
+    assert looked.exit_code == 1
+    assert f"kvcq migrate plan {root}" in looked.stderr
+    sizes = ("--index-slots", str(INDEX_SLOTS))
+    following = answer(kvcq("plan", root, *sizes, "--json"))["next_command"]
+    assert following == f"kvcq migrate start {root} --index-slots {INDEX_SLOTS}"
+    answer(kvcq("start", root, *sizes, "--json"))
+    sorted((root / "index").iterdir())[2].unlink()
+    looked = CliRunner().invoke(main, ["check", str(root)])
+    assert looked.exit_code == 0
+    assert "state DOUBLE_WRITE) are not looked at here" in " ".join(looked.stderr.split())
+    found = kvcq("verify", root, "--key-every", "1", "--limit", "1", "--json")
+    assert found.exit_code == 1
+    mending = f"kvcq migrate resume {root} --rebuild files"
+    assert answer(found)["next_command"] == f"{mending}, then kvcq migrate verify {root}"
+    answer(kvcq("resume", root, "--rebuild", "files", "--json"))
+    assert kvcq("verify", root, "--key-every", "1", "--json").exit_code == 0
+
+
 def test_errors_are_one_json_object_on_standard_output(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_on_files(root)
