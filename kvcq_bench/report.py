@@ -202,11 +202,12 @@ def _flat(document: Mapping[str, Any]) -> dict[str, float]:
 
 def _plot_pairs(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Title and SVG of each plot; none without matplotlib."""
+    from kvcq_bench.plots import plots
+
     try:
-        from kvcq_bench.plots import plots
+        return plots(document)
     except ImportError:
         return []
-    return plots(document)
 
 
 def _plots(document: Mapping[str, Any]) -> list[str]:

@@ -55,10 +55,14 @@ def bench() -> None:
 
 
 @bench.command("list")
-def list_scenarios() -> None:
+@json_option
+def list_scenarios(as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
     """Name the scenarios that come with the program."""
     rows = [(name, load_scenario(name).title) for name in shipped_scenarios()]
-    print_table("", ("scenario", "what it does"), rows)
+    if as_json:
+        print_json({"scenarios": [{"name": name, "title": title} for name, title in rows]})
+    else:
+        print_table("", ("scenario", "what it does"), rows)
 
 
 @bench.command()
@@ -292,8 +296,8 @@ def compare_reports(
     try:
         left, right = read_report(one), read_report(other)
         rows = compare(left, right)
-    except BenchError as error:
-        raise CommandError(str(error)) from error
+    except ScenarioError as error:
+        raise BadRequestError(str(error)) from error
     differing = differing_conditions(left, right)
     if html_path is not None:
         html_path.write_text(comparison_page(left, right), encoding="utf-8")

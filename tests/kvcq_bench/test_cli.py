@@ -23,6 +23,8 @@ def test_list_names_the_scenarios() -> None:
     result = CliRunner().invoke(main, ["bench", "list"])
     assert result.exit_code == 0
     assert "A million topics" in result.stdout
+    listed = json.loads(CliRunner().invoke(main, ["bench", "list", "--json"]).stdout)
+    assert {"name": "2-topics", "title": "A million topics"} in listed["scenarios"]
 
 
 SCENARIO = """
@@ -138,6 +140,9 @@ def test_what_is_wrong_is_said() -> None:
     assert "no scenario 'absent'" in result.output
     both = ["bench", "run", "1", "--server", "a:1", "--embedded", "b"]
     assert CliRunner().invoke(main, both).exit_code == 2
+    unread = CliRunner().invoke(main, ["bench", "compare", "absent.json", "absent.json"])
+    assert unread.exit_code == 2
+    assert "absent.json cannot be read" in unread.output
 
 
 def test_a_server_that_is_not_there_is_told_at_once() -> None:

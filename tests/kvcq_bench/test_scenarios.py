@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +185,18 @@ def test_plots_are_in_the_page(tmp_path: Path) -> None:
     for title in ("Rate over time", "Latency percentiles", "by number of queues"):
         assert title in text
     assert text.count("<svg") >= 3
+
+
+def test_a_page_without_matplotlib_says_why_it_has_no_plots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = _run_embedded(tmp_path, "2-topics")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_svg", None)
+    text = page(document)
+    assert "<svg" not in text
+    assert "they need matplotlib" in text
+    assert "they need matplotlib" in comparison_page(document, document)
 
 
 def test_scenarios_are_checked() -> None:
