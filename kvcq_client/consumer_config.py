@@ -9,7 +9,14 @@ from kvcq_client.values import Start
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig:
-    """Settings of one consumer, checked when made. Raises ValueError, naming the field."""
+    """Settings of one consumer, checked when made. Raises ValueError, naming the field.
+
+    `group`: whose offsets are committed, and read with `start=Start.COMMITTED`, which goes on
+    behind what was committed, or from the earliest where nothing was. Any other `start` begins
+    there each time, with a group too. `tag_filter`: such as "created || paid". `when_expired`:
+    where to go on when messages expired before they were read; None raises
+    OffsetOutOfRangeError. `buffer_bytes`: what the server may send ahead of the reader.
+    """
 
     group: str = ""  # whose offsets are read and committed; "" for none
     start: Start = Start.EARLIEST  # where to begin in queues without an offset

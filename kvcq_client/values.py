@@ -80,11 +80,14 @@ class GroupOffset(NamedTuple):
 
 
 class Start(enum.Enum):
-    """Where a consumer begins in a queue for which no offset is given."""
+    """Where a consumer begins in a queue for which no offset is given.
+
+    COMMITTED is the group's offset, or the earliest where it has none.
+    """
 
     EARLIEST = "earliest"
     LATEST = "latest"
-    COMMITTED = "committed"  # the group's offset, or the earliest where it has none
+    COMMITTED = "committed"
 
 
 class Boundary(enum.Enum):
