@@ -156,12 +156,20 @@ def _as_kind(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a
     if kind is Path and isinstance(value, str | Path):
         return Path(value).expanduser()
     if kind is int and (isinstance(value, str) or type(value) is int):
-        return int(value)
+        return _as_number(value, int)
     if kind is float and (isinstance(value, str) or type(value) in (int, float)):
-        return float(typing.cast("str | float", value))
+        return _as_number(typing.cast("str | float", value), float)
     if kind is str and isinstance(value, str):
         return value
     raise TypeError(f"{value!r} is not of type {getattr(kind, '__name__', kind)}")
+
+
+def _as_number(value: str | float, kind: type[int] | type[float]) -> float:
+    try:
+        return kind(value)
+    except ValueError:
+        wanted = "a whole number" if kind is int else "a number"
+        raise ValueError(f"{value!r} is not {wanted}") from None
 
 
 def _as_bool(value: object) -> bool:

@@ -49,6 +49,15 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: str, names: str) -
     assert refused.value.field == names
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("store.segment_bytes", "'1G' is not a whole number"), ("drain_grace_s", "'1G' is not a num")],
+)
+def test_what_is_no_number_is_said_in_plain_words(name: str, rule: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rule):
+        load_config(None, {name: "1G"})
+
+
 def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
     with pytest.raises(InvalidArgumentError, match="did you mean 'segment_bytes'"):
         load_config(None, {"store.segment_byte": "1"})
