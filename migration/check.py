@@ -19,6 +19,7 @@ from migration.check_findings import Checked, CheckResult, Finding, Findings, Ki
 from migration.check_log import LogWalk
 from migration.check_lookup import Lookup
 from migration.check_rows import RowCheck
+from migration.routes import Routes
 from migration.state import FILE_NAME as STATE_FILE
 from migration.state import Phase, read_state
 from store.checkpoint import Checkpoint, read_checkpoint
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from store.store_dir import StoreIdentity
 
 _PAGE = 1000
+#: RocksDB is not there, nor meant to be.
+_ON_FILES = (Phase.ADOPTING, Phase.FILES)
 
 __all__ = ["Finding", "Kind", "check_store", "examine_store"]
 
@@ -104,7 +107,7 @@ def _check(
     if segments is None:
         return Checked()
     stack.callback(segments.close)
-    derived = _derived(directory, identity, findings, stack, _on_files(directory, findings))
+    derived = _derived(directory, identity, findings, stack, _routes(directory, findings))
     log = LogWalk(
         segments,
         durable_end,
@@ -159,16 +162,19 @@ def _segments(
         return None
 
 
-def _on_files(directory: StoreDir, findings: Findings) -> bool:
-    """Whether the queues are in files alone; says that files are not looked at, where there are."""
+def _routes(directory: StoreDir, findings: Findings) -> Routes | None:
+    """Of a migration; None without. Says that files are not looked at, where there are some."""
     try:
         state = read_state(directory.root)
     except StoreFormatError as error:
         findings.add(Kind.IDENTITY, STATE_FILE, "a state that can be read", error.reason)
-        return False
-    if state is None or not (directory.root / "consumequeue").exists():
-        return False
-    alone = state.phase in (Phase.ADOPTING, Phase.FILES)
+        return None
+    if state is None:
+        return None
+    routes = Routes(state.phase, state.routing)
+    if not (directory.root / "consumequeue").exists():
+        return routes
+    alone = state.phase in _ON_FILES
     first = "kvcq migrate start, then " if alone else ""
     findings.add(
         Kind.FILES_UNREAD,
@@ -178,7 +184,7 @@ def _on_files(directory: StoreDir, findings: Findings) -> bool:
         note=f"Queue files and index files (state {state.phase.value.upper()}) are not looked at "
         f"here; {first}kvcq migrate verify compares them with the log.",
     )
-    return alone
+    return routes
 
 
 def _derived(
@@ -186,7 +192,7 @@ def _derived(
     identity: StoreIdentity,
     findings: Findings,
     stack: ExitStack,
-    on_files: bool,  # noqa: FBT001 - one caller, beside it
+    routes: Routes | None,
 ) -> _Derived | None:
     """Database and metadata, read-only; None when one of them is not there or cannot be read."""
     try:
@@ -197,7 +203,7 @@ def _derived(
     except (KvcqError, ValueError) as error:
         findings.add(Kind.METADATA, "meta", "topics and groups that can be read", error)
         return None
-    if on_files and not directory.kvcq.exists():
+    if routes is not None and routes.phase in _ON_FILES and not directory.kvcq.exists():
         return None  # as it is meant to be
     if not directory.kvcq.exists():
         findings.add(
@@ -220,7 +226,7 @@ def _derived(
         applied = queues.applied_deletions
         pending = frozenset(mark.topic for mark in marks if mark.sequence > applied)
         topics = Topics(config, metadata, queues, SystemClock())
-        expected = ExpectedRows(engine, topics, pending)
+        expected = ExpectedRows(engine, topics, pending, routes)
     except KvcqError as error:
         findings.add(Kind.DATABASE, "kvcq", "rows that can be read", error)
         return None

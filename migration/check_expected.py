@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from kvcq.dispatch_batch import DispatchBatchBuilder
 from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, topic_prefix
 from migration.check_sums import RowSums
+from migration.routes import SideName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcq.engine import KvEngine, Pair
+    from migration.routes import Routes
     from store.consume_queue import DispatchRequest
     from store.topics import Topics
 
@@ -22,8 +24,15 @@ _LIVE_TOPICS = 65_536
 class ExpectedRows:
     """What the records of the log should have in the database, as sums."""
 
-    def __init__(self, engine: KvEngine, topics: Topics, pending: frozenset[str]) -> None:
-        """Raises EngineFailedError. `pending`: topics whose deletion the next opening finishes."""
+    def __init__(
+        self, engine: KvEngine, topics: Topics, pending: frozenset[str], routes: Routes | None
+    ) -> None:
+        """Raises EngineFailedError.
+
+        `pending`: topics whose deletion the next opening finishes. `routes`: of a migration, which
+        keep some names out of the database; None when it has all.
+        """
+        self._routes = routes
         self._topics = topics
         self._pending = tuple(topic_prefix(topic) for topic in sorted(pending))
         self._builder = DispatchBatchBuilder()
@@ -50,7 +59,10 @@ class ExpectedRows:
         """Units and index rows of these records, as far as they are dispatched."""
         if requests[-1].physical_offset >= self.checkpoint:
             requests = [each for each in requests if each.physical_offset < self.checkpoint]
-        puts = self._builder.build(self._admitted(requests), 0).puts
+        admitted: Sequence[DispatchRequest] = self._admitted(requests)
+        if self._routes is not None:
+            admitted = self._routes.split(admitted, SideName.ROCKSDB)
+        puts = self._builder.build(admitted, 0).puts
         pending = self._pending
         return {
             family: [row for row in puts[family] if not row[0].startswith(pending)]

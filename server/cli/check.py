@@ -203,7 +203,8 @@ def remedies(directory: Path, faults: Sequence[Finding]) -> list[str]:
             "offsets come back from a backup only"
         )
     if Kind.IDENTITY in kinds:
-        advice.append("bring store.json back from a backup of the directory")
+        places = sorted({each.place for each in faults if each.kind is Kind.IDENTITY})
+        advice.append(f"bring {' and '.join(places)} back from a backup of the directory")
     if Kind.CHECKPOINT_FILE in kinds:
         advice.append(
             "the checkpoint file needs nothing: the next start checks the whole log instead, and "

@@ -25,12 +25,16 @@ from kvcq.rocks import RocksEngine
 from kvcq.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store, examine_store
 from migration.check_findings import Finding, Findings, Kind, size_text
+from migration.opening import open_store
+from migration.routing import RoutingPolicy, parse_rules
+from migration.state import Phase
 from store.checkpoint import read_checkpoint
 from store.clock import SystemClock
 from store.errors import StoreFormatError, StoreLockedError
 from store.message import Message
 from store.metadata import DeleteMark
 from tests.support.fake_clock import FakeClock
+from tests.support.migrating import advance, config, make_on_files, messages
 from tests.support.stores import SEGMENT_BYTES, open_small
 from tests.support.tree import tree_digest
 
@@ -121,6 +125,28 @@ def test_a_good_store_has_no_findings_and_is_left_alone(root: Path) -> None:
     assert all(0 <= share <= 1 for _, share in steps)
     assert all(share == 1 for share in dict(steps).values())
     assert {what for what, _ in steps} >= {"records of the log", "rows of default"}
+
+
+def test_names_that_a_migration_keeps_in_files_are_not_missed(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_on_files(root, RoutingPolicy(rules=parse_rules(["payments=files", "%LMQ%*=files"])))
+    with open_store(config(root)) as store:
+        store.put(messages(0, 200))
+    on_files = check_store(root)
+    assert [finding.kind for finding in on_files] == [Kind.FILES_UNREAD]
+    assert "state FILES" in on_files[0].note
+    with open_store(config(root)) as store:
+        advance(store, Phase.FINISHED)
+    assert [finding.kind for finding in check_store(root)] == [Kind.FILES_UNREAD]
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 4))]))
+    assert {finding.kind for finding in faults(root)} == {Kind.MISSING_UNIT, Kind.HOLE}
+
+
+def test_a_damaged_migration_state_is_a_fault(root: Path) -> None:
+    (root / "migration.json").write_text("{")
+    found = only(root, Kind.IDENTITY)
+    assert found.place == "migration.json"
 
 
 def test_what_was_looked_at_is_counted(root: Path) -> None:
