@@ -140,8 +140,12 @@ GOALS = (
 
 
 def judge(document: Mapping[str, Any]) -> list[Judged]:
-    """The goals of a report's scenario that it has figures for. They are meant for scale 1."""
-    found = []
+    """The goals of a report's scenario that it has figures for; none of a run at a smaller scale,
+    for which they are not meant.
+    """
+    found: list[Judged] = []
+    if document.get("scale", 1.0) < 1:
+        return found
     for goal in GOALS:
         if goal.scenario != document["scenario"]:
             continue

@@ -12,7 +12,7 @@ from kvcq_bench.goals import judge
 from kvcq_bench.numbers import number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -57,7 +57,7 @@ class Summary:
         return "\n".join([*rows, "", *(f"* {_cell(run)}" for run in self.runs)]) + "\n"
 
 
-def summarise(paths: Iterable[Path]) -> Summary:
+def summarise(paths: Sequence[Path]) -> Summary:
     """Read reports; a directory stands for the JSON files in it. Raises ScenarioError."""
     lines: list[Line] = []
     runs: list[str] = []
@@ -76,10 +76,12 @@ def summarise(paths: Iterable[Path]) -> Summary:
     return Summary(lines, runs)
 
 
-def _files(paths: Iterable[Path]) -> list[Path]:
+def _files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         found += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if paths and not found:
+        raise ScenarioError(f"no report in {', '.join(map(str, paths))}")
     return found
 
 

@@ -11,15 +11,15 @@ from kvcq_client.values import Start
 class ConsumerConfig:
     """Settings of one consumer, checked when made. Raises ValueError, naming the field.
 
-    `group`: whose offsets are committed, and read with `start=Start.COMMITTED`, which goes on
-    behind what was committed, or from the earliest where nothing was. Any other `start` begins
-    there each time, with a group too. `tag_filter`: such as "created || paid". `when_expired`:
-    where to go on when messages expired before they were read; None raises
+    `start`: where to begin in queues for which no offset is given. Without it a consumer of a
+    `group` goes on behind what the group committed, from the earliest where it did not, and one
+    without a group begins at the earliest. `tag_filter`: such as "created || paid".
+    `when_expired`: where to go on when messages expired before they were read; None raises
     OffsetOutOfRangeError. `buffer_bytes`: what the server may send ahead of the reader.
     """
 
     group: str = ""  # whose offsets are read and committed; "" for none
-    start: Start = Start.EARLIEST  # where to begin in queues without an offset
+    start: Start | None = None  # None: COMMITTED with a group, EARLIEST without
     tag_filter: str = ""  # such as "created || paid"; "" for all
     buffer_bytes: int = 32 << 20  # what the server may send ahead of the reader
     batch_messages: int = 512  # of one queue at a time
@@ -38,3 +38,10 @@ class ConsumerConfig:
         check("when_expired", self.when_expired is not Start.COMMITTED, "EARLIEST or LATEST")
         if self.start is Start.COMMITTED and not self.group:
             raise ValueError("start: COMMITTED needs a group")
+
+    @property
+    def begins_at(self) -> Start:
+        """`start`, or what stands for None."""
+        if self.start is not None:
+            return self.start
+        return Start.COMMITTED if self.group else Start.EARLIEST

@@ -134,7 +134,7 @@ class ConsumerCore:
             offsets = {Queue(*queue): offset for queue, offset in wanted.items()}
         else:
             several = [wanted] if isinstance(wanted, str | Queue) else wanted
-            offsets = await self._starts(await self._queues(several), self.config.start)
+            offsets = await self._starts(await self._queues(several), self.config.begins_at)
         self._move(offsets)
 
     async def seek(self, to: Mapping[Queue, int] | Start) -> None:

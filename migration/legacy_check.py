@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from migration.cq_format import UNIT_SIZE, UNITS_PER_FILE, parse_file_name, parse_queue_id
 from migration.index_format import IndexLayout, parse_index_name
 from migration.legacy_findings import Fault, Finding, Remedy
-from migration.legacy_index_check import check_index_file
+from migration.legacy_index_check import check_index_file, first_offset_of
 from migration.legacy_queue_check import QueueCheck
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def log_bounds_of_directory(commit_log: Path) -> tuple[int, int]:
         return 0, 0
     return int(segments[0].name), int(segments[-1].name) + segments[-1].stat().st_size
 
+
+#: So many records between two index files are looked at for keys. Few records have none.
+_GAP_RECORDS = 10_000
 
 #: Source: RocketMQ 5, StorePathConfigHelper.
 _BATCH_QUEUES = "batchconsumequeue"
@@ -167,6 +170,9 @@ class _Check:
             if not path.is_file() or parse_index_name(path.name) is None:
                 yield Finding(path, 0, Fault.FOREIGN, "not named like an index file", Remedy.IGNORE)
                 continue
+            begin = first_offset_of(path)
+            if begin is not None:
+                yield from self._index_gap(path, last, begin)
             last = yield from check_index_file(
                 path,
                 layout,
@@ -184,6 +190,26 @@ class _Check:
             path = paths[-1] if paths else self._root / "index"
             detail = f"nothing above physical offset {last} is indexed"
             yield Finding(path, 0, Fault.ENDS_EARLY, detail, Remedy.REBUILD_INDEX, record.topic)
+
+    def _index_gap(self, path: Path, last: int, begin: int) -> Iterator[Finding]:
+        """A record with keys behind the last one of the file before, and before this file's."""
+        if self._record_at is None:
+            return
+        at = self._log_start
+        if last >= at:
+            record = self._record_at(last)
+            if record is None:
+                return
+            at = last + record.record_size
+        for _ in range(_GAP_RECORDS):
+            record = self._record_at(at) if at < begin else None
+            if record is None:
+                return
+            if record.keys:
+                detail = f"the record at {at} has keys, and is in no file before this one"
+                yield Finding(path, 0, Fault.MISSING, detail, Remedy.REBUILD_INDEX, record.topic)
+                return
+            at += record.record_size
 
 
 def _entries(directory: Path) -> list[Path]:

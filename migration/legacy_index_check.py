@@ -66,6 +66,19 @@ def check_index_file(
         return after
 
 
+def first_offset_of(path: Path) -> int | None:
+    """Physical offset of the file's first entry; None when it has none, or cannot say."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(HEADER_SIZE)
+    except OSError:
+        return None  # the check of the file says so
+    if len(data) < HEADER_SIZE:
+        return None
+    _, _, begin_offset, _, _, next_entry = HEADER.unpack(data)
+    return int(begin_offset) if next_entry > 1 else None
+
+
 class _Live(NamedTuple):
     """The log that the entries point into."""
 

@@ -453,6 +453,7 @@ class LiveMigration:
                 found.compared_units,
                 found.difference_count,
                 self._clock.now_ms(),
+                " ".join(sorted({each.side for each in found.differences})),
             )
             event = f"verified below {found.cut_offset}: {found.difference_count} differences"
             if found.difference_count == 0 and self.is_settled:

@@ -36,12 +36,11 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
         )
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
-        if state.phase is Phase.VERIFIED:
+        if state.verified is not None:
             # First: what is verified must never be said of a side that is gone.
+            phase = Phase.DOUBLE_WRITE if state.phase is Phase.VERIFIED else state.phase
             event = f"the {name.value} side is made anew; what was verified is gone"
-            write_state(
-                root, state.moved(clock.now_ms(), event, phase=Phase.DOUBLE_WRITE, verified=None)
-            )
+            write_state(root, state.moved(clock.now_ms(), event, phase=phase, verified=None))
         if name is SideName.ROCKSDB:
             paths = [directory.kvcq]
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from migration.errors import IllegalStepError
+from migration.state import read_state
 from store.clock import SystemClock
 from store.errors import CorruptRecordError, StoreFormatError
 from store.log_scan import Damage, scan_requests
@@ -13,6 +15,11 @@ from store.store_dir import DirKind, StoreDir, inspect
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+def rebuild_command(root: Path) -> str:
+    """What makes the RocksDB side of a store with a migration again."""
+    return f"kvcq migrate resume {root} --rebuild rocksdb"
 
 
 class SetAside(NamedTuple):
@@ -31,13 +38,22 @@ def set_queues_aside(
 ) -> SetAside:
     """`kvcq/` has another name, and the log was found fit to make it again.
 
-    Raises StoreFormatError when `root` is no store of ours, StoreLockedError while it is open,
+    Raises StoreFormatError when `root` is no store of ours, IllegalStepError when it has a
+    migration, which keeps its own account of its sides; StoreLockedError while it is open,
     CorruptRecordError when the log is damaged and that is not to be left out: nothing was changed
     then, and the store serves what it served.
     """
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None:
         raise StoreFormatError(root, "is not a store of ours")
+    state = read_state(root)
+    if state is not None:
+        raise IllegalStepError(
+            "repair --queues",
+            state.phase.name,
+            "a migration keeps account of what its sides hold, and makes them again itself",
+            rebuild_command(root),
+        )
     directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
     try:
         damage = _find_damage(directory.commitlog, identity.segment_bytes, progress)

@@ -75,6 +75,7 @@ class VerifyResult:
     compared_units: int
     difference_count: int
     finished_ms: int
+    sides: str = ""  # those that differ from the log, a blank between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,11 @@ def to_document(state: MigrationState) -> dict[str, Any]:
         "verify_broken_off": state.verify_broken_off,
         "history": [list(each) for each in state.history],
     }
+
+
+def has_migration(root: Path) -> bool:
+    """Whether there is a migration.json, readable or not."""
+    return (root / FILE_NAME).exists()
 
 
 def read_state(root: Path) -> MigrationState | None:

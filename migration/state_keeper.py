@@ -70,6 +70,9 @@ def next_command(state: MigrationState) -> str:
     for side in SideName:
         if state.verify_broken_off.startswith(f"the {side.value} side cannot be read"):
             return f"kvcq migrate resume --rebuild {side.value} (with the service stopped)"
+    if state.phase is Phase.DOUBLE_WRITE and state.verified is not None and state.verified.sides:
+        differs = state.verified.sides.split()[0]
+        return f"kvcq migrate resume --rebuild {differs} (with the service stopped)"
     return {
         Phase.ADOPTING: "kvcq migrate start",
         Phase.FILES: "kvcq migrate start",

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 #: Puts of fewer bytes a second take a few hundredths of a core, and need no room made.
 FEW_BYTES_PER_S = 1 << 20
+#: The rate is taken over at least so long: between two reads may lie microseconds.
+_LOOK_S = 0.1
 
 
 class ColdReads:
@@ -43,6 +45,7 @@ class ColdReads:
         self._cpu_s = cpu_s
         self._sleep = sleep
         self._looked_at = (now_s(), appended())
+        self._busy = False  # whether puts came between the last two looks
         self._free_s = 0.0  # no cold read begins before
 
     async def run(self, read: Callable[[], T]) -> T:
@@ -63,5 +66,9 @@ class ColdReads:
 
     def _puts_come(self) -> bool:
         before_s, before = self._looked_at
-        self._looked_at = now_s, end = self._now_s(), self._appended()
-        return end - before > FEW_BYTES_PER_S * (now_s - before_s)
+        now_s = self._now_s()
+        if now_s - before_s >= _LOOK_S:
+            end = self._appended()
+            self._busy = end - before > FEW_BYTES_PER_S * (now_s - before_s)
+            self._looked_at = now_s, end
+        return self._busy

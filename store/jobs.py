@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
+# The scheduler warns of every run that is left out while the last one goes on: as it should be.
+logging.getLogger("apscheduler.scheduler").setLevel(logging.ERROR)
 
 _WORKERS = 2
 

@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from migration.check import examine_store
 from migration.check_findings import Kind, size_text
+from migration.repair_queues import rebuild_command
+from migration.state import has_migration
 from server.cli.output import (
     EXIT_REFUSED,
     CommandError,
@@ -212,10 +214,10 @@ def remedies(directory: Path, faults: Sequence[Finding]) -> list[str]:
         )
     if kinds - _IN_THE_LOG - _OTHER_FILES:
         skip = " --skip-damaged" if Kind.DAMAGED_RECORD in kinds else ""
-        advice.append(
-            f"`kvcq repair {directory} --queues{skip}` makes queues, bounds and index rows again "
-            "from the log"
-        )
+        command = f"kvcq repair {directory} --queues{skip}"
+        if has_migration(directory):
+            command = rebuild_command(directory)
+        advice.append(f"`{command}` makes queues, bounds and index rows again from the log")
     return advice
 
 

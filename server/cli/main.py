@@ -27,6 +27,7 @@ _MODULES = {
     "query": "server.cli.messages",
     "get": "server.cli.messages",
     "topic": "server.cli.topics",
+    "group": "server.cli.groups",
     "stats": "server.cli.stats",
     "check": "server.cli.check",
     "dump": "server.cli.dump",

@@ -502,8 +502,11 @@ def _show_status(
     if as_json:
         print_json(document if done is None else {**document, "done": list(done)})
         return
-    for line in done or ():
+    lines = list(done or ())
+    for line in lines[:_SHOWN]:
         notes.print(f"[bold]done:[/]  {escape(line)}", highlight=False, soft_wrap=True)
+    if len(lines) > _SHOWN:
+        notes.print(f"       and {len(lines) - _SHOWN:,} more: --json has all", highlight=False)
     phase = str(document["phase"]).upper()
     print_table(
         "", ("state", "names", "reads come from", "written to"), _served(status.routing, phase)

@@ -85,6 +85,20 @@ class InterruptedCommandError(CommandError):
     default_code = "INTERRUPTED"
 
 
+def ask(question: str, without: str) -> None:
+    """Returns when the answer is yes. Raises CommandError when nobody can give one.
+
+    `without`: the command that does not ask.
+    """
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            click.echo(err=True)  # ends the line of the question
+            raise CommandError("not deleted: there is nobody to ask", without) from None
+        raise
+
+
 def print_json(document: object) -> None:
     """One document on standard output."""
     context = click.get_current_context(silent=True)

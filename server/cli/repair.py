@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from migration.errors import IllegalStepError
 from migration.opening import open_store
 from migration.repair_metadata import repair_metadata
 from migration.repair_queues import set_queues_aside
@@ -46,6 +47,8 @@ def repair(
     """
     if what is None:
         raise click.UsageError("say what to make again: --metadata or --queues")
+    if skip_damaged and what != "queues":
+        raise click.UsageError("--skip-damaged needs --queues")
     try:
         with _bar() as progress:
             task = progress.add_task("", total=1.0)
@@ -72,7 +75,11 @@ def repair(
         notes.print(
             f"kvcq/ is made again from {result['dispatched_offset']:,} bytes of log"
             + (f", without {result['left_out']} damaged place(s)" if result["left_out"] else "")
-            + (f"; the old one is {result['old']}" if result["old"] else ""),
+            + (
+                f"; the old one is {result['old']}: remove it when all is well"
+                if result["old"]
+                else ""
+            ),
             highlight=False,
         )
 
@@ -106,6 +113,8 @@ def _repair_queues(
 def _advice(error: StoreError, directory: Path) -> str:
     if isinstance(error, StoreLockedError):
         return "stop the server that has it open, then repeat the command"
+    if isinstance(error, IllegalStepError):
+        return error.next_command
     if isinstance(error, StoreFormatError):
         return ""
     return f"look closer with: kvcq check {directory}"

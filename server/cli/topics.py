@@ -11,6 +11,7 @@ from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue
 from server.cli.connection import connect, server_option
 from server.cli.output import (
     CommandError,
+    ask,
     json_option,
     notes,
     print_json,
@@ -50,7 +51,7 @@ def create(names: tuple[str, ...], queues: int | None, server: str, as_json: boo
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Delete topic NAME, or a light queue, with everything in it."""
     if not yes:
-        _ask(name)
+        ask(f"Delete {name!r} and all its messages?", f"kvcq topic delete {name} --yes")
     with connect(server) as client:
         try:
             client.delete_topic(name)
@@ -61,19 +62,6 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: F
         print_json({"deleted": name})
     else:
         notes.print(f"deleted {name}")
-
-
-def _ask(name: str) -> None:
-    """Returns when the answer is yes. Raises CommandError when nobody can give one."""
-    try:
-        click.confirm(f"Delete {name!r} and all its messages?", abort=True, err=True)
-    except click.Abort as abort:
-        if isinstance(abort.__context__, EOFError):
-            click.echo(err=True)  # ends the line of the question
-            raise CommandError(
-                "not deleted: there is nobody to ask", f"kvcq topic delete {name} --yes"
-            ) from None
-        raise
 
 
 @topic.command()

@@ -41,3 +41,9 @@ def test_of_several_figures_the_last_counts() -> None:
 def test_goals_of_other_scenarios_and_missing_figures_are_left_out() -> None:
     assert judge(_document({"pull_p99_ratio": 1.0})) == []
     assert judge(_document({}, "soak")) == []
+
+
+def test_a_run_at_a_smaller_scale_is_not_judged() -> None:
+    document = _document({"pull_p99_ratio": 1.0}, "compaction")
+    assert judge({**document, "scale": 0.1}) == []
+    assert len(judge({**document, "scale": 1.0})) == 1

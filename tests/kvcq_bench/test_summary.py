@@ -19,7 +19,7 @@ KILL: dict[str, Any] = {
     "scenario": "kill",
     "title": "A kill | under load",
     "seed": 9,
-    "scale": 0.5,
+    "scale": 1.0,
     "target": "own server process",
     "duration_s": 12.3,
     "machine": {"time": "2026-01-01T00:00:00+00:00"},
@@ -48,7 +48,7 @@ def test_reports_of_both_kinds_become_lines(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json.dumps(BENCH))
     made = summarise([tmp_path])
     assert [(line.measured, line.met) for line in made.lines] == [(12.5, False), (300_000.0, True)]
-    assert made.lines[0].command == "kvcq bench run kill --scale 0.5"
+    assert made.lines[0].command == "kvcq bench run kill"
     assert met_text(made.lines) == "1 of 2 met"
     assert "4,000 messages acknowledged, 4,000 reads checked" in made.runs[0]
     assert json.loads(json.dumps(made.document()))["lines"][1]["probe"] == 600_000.0
@@ -71,4 +71,16 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
         summarise([tmp_path / "a.json"])
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(ScenarioError, match="cannot be read"):
+        summarise([tmp_path])
+
+
+def test_a_small_run_is_told_but_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**KILL, "scale": 0.5}))
+    made = summarise([tmp_path])
+    assert made.lines == []
+    assert "scale 0.5" in made.runs[0]
+
+
+def test_a_directory_without_reports_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="no report"):
         summarise([tmp_path])

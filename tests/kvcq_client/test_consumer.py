@@ -68,7 +68,7 @@ async def test_commit_and_go_on_from_there(client: AsyncClient) -> None:
         await consumer.commit()
     [committed] = await client.group_offsets("g")
     assert (committed.offset, committed.lag) == (30, 70)
-    async with await client.consumer("orders", group="g", start=Start.COMMITTED) as consumer:
+    async with await client.consumer("orders", group="g") as consumer:
         assert (await anext(consumer)).queue_offset == 30
 
 

@@ -364,6 +364,16 @@ def test_h22_index_without_its_newest_file(tmp_path: Path) -> None:
     assert only(check(tmp_path, log), Fault.ENDS_EARLY).remedy is Remedy.REBUILD_INDEX
 
 
+@pytest.mark.parametrize("number", [0, 2])
+def test_index_without_one_of_its_files(tmp_path: Path, number: int) -> None:
+    log = written(tmp_path)
+    files = sorted((tmp_path / "index").iterdir())
+    assert len(files) > number + 1
+    files[number].unlink()
+    found = only(check(tmp_path, log), Fault.MISSING)
+    assert (found.path, found.remedy) == (files[number + 1], Remedy.REBUILD_INDEX)
+
+
 def test_checking_writes_nothing_and_reports_progress(tmp_path: Path) -> None:
     log = written(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

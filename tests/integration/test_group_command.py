@@ -1,0 +1,106 @@
+"""kvcq group against a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from kvcq_client import Client, Message, Queue
+from server.cli.main import main
+from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with 10 messages in each of two queues."""
+    with ServerProcess(tmp_path_factory.mktemp("store")) as server:
+        server.wait_for("ready")
+        with Client(server.target) as client:
+            client.create_topic("jobs", 2)
+            messages = [Message("jobs", b"%d" % number, number % 2) for number in range(20)]
+            with client.producer() as producer:
+                producer.send_many(messages)
+        yield server.target
+
+
+def run(target: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["group", *arguments], env={"KVCQ_SERVER": target}, input="")
+
+
+def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
+    done = run(target, *arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def commit(target: str, group: str, offset: int) -> None:
+    with Client(target) as client:
+        client.commit_offsets(group, {Queue("jobs", 0): offset, Queue("jobs", 1): 10})
+
+
+def test_groups_are_listed_with_what_is_before_them(target: str) -> None:
+    commit(target, "billing", 4)
+    assert {"group": "billing", "queues": 2, "lag": 6} in answer(target, "list")
+    assert "billing" in run(target, "list").stdout
+
+
+def test_a_group_is_shown_queue_by_queue(target: str) -> None:
+    commit(target, "shown", 7)
+    queues = answer(target, "describe", "shown")["queues"]
+    assert [(one["queueId"], one["offset"], one["lag"]) for one in queues] == [
+        (0, 7, 3),
+        (1, 10, 0),
+    ]
+    assert "3 messages behind" in run(target, "describe", "shown").stdout
+
+
+@pytest.mark.parametrize(
+    ("where", "offsets"),
+    [
+        (("--to", "earliest"), {0: 0, 1: 0}),
+        (("--to", "latest"), {0: 10, 1: 10}),
+        (("--to", "3", "--queue", "1"), {1: 3}),
+        (("--to-time", "1"), {0: 0, 1: 0}),
+    ],
+)
+def test_a_group_is_moved(target: str, where: tuple[str, ...], offsets: dict[int, int]) -> None:
+    commit(target, "moved", 5)
+    moved = answer(target, "reset", "moved", "jobs", *where)["queues"]
+    assert {one["queueId"]: one["offset"] for one in moved} == offsets
+    now = answer(target, "describe", "moved", "--topic", "jobs")["queues"]
+    assert {one["queueId"]: one["offset"] for one in now} == {0: 5, 1: 10} | offsets
+
+
+def test_a_group_is_deleted_once_somebody_says_so(target: str) -> None:
+    commit(target, "gone", 1)
+    refused = run(target, "delete", "gone")
+    assert refused.exit_code == 1
+    assert "--yes" in refused.stderr
+    assert answer(target, "delete", "gone", "--yes") == {"deleted": "gone"}
+    missing = run(target, "describe", "gone")
+    assert missing.exit_code == 1
+    assert "committed nothing" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ((), "--to or --to-time"),
+        (("--to", "3", "--to-time", "1"), "--to or --to-time"),
+        (("--to", "soon"), "not earliest"),
+    ],
+)
+def test_wrong_usage_is_told(target: str, where: tuple[str, ...], words: str) -> None:
+    done = run(target, "reset", "billing", "jobs", *where)
+    assert done.exit_code == 2
+    assert words in done.stderr
