@@ -202,6 +202,9 @@ class Segment:
         with self._in_use() as descriptor, _disk_full(self.path, self.size):
             self.appended = position
             self.flushed = min(self.flushed, position)
+            # Pages that were only read count as data: let the kernel forget them. What was written
+            # and is not on the disk yet stays.
+            os.posix_fadvise(descriptor, position, 0, os.POSIX_FADV_DONTNEED)
             for start, end in _data_ranges(descriptor, position, self.size):
                 _zero(descriptor, start, end)
             if position < self.size:
