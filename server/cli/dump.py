@@ -31,6 +31,7 @@ from server.cli.output import (
     time_text,
 )
 from server.cli.values import COUNT, OFFSET, QUEUE, text
+from server.convert import host_text
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -90,7 +91,17 @@ def dump_log_command(
             _print_rows(map(_log_document, rows), limit)
             return
         _print(
-            ("offset", "size", "topic", "queue", "at", "stored", "tag", "keys", "body"),
+            (
+                "physical offset",
+                "size",
+                "topic",
+                "queue",
+                "offset",
+                "stored",
+                "tag",
+                "keys",
+                "body",
+            ),
             map(_log_cells, rows),
             limit,
         )
@@ -124,7 +135,9 @@ def dump_queue_command(
         )
         first = next(rows, None)
         if first is None:
-            where = f"queue {queue_id} of {topic} has no unit from offset {offset} on"
+            where = f"queue {queue_id} of {topic} has no unit"
+            if offset:
+                where += f" from offset {offset} on"
             raise CommandError(f"{where} in {' or '.join(sides)}", code="NOT_FOUND")
         rows = chain([first], rows)
         if as_json:
@@ -158,7 +171,8 @@ def dump_index_command(
 ) -> None:
     """Entries of the key index of DIRECTORY.
 
-    Index files keep a hash of topic and key, and the time in seconds from the file's first.
+    A key that nobody gave may be a producer's: <id>:<number of the batch>. Index files keep a hash
+    of topic and key, and the time in seconds from the file's first.
     """
     if key is not None and topic is None:
         raise click.UsageError("--key needs --topic: a key is one of a topic")
@@ -262,9 +276,9 @@ def _log_document(row: LogRow) -> dict[str, Any]:
             "flag": message.flag,
             "sysFlag": message.sys_flag,
             "bornTimeMs": message.born_time_ms,
-            "bornHost": list(message.born_host),
+            "bornHost": host_text(message.born_host),
             "storeTimeMs": message.store_time_ms,
-            "storeHost": list(message.store_host),
+            "storeHost": host_text(message.store_host),
             "reconsumeTimes": message.reconsume_times,
             "preparedTransactionOffset": message.prepared_transaction_offset,
             "bodyCrc": message.body_crc,
