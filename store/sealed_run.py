@@ -111,8 +111,8 @@ class SealedParser:
         self._window_bytes = _LEAST_WINDOW
         self._topics: dict[bytes, str] = {}
         # What stands between body and CRC item, where it repeats: it names neither keys nor light
-        # queues. To topic and tag code.
-        self._tails: dict[bytes, tuple[str, int]] = {}
+        # queues.
+        self._tails: dict[bytes, _Tail] = {}
         # Properties without the keys, which differ from message to message. To tag code.
         self._rests: dict[str, int] = {}
 
@@ -175,48 +175,27 @@ class SealedParser:
             if data[item_at:record_end] != (item % crc)[::-1]:
                 break
             tail = data[position + HEADER_V4_BYTES + body_length : item_at]
-            known = tails.get(tail)
-            if known is not None:
-                topic, tag_code = known
-                add(
-                    new(
-                        kind,
-                        (
-                            topic,
-                            queue_id,
-                            queue_offset,
-                            at,
-                            size,
-                            tag_code,
-                            store_time_ms,
-                            (),
-                            (),
-                            True,
-                        ),
-                    )
+            found = tails.get(tail) or self._take_apart(tail, store_time_ms)
+            if found is None:
+                break
+            topic, tag_code, keys, light = found
+            add(
+                new(
+                    kind,
+                    (
+                        topic,
+                        queue_id,
+                        queue_offset,
+                        at,
+                        size,
+                        tag_code,
+                        store_time_ms,
+                        keys,
+                        light,
+                        True,
+                    ),
                 )
-            else:
-                found = self._take_apart(tail, store_time_ms)
-                if found is None:
-                    break
-                topic, tag_code, keys, light = found
-                add(
-                    new(
-                        kind,
-                        (
-                            topic,
-                            queue_id,
-                            queue_offset,
-                            at,
-                            size,
-                            tag_code,
-                            store_time_ms,
-                            keys,
-                            light,
-                            True,
-                        ),
-                    )
-                )
+            )
             at += size
             position = record_end
         return requests, at
@@ -258,11 +237,12 @@ class SealedParser:
             keys = index_keys({UNIQ_KEY: unique, KEYS: words})
         else:
             keys = (unique, words) if unique and unique != words else (words,)
+        found: _Tail = (topic, tag_code, keys, ())
         if not keys and len(tail) <= _CACHED_BYTES:
             if len(self._tails) >= _CACHED_TAILS:
                 self._tails.clear()
-            self._tails[tail] = (topic, tag_code)
-        return topic, tag_code, keys, ()
+            self._tails[tail] = found
+        return found
 
     def _new_topic(self, name: bytes) -> str:
         if len(self._topics) >= _CACHED_TOPICS:
