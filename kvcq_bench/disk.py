@@ -32,7 +32,10 @@ def drop_cached_log(directory: Path) -> None:
     So call it right after the store was opened. Dirty pages stay; so do those near the log's end.
     """
     for path in sorted((directory / "store" / "commitlog").glob("*")):
-        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # a prepared segment got its name
+            continue
         try:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:

@@ -12,11 +12,11 @@ import numpy as np
 
 from kvcq_bench.ledger import Checker
 from kvcq_bench.load import Plan, in_turn, produce, until
+from kvcq_bench.machine import pace_mb_per_s
 from kvcq_bench.run import Workers
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
-    from kvcq_bench.ledger import Ledger
     from kvcq_bench.run import Run
 
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class Parameters:
     seconds: float
     probe_seconds: float  # at full speed, to know what half of it is
+    parts: int = 6  # of the time; latencies are told for each
     queues: int = 1000
     producers: int = 2
     size: int = 1024
@@ -34,29 +35,23 @@ def run_soak(run: Run) -> None:
     """Figures: full and half rate; growth of memory, files and disk in the second half of the time,
     by straight lines, for an hour. By then caches are full and segments expire as fast as they
     come. Memory is that of the process alone: pages of the log come and go as the kernel likes.
-    The latencies of both halves of the time stand side by side.
+    The latencies of the parts of the time stand side by side, each with the machine's pace.
+
+    Full speed is that of the same work, reading and checking included. Half of what producers
+    reach alone would leave the readers no room, and then latency tells how long the queue is.
     """
     parameters = run.scenario.parameters_as(Parameters)
-    queues = [Queue(f"soak-{number}", 0) for number in range(parameters.queues)]
-    run.target.create_topics({queue.topic: 1 for queue in queues})
-    ledger = run.ledger(len(queues), parameters.size)
     run.recorder.begin("full speed")
-    full = _produce(run, parameters, ledger, queues, parameters.probe_seconds, None, "put full")
+    began_s = perf_counter()
+    probe = _Traffic(run, parameters, "probe")
+    probe.run([(parameters.probe_seconds, None, "full speed")])
+    full = probe.messages / (perf_counter() - began_s)
     run.recorder.figure("full_messages_per_s", full)
-    done = threading.Event()
-    begun = 0
-    with Workers() as reader:
-        reader.start(_follow, run, ledger, queues, done, reader.stop)
-        try:
-            for part in ("first", "second"):
-                run.recorder.begin(f"half speed, {part} half of the time")
-                begun = len(run.recorder.samples)
-                seconds, name = parameters.seconds / 2, f"put half speed, {part} half"
-                half = _produce(run, parameters, ledger, queues, seconds, full / 2, name)
-                run.recorder.figure(f"half_messages_per_s {part} half", half)
-        finally:
-            done.set()
-    samples = run.recorder.samples[begun:]
+    traffic = _Traffic(run, parameters, "soak")
+    parts = [f"part {part} of {parameters.parts}" for part in range(1, parameters.parts + 1)]
+    traffic.run([(parameters.seconds / len(parts), full / 2, part) for part in parts])
+    begin_s = (run.recorder.elapsed_s + traffic.began_at_s) / 2
+    samples = [row for row in run.recorder.samples if row["at_s"] >= begin_s]
     for name in ("private_bytes", "open_files", "disk_kvcq_bytes"):
         points = [(row["at_s"], row[name]) for row in samples if name in row]
         if len(points) >= 3:
@@ -65,43 +60,59 @@ def run_soak(run: Run) -> None:
             run.recorder.figure(f"{name} growth per hour", float(slope) * 3600)
 
 
-def _produce(
-    run: Run,
-    parameters: Parameters,
-    ledger: Ledger,
-    queues: list[Queue],
-    seconds: float,
-    rate: float | None,
-    latency: str,
-) -> float:
-    before, started_s = ledger.acknowledged_messages, perf_counter()
-    with Workers() as workers:
-        for producer in range(parameters.producers):
-            streams = range(producer, len(queues), parameters.producers)
-            choices = until(in_turn(streams, sys.maxsize, parameters.batch), seconds)
-            each = rate / parameters.producers if rate is not None else None
-            plan = Plan(queues, choices, parameters.size, each, latency=latency)
-            workers.start(produce, run, ledger, plan, workers.stop)
-    return (ledger.acknowledged_messages - before) / (perf_counter() - started_s)
+class _Traffic:
+    """Producers over queues of their own, and a reader that follows them all and checks."""
 
+    def __init__(self, run: Run, parameters: Parameters, name: str) -> None:
+        self.began_at_s = run.recorder.elapsed_s
+        self._run = run
+        self._parameters = parameters
+        self._queues = [Queue(f"{name}-{number}", 0) for number in range(parameters.queues)]
+        self._ledger = run.ledger(len(self._queues), parameters.size)
+        self._written = threading.Event()
+        run.target.create_topics({queue.topic: 1 for queue in self._queues})
 
-def _follow(
-    run: Run,
-    ledger: Ledger,
-    queues: list[Queue],
-    done: threading.Event,
-    stop: threading.Event,
-) -> None:
-    checker = Checker(ledger)
-    stream_of = {queue: stream for stream, queue in enumerate(queues)}
-    positions = dict.fromkeys(queues, 0)
-    while not stop.is_set():
-        last = done.is_set()
-        for queue, messages in run.target.read_to_end(positions):
-            checker.see(messages, stream_of[queue])
-            positions[queue] = messages[-1].queue_offset + 1
-            run.recorder.count("pulled", len(messages))
-        if last:
-            checker.finish(range(len(queues)))
-            return
-        done.wait(0.5)
+    @property
+    def messages(self) -> int:
+        return self._ledger.acknowledged_messages
+
+    def run(self, parts: list[tuple[float, float | None, str]]) -> None:
+        """Seconds, messages a second, and name of each part; returns when all is read."""
+        with Workers() as reader:
+            reader.start(self._follow, reader.stop)
+            try:
+                for seconds, rate, name in parts:
+                    self._run.recorder.begin(name)
+                    self._run.recorder.figure(f"machine_mb_per_s {name}", pace_mb_per_s())
+                    before, began_s = self.messages, perf_counter()
+                    self._produce(seconds, rate, f"put {name}")
+                    put = (self.messages - before) / (perf_counter() - began_s)
+                    self._run.recorder.figure(f"put_messages_per_s {name}", put)
+            finally:
+                self._written.set()
+
+    def _produce(self, seconds: float, rate: float | None, latency: str) -> None:
+        producers, count = self._parameters.producers, len(self._queues)
+        with Workers() as workers:
+            for producer in range(producers):
+                streams = range(producer, count, producers)
+                turns = in_turn(streams, sys.maxsize, self._parameters.batch)
+                each = rate / producers if rate is not None else None
+                choices = until(turns, seconds)
+                plan = Plan(self._queues, choices, self._parameters.size, each, latency=latency)
+                workers.start(produce, self._run, self._ledger, plan, workers.stop)
+
+    def _follow(self, stop: threading.Event) -> None:
+        checker = Checker(self._ledger)
+        stream_of = {queue: stream for stream, queue in enumerate(self._queues)}
+        positions = dict.fromkeys(self._queues, 0)
+        while not stop.is_set():
+            is_last = self._written.is_set()
+            for queue, messages in self._run.target.read_to_end(positions):
+                checker.see(messages, stream_of[queue])
+                positions[queue] = messages[-1].queue_offset + 1
+                self._run.recorder.count("pulled", len(messages))
+            if is_last:
+                checker.finish(range(len(self._queues)))
+                return
+            self._written.wait(0.5)

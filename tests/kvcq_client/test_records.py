@@ -67,13 +67,23 @@ def test_light_queues_and_given_offsets() -> None:
 
 @given(st.data())
 def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
-    record = _records()[0]
+    records = _records()
+    which = data.draw(st.integers(0, len(records) - 1))
     # Of all that the closing CRC covers; that item itself is 20 bytes.
-    bit = data.draw(st.integers(0, 8 * (len(record) - 20) - 1))
-    damaged = bytearray(record)
+    bit = data.draw(st.integers(0, 8 * (len(records[which]) - 20) - 1))
+    damaged = bytearray(records[which])
     damaged[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(CorruptRecordError):
-        split_records(bytes(damaged))
+    records[which] = bytes(damaged)
+    for run in ([bytes(damaged)], records):
+        with pytest.raises(CorruptRecordError):
+            split_records(b"".join(run))
+
+
+def test_records_with_and_without_a_closing_crc_may_be_mixed() -> None:
+    sealed, plain = _records(), _records(crc_item=False)
+    mixed = [sealed[0], plain[1], sealed[2], plain[0]]
+    assert [message.record for message in split_records(b"".join(mixed))] == mixed
+    assert split_records(b"") == []
 
 
 @given(st.data())

@@ -8,6 +8,8 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from store.batch_encoder import BatchEncoder, plain_tail, topic_field
 from store.commit_log import CommitLog, verify
@@ -256,6 +258,42 @@ def test_damage_is_never_served(tmp_path: Path, hot: int) -> None:
             harness.log.read_at(second.physical_offset)
         segment.buffer[at] ^= 1 << bit % 8
     assert len(harness.log.read_run(places)) == 3
+    harness.log.close()
+
+
+@pytest.mark.parametrize("hot", [1 << 30, 1])
+def test_a_run_is_what_reading_one_by_one_gives(tmp_path: Path, hot: int) -> None:
+    harness = Harness(tmp_path / "log", hot_read_bytes=hot)
+    requests = harness.append(*[body(700)] * 12, *[body(10)] * 12).requests
+    real = [(request[3], request[4]) for request in requests]
+    end = harness.log.appended_offset
+    false = [(0, 50), (1, real[0][1]), (real[3][0], real[3][1] + 1), (end - 40, 100), (end, 100)]
+
+    def one_by_one(places: Sequence[tuple[int, int]]) -> list[bytes]:
+        found: list[bytes] = []
+        for place in places:
+            try:
+                found.append(harness.log.read(*place))
+            except (CorruptRecordError, MessageNotFoundError):
+                if not found:
+                    raise
+                break
+        return found
+
+    # Units of other writers, and damaged ones, need not rise.
+    @given(st.lists(st.sampled_from([*real * 4, *false]), max_size=30))
+    @example(real)
+    @example(real[::-1])
+    def check(places: list[tuple[int, int]]) -> None:
+        try:
+            wanted = one_by_one(places)
+        except (CorruptRecordError, MessageNotFoundError) as error:
+            with pytest.raises(type(error)):
+                harness.log.read_run(places)
+        else:
+            assert harness.log.read_run(places) == wanted
+
+    check()
     harness.log.close()
 
 

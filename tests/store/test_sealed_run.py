@@ -28,7 +28,7 @@ from store.record import (
     crc_item,
     dispatch_request,
 )
-from store.sealed_run import SealedParser, skip_sealed
+from store.sealed_run import SealedParser, are_sealed, skip_sealed
 
 _BASE = 1 << 30
 _FRONT = struct.Struct(">iiiiiqqiq")
@@ -247,3 +247,40 @@ def test_equal_topics_are_the_same_object() -> None:
     data, _ = _log([Entry(properties=text) for text in (b"", b"TAGS\x01t\x02", b"KEYS\x01k\x02")])
     found, _ = SealedParser().parse(data, _BASE, _BASE, _BASE + len(data), 99)
     assert len({id(request.topic) for request in found}) == 1
+
+
+def _apart(entries: list[Entry]) -> tuple[list[bytes], list[tuple[int, int]]]:
+    data, starts = _log(entries)
+    ends = [*starts[1:], _BASE + len(data)]
+    records = [data[s - _BASE : e - _BASE] for s, e in zip(starts, ends, strict=True)]
+    return records, [(s, e - s) for s, e in zip(starts, ends, strict=True)]
+
+
+def test_sealed_records_are_known_by_their_bytes_and_place() -> None:
+    records, places = _apart([Entry(body=b"x" * size) for size in (0, 1, 5000)])
+    assert are_sealed(records, places)
+    assert are_sealed(records[1:2], places[1:2])
+    assert not are_sealed(records, places[::-1])
+    assert not are_sealed(records, places[:2])
+    assert not are_sealed(records[::-1], places)
+    assert not are_sealed([records[0][:-1], *records[1:]], places)
+    assert not are_sealed([], [])
+    assert not are_sealed([b""], [(0, 0)])
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_record_without_a_seal_is_not_sealed(position: int) -> None:
+    entries = [Entry()] * 3
+    entries[position] = Entry(sealed=False)
+    assert not are_sealed(*_apart(entries))
+
+
+@given(st.data())
+def test_a_flipped_bit_breaks_a_seal(data: st.DataObject) -> None:
+    records, places = _apart([Entry(), Entry(properties=b"KEYS\x01k\x02"), Entry()])
+    which = data.draw(st.integers(0, 2))
+    bit = data.draw(st.integers(0, len(records[which]) * 8 - 1))
+    broken = bytearray(records[which])
+    broken[bit // 8] ^= 1 << bit % 8
+    records[which] = bytes(broken)
+    assert not are_sealed(records, places)
