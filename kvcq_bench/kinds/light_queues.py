@@ -83,6 +83,7 @@ def _fill(
         first = number * fan_out
         return tuple([_name(stream, at % queues) for at in range(first, first + fan_out)])
 
+    run.touch_memory()
     started_s = perf_counter()
     with Workers() as workers:
         plan = Plan(

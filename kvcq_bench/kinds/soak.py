@@ -12,12 +12,14 @@ import numpy as np
 
 from kvcq_bench.ledger import Checker
 from kvcq_bench.load import Plan, in_turn, produce, until
-from kvcq_bench.machine import pace_mb_per_s
+from kvcq_bench.machine import touch_memory
 from kvcq_bench.run import Workers
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
     from kvcq_bench.run import Run
+
+_TOUCHED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def run_soak(run: Run) -> None:
     """Figures: full and half rate; growth of memory, files and disk in the second half of the time,
     by straight lines, for an hour. By then caches are full and segments expire as fast as they
     come. Memory is that of the process alone: pages of the log come and go as the kernel likes.
-    The latencies of the parts of the time stand side by side, each with the machine's pace.
+    The latencies of the parts of the time stand side by side, each with how quickly the
+    machine gave fresh memory then.
 
     Full speed is that of the same work, reading and checking included. Half of what producers
     reach alone would leave the readers no room, and then latency tells how long the queue is.
@@ -83,7 +86,8 @@ class _Traffic:
             try:
                 for seconds, rate, name in parts:
                     self._run.recorder.begin(name)
-                    self._run.recorder.figure(f"machine_mb_per_s {name}", pace_mb_per_s())
+                    pace = touch_memory(_TOUCHED_BYTES)
+                    self._run.recorder.figure(f"memory_first_touch_mb_per_s {name}", pace)
                     before, began_s = self.messages, perf_counter()
                     self._produce(seconds, rate, f"put {name}")
                     put = (self.messages - before) / (perf_counter() - began_s)

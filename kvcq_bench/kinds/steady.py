@@ -54,6 +54,7 @@ def _run_case(run: Run, parameters: Parameters, number: int, case: dict[str, Any
     ledger = run.ledger(len(queues), size)
     batch = max(1, min(1000, parameters.batch_bytes // size, total // producers))
     done = threading.Event()
+    run.touch_memory()
     started_s = perf_counter()
     with Workers() as readers:
         for reader in range(consumers):

@@ -77,6 +77,7 @@ def _grow(
         f"topics_created_per_s {end} topics", (end - begin) / (perf_counter() - started_s)
     )
     run.recorder.begin(f"first message to {end - begin:,} topics")
+    run.touch_memory()
     tenth = max(1, (end - begin) // 10)
     rates = []
     started_s = perf_counter()
@@ -111,6 +112,7 @@ def _traffic(run: Run, parameters: Parameters, ledger: Ledger, queues: list[Queu
             yield chosen
             left -= count
 
+    run.touch_memory()
     started_s = perf_counter()
     _send(run, parameters, ledger, queues, choices(), "Zipf traffic")
     run.recorder.figure(

@@ -18,7 +18,7 @@ from kvcq.keys import INDEX, index_key
 from migration.opening import open_store
 from store.config import StoreConfig
 from store.message import Message
-from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row, in_turn
+from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def put_in_process(bench: Bench) -> None:
                 probe.put(body)
             return batches * BATCH
 
-        put_rate, bare_rate = in_turn(bench.rounds, put, bare)
+        put_rate, bare_rate = bench.in_turn(put, bare)
     probe.close()
     bench.rows.append(
         Row(

@@ -7,10 +7,14 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from kvcq_bench.machine import touch_memory
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+#: More than a round of any case writes.
+_TOUCHED_BYTES = 1 << 30
 BODY_BYTES = 1024
 BATCH = 128
 
@@ -55,18 +59,17 @@ class Bench:
         path.mkdir(parents=True)
         return path
 
+    def rate(self, work: Callable[[], int]) -> float:
+        """Events a second of a piece of work that says how many there were."""
+        touch_memory(self.amount(_TOUCHED_BYTES))
+        started_s = perf_counter()
+        count = work()
+        return count / (perf_counter() - started_s)
 
-def rate(work: Callable[[], int]) -> float:
-    """Events a second of a piece of work that says how many there were."""
-    started_s = perf_counter()
-    count = work()
-    return count / (perf_counter() - started_s)
-
-
-def in_turn(rounds: int, *works: Callable[[], int]) -> list[float]:
-    """The median rate of each work; they take turns."""
-    found: list[list[float]] = [[] for _ in works]
-    for _ in range(rounds):
-        for rates, work in zip(found, works, strict=True):
-            rates.append(rate(work))
-    return [median(rates) for rates in found]
+    def in_turn(self, *works: Callable[[], int]) -> list[float]:
+        """The median rate of each work; they take turns."""
+        found: list[list[float]] = [[] for _ in works]
+        for _ in range(self.rounds):
+            for rates, work in zip(found, works, strict=True):
+                rates.append(self.rate(work))
+        return [median(rates) for rates in found]

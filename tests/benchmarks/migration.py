@@ -15,7 +15,7 @@ from migration.routing import RoutingPolicy
 from migration.state import MigrationState, Phase, write_state
 from store.config import StoreConfig
 from store.message import Message
-from tests.benchmarks.measure import BATCH, Bench, Row, rate
+from tests.benchmarks.measure import BATCH, Bench, Row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def live_backfill(bench: Bench) -> None:
         _beside(bench, store, full_rate / 2, half_rate, "at half of their full speed")
         verify = _verified(migrator)
     end = min(_SEGMENT_BYTES, store.log.appended_offset)
-    probe = rate(lambda: worker_alone(root, end, root / "probe"))
+    probe = bench.rate(lambda: worker_alone(root, end, root / "probe"))
     bench.rows = [
         replace(row, probe=probe, probe_of="the process that makes sorted files, alone")
         if row.unit == "units/s"
@@ -134,10 +134,10 @@ def double_write(bench: Bench) -> None:
     both: list[float] = []
     for number in range(bench.rounds):
         with open_store(store_config(bench.fresh(f"alone-{number}"))) as store:
-            alone.append(rate(lambda store=store: _put(store, count)))  # type: ignore[misc]
+            alone.append(bench.rate(lambda store=store: _put(store, count)))  # type: ignore[misc]
         with on_files(bench.fresh(f"both-{number}")) as store:
             assert Migrator(store).start().wait(_WAIT_S)
-            both.append(rate(lambda store=store: _put(store, count)))  # type: ignore[misc]
+            both.append(bench.rate(lambda store=store: _put(store, count)))  # type: ignore[misc]
     value, probe = sorted(both)[len(both) // 2], sorted(alone)[len(alone) // 2]
     bench.rows.append(
         Row(

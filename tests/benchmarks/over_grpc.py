@@ -15,7 +15,7 @@ from kvcq_client import Client, Message, Queue, split_records
 from kvcq_client.loop_thread import new_event_loop
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
-from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row, in_turn
+from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,7 +75,7 @@ def put_batches(bench: Bench) -> None:
             calls.run(lambda _: calls.stub.Echo(echo), count, 8)
             return count * BATCH
 
-        put_rate, echo_rate = in_turn(bench.rounds, put, bare)
+        put_rate, echo_rate = bench.in_turn(put, bare)
         calls.close()
         bench.rows.append(
             Row(
@@ -111,7 +111,7 @@ def _producer(bench: Bench, target: str, body: bytes, echo_rate: float) -> None:
             producer.flush()
             return count // 1000 * 1000
 
-        single, many = in_turn(bench.rounds, one_by_one, lists)
+        single, many = bench.in_turn(one_by_one, lists)
     for work, value, wanted in (
         ("batching producer, one send for each message", single, 100_000),
         ("batching producer, lists of 1,000", many, 200_000),
@@ -168,8 +168,7 @@ def pull(bench: Bench) -> None:
 
             return run
 
-        raw, whole, echo_rate = in_turn(
-            bench.rounds,
+        raw, whole, echo_rate = bench.in_turn(
             run_of(undecoded),
             run_of(decoded),
             run_of(lambda _: calls.stub.Echo(payload)),
@@ -208,7 +207,7 @@ def _consume(bench: Bench, target: str, total: int) -> float:
             assert seen == total
             return seen
 
-        return in_turn(bench.rounds, consume)[0]
+        return bench.in_turn(consume)[0]
 
 
 def single_put(bench: Bench) -> None:
@@ -230,7 +229,7 @@ def single_put(bench: Bench) -> None:
             calls.run(lambda _: calls.stub.Echo(echo), count, 32)
             return count
 
-        put_rate, echo_rate = in_turn(bench.rounds, put, bare)
+        put_rate, echo_rate = bench.in_turn(put, bare)
         calls.close()
         bench.rows.append(
             Row(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from isal.isal_zlib import crc32
 
-from tests.benchmarks.measure import BODY_BYTES, Bench, Row, rate
+from tests.benchmarks.measure import BODY_BYTES, Bench, Row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def replay(bench: Bench) -> None:
     )
     assert filled.returncode == -9, filled.stderr.decode()
     shutil.rmtree(root / "kvcq")
-    probe = rate(lambda: scan(root))
+    probe = bench.rate(lambda: scan(root))
     opened = _open(root)
     value = total / opened["seconds"]
     bench.rows.append(

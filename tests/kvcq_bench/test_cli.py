@@ -73,7 +73,7 @@ def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
     scenario = tmp_path / "few.toml"
     scenario.write_text(SCENARIO)
     for run in ("one", "other"):
-        arguments = ["bench", "run", str(scenario), "--scale", "0.9", "--json"]
+        arguments = ["bench", "run", str(scenario), "--scale", "0.001", "--json"]
         arguments += ["--embedded", str(tmp_path / run), "--report", str(tmp_path / f"{run}-r")]
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 0, result.output

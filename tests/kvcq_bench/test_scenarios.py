@@ -60,7 +60,7 @@ SMALL: dict[str, dict[str, Any]] = {
 def _small(name: str) -> Scenario:
     scenario = load_scenario(name)
     store = {**scenario.store, "segment_bytes": 1 << 20}
-    return replace(scenario, parameters=SMALL[scenario.kind], store=store)
+    return replace(scenario, scale=0.001, parameters=SMALL[scenario.kind], store=store)
 
 
 def _run_embedded(directory: Path, name: str) -> dict[str, Any]:
