@@ -40,7 +40,7 @@ from store.consume_queue import Bounds, CqUnit, KeyHit
 from store.errors import DamagedQueueError, StoreBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kvcq.engine import KvEngine
@@ -163,7 +163,9 @@ class KvConsumeQueueStore:
             max_offset = last_offset + 1
             if last_physical < log_start:
                 return Bounds(max_offset, max_offset)  # all expired; offsets go on
-            min_offset = self._min_offsets.get(topic, queue_id, max_offset, log_start)
+            min_offset = self._min_offsets.get(
+                topic, queue_id, max_offset, last_physical, log_start
+            )
             if min_offset < max_offset:
                 return Bounds(min_offset, max_offset)
             # Its last record is in the log, but no unit is there: not the same as expired.
@@ -339,10 +341,10 @@ class KvConsumeQueueStore:
         if self._expiry is not None:
             self._expiry.tick()
 
-    def compact(self) -> None:
+    def compact(self, progress: Callable[[float], None] | None = None) -> None:
         """Rewrite units and index so that what is expired or deleted gives its space back. Slow."""
         for family in (UNITS, INDEX):
-            self._engine.compact(family)
+            self._engine.compact(family, progress=progress)
 
     # --- durability and end of life --------------------------------------------------------
 
