@@ -387,8 +387,8 @@ class DoubleQueueStore:
             self.expire(*owed)
         self._on_each(lambda side: side.store.maintain(), _next_time)
 
-    def compact(self) -> None:
-        self._on_each(lambda side: side.store.compact(), _next_time)
+    def compact(self, progress: Callable[[float], None] | None = None) -> None:
+        self._on_each(lambda side: side.store.compact(progress), _next_time)
 
     # --- durability and end of life --------------------------------------------------------
 

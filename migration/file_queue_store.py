@@ -376,7 +376,7 @@ class FileQueueStore(FileQueueReads):
     def maintain(self) -> None:
         """Nothing: files need no looking after from time to time."""
 
-    def compact(self) -> None:
+    def compact(self, progress: Callable[[float], None] | None = None) -> None:
         """Nothing: `expire` and `delete_topic` give space back at once."""
 
     # --- durability and end of life --------------------------------------------------------

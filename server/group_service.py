@@ -8,7 +8,12 @@ from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
 from server.interceptors import unary_call
-from store.errors import InvalidArgumentError, OffsetOutOfRangeError
+from store.errors import (
+    InvalidArgumentError,
+    OffsetOutOfRangeError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from store.message import Boundary
 from store.units import LMQ_PREFIX
 
@@ -22,6 +27,10 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 Queue = tuple[str, int]
+
+
+_I32_MAX = (1 << 31) - 1
+_MAX_NAME = 255
 
 
 class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
@@ -83,11 +92,12 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
             rows = parts.store.list_committed(request.group, after, size + 1)
             more, rows = len(rows) > size, rows[:size]
             queues = [(topic, queue_id) for topic, queue_id, _ in rows]
-            bounds = parts.store.bounds(queues)
+            bounds = _known_bounds(parts.store, queues)
             return pb.ListGroupOffsetsResponse(
                 offsets=[
                     _offset_out(queue, offset, one)
                     for queue, (_, _, offset), one in zip(queues, rows, bounds, strict=True)
+                    if one is not None
                 ],
                 next_page_token=_token_of(queues[-1]) if more else "",
             )
@@ -120,11 +130,27 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
 def _group_offsets(
     store: MessageStore, group: str, queues: Sequence[Queue]
 ) -> list[pb.GroupOffset]:
+    bounds = store.bounds(queues)  # first: it refuses names that no key can hold
     committed = store.committed_offsets(group, queues)
     return [
-        _offset_out(queue, offset, bounds)
-        for queue, offset, bounds in zip(queues, committed, store.bounds(queues), strict=True)
+        _offset_out(queue, offset, one)
+        for queue, offset, one in zip(queues, committed, bounds, strict=True)
     ]
+
+
+def _known_bounds(store: MessageStore, queues: Sequence[Queue]) -> list[Bounds | None]:
+    """Bounds of each; None of one that is gone: deleted just now, or lost with the log's end."""
+    try:
+        return [*store.bounds(queues)]
+    except (UnknownTopicError, UnknownQueueError):
+        pass
+    found: list[Bounds | None] = []
+    for queue in queues:
+        try:
+            found += store.bounds([queue])
+        except (UnknownTopicError, UnknownQueueError):
+            found.append(None)
+    return found
 
 
 def _offset_out(queue: Queue, offset: int | None, bounds: Bounds) -> pb.GroupOffset:
@@ -183,6 +209,6 @@ def _position_of(token: str) -> Queue | None:
     if not token:
         return None
     number, separator, topic = token.partition("@")
-    if not separator or not number.isdecimal():
+    if not separator or not number.isdecimal() or int(number) > _I32_MAX or len(topic) > _MAX_NAME:
         raise InvalidArgumentError("page_token", "is none that ListGroupOffsets returned")
     return topic, int(number)

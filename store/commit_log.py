@@ -141,7 +141,12 @@ class CommitLog:
             now_ms,
         )
         if encoded.count == len(messages):
-            segment.append(b"".join(encoded.parts))
+            try:
+                data = b"".join(encoded.parts)
+            except MemoryError:
+                encoded.give_back_offsets()
+                raise
+            segment.append(data)
             done = LogAppend(encoded.requests, start, encoded.end_offset, now_ms)
         else:
             done = self._append_across(segment, encoded, messages, prepared, start, now_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from store.message import Boundary
 
@@ -159,8 +159,11 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """Called about every second: what has to be looked after from time to time."""
         ...
 
-    def compact(self) -> None:
-        """Give back the space of what is expired or deleted. Slow."""
+    def compact(self, progress: Callable[[float], None] | None = None) -> None:
+        """Give back the space of what is expired or deleted. Slow.
+
+        `progress` is called between pieces of the work, if it has any; an error it raises ends it.
+        """
         ...
 
     def flush(self) -> None:

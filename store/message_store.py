@@ -438,13 +438,14 @@ class MessageStore:
         with self._maintaining:
             if self._flushed.failure is not None:
                 return
-            self.queues.maintain()
             waiting = self._dispatched.value - self._kv_flushed_at
             due = self._clock.monotonic_s() - self._kv_flushed_s >= self.config.kv_flush_interval_s
             if waiting > 0 and (due or waiting >= self.config.kv_flush_bytes):
                 self._flush_everything()
             else:
                 self._write_checkpoint()
+            # Last: should it fail again and again, the checkpoint goes on all the same.
+            self.queues.maintain()
 
     def segments_dropped(self, log_start: int, store_time_ms: int | None) -> None:
         """Retention removed segments below `log_start`, records stored up to that time."""
@@ -454,9 +455,19 @@ class MessageStore:
 
     def reclaim(self) -> None:
         """Compact the queues if something expired since the last time; a job calls it. Slow."""
-        if self._compaction_due:
-            self._compaction_due = False
-            self.queues.compact()
+        if not self._compaction_due:
+            return
+        self._compaction_due = False
+        try:
+            self.queues.compact(self._go_on_compacting)
+        except BaseException as error:
+            self._compaction_due = True
+            if not (self._closed and isinstance(error, StoreClosedError)):
+                raise
+
+    def _go_on_compacting(self, _share: float) -> None:
+        """Called between pieces. Raises StoreClosedError: closing does not wait for all of it."""
+        self._check_open()
 
     def _write_checkpoint(self) -> None:
         flushed = self._flushed.value

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from store.batch_encoder import BatchEncoder
 from store.checkpoint import Checkpoint, read_checkpoint
 from store.commit_log import CommitLog
+from store.committed import cut_committed
 from store.config import FlushMode
 from store.disk import DiskGuard
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
@@ -142,6 +143,8 @@ def assemble(
         reput.catch_up(lambda at: progress("replaying the log", (at - replay_start) / replay_span))
         # Now that the queues know all of the log: who ends below its start has nothing in it.
         queue_ends.keep_earlier(segments.first_offset)
+        if not directory.was_closed_cleanly:
+            cut_committed(metadata, queues)
 
         flush_service = (
             GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import StoreFormatError
+from store.errors import CorruptRecordError, StoreFormatError
 from store.record import BLANK_BYTES, Found, check_record, store_time_of
+from store.resync import goes_on_behind
 from store.sealed_run import skip_sealed
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def recover_log(
 
     `flushed_offset` is a record boundary known to be durable. After a `clean` stop there is
     nothing behind the end, and nothing is cut.
-    Raises StoreFormatError when the log ends before `flushed_offset`: files are missing.
+    Raises StoreFormatError when the log ends before `flushed_offset`: files are missing;
+    CorruptRecordError when it goes on behind damage after a clean stop. Nothing was changed then.
     Durability: the cut is fsynced.
     """
     if not len(segments):
@@ -106,6 +108,14 @@ def recover_log(
     found = scan(segments, start, progress)
     if not clean:
         _write_again(segments, start, found.end_offset)
+    elif found.end_offset != flushed_offset:  # the checkpoint is lost, or older than it can be
+        behind = goes_on_behind(segments, found.end_offset)
+        if behind is not None:
+            raise CorruptRecordError(
+                found.end_offset,
+                f"{found.reason}; the log was closed in order and goes on at {behind}, so this is "
+                "damage. Nothing was changed: bring the segment back from a copy",
+            )
     if found.end_offset == files_end:
         for segment in segments:
             segment.force()

@@ -76,9 +76,11 @@ class QueueRepair:
         logger.error("queue %d of %r is damaged: its units are made again", queue_id, topic)
         try:
             count = self.rebuild(topic, queue_id)
-        except StoreError:
+        except StoreError as error:
             logger.exception("queue %d of %r could not be rebuilt", queue_id, topic)
-            self._hopeless.add((topic, queue_id))
+            if isinstance(error, CorruptRecordError):
+                self._hopeless.add((topic, queue_id))
+            # Else it may go well the next time: the store was busy, or a segment was removed.
             return
         self.done += 1
         logger.warning("queue %d of %r is rebuilt: %d units", queue_id, topic, count)
@@ -116,7 +118,10 @@ class QueueRepair:
                     return requests, self._log.segment_end(at)
                 if checked.found is Found.NOTHING:
                     raise CorruptRecordError(at, checked.reason)
-                request = self._topics.admit(dispatch_request(view, at - base))
+                try:
+                    request = self._topics.admit(dispatch_request(view, at - base))
+                except CorruptRecordError:
+                    request = None  # it stands in no queue: its dispatch said so
                 if request is not None and _concerns(request, topic, queue_id):
                     requests.append(request)
                 at += checked.size

@@ -104,13 +104,23 @@ async def test_groups_and_their_offsets_are_listed_in_pages(orders: Served) -> N
     assert found == [(0, 4), (1, 1), (2, 0)]
 
 
-@pytest.mark.parametrize("token", ["x", "@orders", "-1@orders"])
+@pytest.mark.parametrize(
+    "token", ["x", "@orders", "-1@orders", "99999999999@orders", "1@" + "x" * 256]
+)
 async def test_a_made_up_page_token_is_refused(orders: Served, token: str) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await orders.groups.ListGroupOffsets(
             pb.ListGroupOffsetsRequest(group="g", page_token=token)
         )
     assert error_info(refused.value).metadata["field"] == "page_token"
+
+
+async def test_a_queue_that_is_gone_does_not_hide_the_others(orders: Served) -> None:
+    await _commit(orders, "g", q0=3)
+    # As a power loss leaves it that took all messages of a light queue.
+    orders.parts.store.metadata.commit_offsets("g", [("%LMQ%gone", 0, 0)])
+    answer = await orders.groups.ListGroupOffsets(pb.ListGroupOffsetsRequest(group="g"))
+    assert [(one.topic, one.offset) for one in answer.offsets] == [("orders", 3)]
 
 
 async def test_a_deleted_group_is_gone(orders: Served) -> None:

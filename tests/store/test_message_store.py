@@ -14,6 +14,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine import KvBatch
 from kvcq.errors import EngineBusyError, EngineFailedError
 from kvcq.keys import UNITS, unit_key
+from store.checkpoint import read_checkpoint
 from store.config import FlushMode
 from store.errors import (
     DamagedQueueError,
@@ -37,7 +38,7 @@ from tests.support.rebuild import differences, live_engine
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from store.message_store import MessageStore
@@ -633,6 +634,45 @@ def test_puts_are_refused_while_dispatch_lags_too_far(
         stalled = False
         store.put([Message("T", b"x")])
         assert differences(store) == []
+
+
+def test_an_expiry_that_fails_does_not_hold_the_checkpoint_back(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise StoreBusyError("no filter")
+
+    monkeypatch.setattr(store.queues, "maintain", fails)
+    end = store.put([Message("T", b"x")]).end_offset
+    store.flush()
+    store.put([Message("T", b"x")])
+    store.log.flush(0)
+    with pytest.raises(StoreBusyError, match="no filter"):
+        store.maintain()
+    assert store.flushed_offset >= end
+    checkpoint = read_checkpoint(store.config.root / "checkpoint")
+    assert checkpoint is not None
+    assert checkpoint.flushed_offset == store.flushed_offset
+
+
+def test_closing_does_not_wait_for_a_whole_compaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_small(tmp_path)
+    store.put([Message("T", b"x")])
+    store.segments_dropped(0, None)
+    pieces: list[float] = []
+
+    def compact(progress: Callable[[float], None]) -> None:
+        for piece in (0.25, 0.5, 0.75, 1.0):
+            if pieces:
+                store.close()
+            pieces.append(piece)
+            progress(piece)
+
+    monkeypatch.setattr(store.queues, "compact", compact)
+    store.reclaim()
+    assert pieces == [0.25, 0.5]
 
 
 def test_closed_is_closed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tracemalloc
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -100,11 +101,56 @@ def test_damage_that_must_be_replayed_fails_the_opening(tmp_path: Path) -> None:
     assert caught.value.offset == place
 
 
+def test_damage_in_a_log_that_was_closed_in_order_is_not_cut(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_small(root) as store:
+        placed = store.put([Message("T", b"x" * 50)] * 10).placed
+    (root / "checkpoint").unlink()  # so that all of the log is checked
+    path = root / "commitlog" / f"{0:020}"
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[placed[3].physical_offset + 100] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptRecordError, match=f"goes on at {placed[4].physical_offset}") as seen:
+        open_small(root)
+    assert seen.value.offset == placed[3].physical_offset
+    assert path.read_bytes() == damaged
+    path.write_bytes(whole)
+    with open_small(root) as store:
+        assert store.bounds([("T", 0)])[0].max_offset == 10
+
+
+def test_committed_offsets_end_where_a_power_loss_ended_their_queues(tmp_path: Path) -> None:
+    root, image = tmp_path / "store", tmp_path / "image"
+    with open_small(root) as store:
+        placed = store.put([Message("T", b"x" * 50)] * 10).placed
+        store.put([Message("U", b"x")])
+        store.commit_offsets("g", [("T", 0, 10), ("U", 0, 1)])
+        store.commit_offsets("h", [("T", 0, 2)])
+        store.metadata.sync()
+        shutil.copytree(root, image)
+    # Commits are synced; of the log the end did not reach the disk.
+    (image / "checkpoint").unlink(missing_ok=True)
+    shutil.rmtree(image / "kvcq")
+    path = image / "commitlog" / f"{0:020}"
+    data = path.read_bytes()
+    path.write_bytes(data[: placed[3].physical_offset].ljust(len(data), b"\0"))
+    with open_small(image) as store:
+        assert store.bounds([("T", 0)])[0].max_offset == 3
+        assert store.committed_offsets("g", [("T", 0), ("U", 0)]) == [3, 0]
+        assert store.committed_offsets("h", [("T", 0)]) == [2]
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    with suppress(FileNotFoundError):  # a prepared segment got its name
+        shutil.copy2(source, target)
+
+
 def test_prepared_segments_of_a_killed_process_do_no_harm(tmp_path: Path) -> None:
     root, image = tmp_path / "store", tmp_path / "image"
     with open_small(root, preallocate=True) as store:
         fill_segments(store, 1)
-        shutil.copytree(root, image)
+        shutil.copytree(root, image, copy_function=_copy_if_there)
     with open_small(image, preallocate=True) as store:
         fill_segments(store, 3)
         assert differences(store) == []

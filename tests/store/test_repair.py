@@ -10,7 +10,7 @@ import pytest
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine import KvBatch
 from kvcq.keys import UNITS, topic_range, unit_prefix
-from store.errors import CorruptRecordError
+from store.errors import CorruptRecordError, DamagedQueueError, StoreBusyError
 from store.message import Message
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import open_small
@@ -90,6 +90,24 @@ def test_one_repair_at_a_time_and_none_after_the_end(store: MessageStore) -> Non
     store._repair.start("T", 0)
     store._repair.wait()
     assert store._repair.done == 1
+
+
+def test_a_repair_that_met_a_stall_is_tried_again(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stalled(*_: object) -> None:
+        raise StoreBusyError("write stall")
+
+    lose(store, "T", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(KvConsumeQueueStore, "restore", stalled)
+        store._repair.start("T", 0)
+        store._repair.wait()
+    assert store._repair.done == 0
+    with pytest.raises(DamagedQueueError):
+        store.pull("T", 0, 0)
+    store._repair.wait()
+    assert len(store.pull("T", 0, 0).records) == 32
 
 
 def test_damage_in_the_log_ends_a_repair_and_is_said(
