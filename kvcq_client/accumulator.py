@@ -86,6 +86,8 @@ class Accumulator:
             size = FRAME_BYTES + len(topic) + len(body)
         with self._lock:
             if self._buffered >= self._buffer_bytes:
+                if self._closed is not None:
+                    raise self._closed  # who waits for room would ask again at once, for ever
                 return None
             batch = self._open
             if batch is None or batch.size + size > self._batch_bytes:
@@ -124,6 +126,8 @@ class Accumulator:
         """Add `checked[first:]` while there is room, under one lock; [] when there is none."""
         runs: list[Run] = []
         with self._lock:
+            if self._closed is not None:
+                raise self._closed
             room = self._buffer_bytes - self._buffered
             batch = self._open
             begin = batch.count if batch is not None else 0

@@ -69,12 +69,6 @@ class ProducerCore:
             self._timer_runs = True
             self._loop.call_later(max(0.0, begun_s + self._linger_s - now_s), self._linger)
 
-    def failure(self) -> BaseException | None:
-        """Why the delivery ended, when it should not have."""
-        if self._task.done() and not self._task.cancelled():
-            return self._task.exception()
-        return None
-
     async def close(self, timeout_s: float) -> None:
         """Deliver what is buffered; what is not acknowledged in time gets ClosedError."""
         self.accumulator.close(ClosedError("the producer is closed"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from kvcq_client.wire import Outgoing
     from proto.v1 import kvcq_pb2 as pb
+
+logger = logging.getLogger(__name__)
 
 
 class Batch:
@@ -70,10 +73,17 @@ class Batch:
             self.done = True
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except Exception:
+                # Not the delivery's fault: the batches behind must have their outcomes.
+                logger.exception("a callback for a batch that is done raised")
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call back once, on the delivering thread, or now if it is done."""
+        """Call back once, on the delivering thread, or now if it is done.
+
+        What it raises on the delivering thread is logged.
+        """
         with self._lock:
             if not self.done:
                 self._callbacks.append(callback)

@@ -48,8 +48,8 @@ class Calls:
     async def put(self, message: Message, *, timeout_s: float | None = None) -> Placed:
         """Store one message, now. A producer is the way for many.
 
-        Not repeated once it was sent: after UnavailableError or DeadlineError without a reason
-        it may be stored.
+        Not repeated once it may be stored: as after UnavailableError or DeadlineError without a
+        reason, or when the server could not say in time that it is durable.
         """
         answer = await self._connection.call(
             self._connection.messages.Put,

@@ -44,6 +44,10 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
+#: Reasons of a server that may have stored the message all the same.
+_PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
+
+
 class Backoff:
     """Waits that grow. Not shared between tasks."""
 
@@ -111,8 +115,8 @@ class Connection:
                 return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
             except grpc.aio.AioRpcError as rpc_error:
                 error = from_rpc(rpc_error)
-                # With a reason it was the server that refused: it has not done it.
-                repeatable = may_repeat or bool(error.reason)
+                # With a reason it was the server that refused: it has not done it, as a rule.
+                repeatable = may_repeat or (error.reason and error.reason not in _PERHAPS_DONE)
                 if not (may_pass(error) and repeatable):
                     raise error from None
             except (asyncio.CancelledError, grpc.aio.UsageError):

@@ -22,6 +22,7 @@ What is refused for good:
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import deque
 from time import monotonic
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from kvcq_client.wire import Outgoing
 
     Call = grpc.aio.StreamStreamCall[bytes, pb.PutStreamResponse]
+
+logger = logging.getLogger(__name__)
 
 _OUT_OF_SEQUENCE = "OUT_OF_SEQUENCE"
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
@@ -113,9 +116,10 @@ class Delivery:
             self._fail_all(ClosedError(f"closed before it was acknowledged{self._why()}"))
             raise
         except Exception as error:
-            # A defect here must not leave callers waiting for ever.
+            # A defect here must not leave callers waiting for ever, nor take more messages.
+            logger.exception("the producer failed")
+            self._accumulator.close(ClosedError(f"the producer failed: {error!r}"))
             self._fail_all(KvcqError(f"the producer failed: {error!r}"))
-            raise
 
     @property
     def next_sequence(self) -> int:
@@ -173,18 +177,27 @@ class Delivery:
         return bool(self._waiting) and not self._rewinding and len(self._flying) < window
 
     def _answer_due(self) -> float | None:
-        if not self._flying:
+        # What waits counts as well: writing it may be what does not end.
+        oldest = self._flying or self._waiting
+        if not oldest:
             return None
-        left_s = self._flying[0].begun_s + self._config.delivery_timeout_s - monotonic()
+        left_s = oldest[0].begun_s + self._config.delivery_timeout_s - monotonic()
         return asyncio.get_running_loop().time() + max(0.0, left_s)
 
     async def _send(self, call: Call, batch: Batch, reader: asyncio.Task[None]) -> None:
+        sequence = self._next_sequence if batch.sequence is None else batch.sequence
+        try:
+            request = put_stream_request(sequence, batch.messages, self.producer_id, sequence)
+        except Exception as error:  # noqa: BLE001 - told as the outcome of its batch
+            # What `send` did not notice, such as a queue id of 1.0, fails its batch and no other.
+            kind = InvalidArgumentError if isinstance(error, TypeError | ValueError) else KvcqError
+            reason = f"the batch cannot be made into a request: {error!r}"
+            self._finish(batch, None, kind(reason))
+            return
         if batch.sequence is None:
-            batch.sequence = self._next_sequence
+            batch.sequence = sequence
             self._next_sequence += batch.count - len(batch.errors)
-        sequence = batch.sequence
         self._flying.append(batch)
-        request = put_stream_request(sequence, batch.messages, self.producer_id, sequence)
         try:
             await call.write(request)
         except (asyncio.InvalidStateError, grpc.aio.AioRpcError):

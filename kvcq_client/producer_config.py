@@ -30,7 +30,8 @@ class ProducerConfig:
     window: int = 16  # batches under way at once
     delivery_timeout_s: float = 120.0  # from `send` to the acknowledgement, retries included
     # Who sends. A batch that comes again under the same id and number is not stored again, so a
-    # process that goes on with the id and number of one that died repeats nothing.
+    # process that goes on with the id and number of one that died repeats nothing, if it cuts the
+    # same batches: by `batch_messages` with a long linger. `put_numbered` leaves no doubt.
     producer_id: str = field(default_factory=_new_id)
     first_sequence: int = 0
 

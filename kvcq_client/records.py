@@ -238,7 +238,10 @@ def split_records(
     if verify and not _match_their_crc(records):
         for record in records:
             if record[-_CRC_BYTES:-11] != _CRC_NAME or record[-1] != 2:
-                _verify_without_item(record)
+                try:
+                    _verify_without_item(record)
+                except struct.error:  # its flags say more than it has
+                    raise CorruptRecordError("it ends before its body") from None
             elif not _match_their_crc([record]):
                 raise CorruptRecordError("its CRC does not match")
     if queue_offsets is None:

@@ -77,7 +77,10 @@ class Subscription:
         self._buffer: deque[Fetched] = deque()
         self._buffered = 0  # bytes in the buffer
         self._taken = 0  # bytes taken and not granted again
-        self._waiters: list[Callable[[], None]] = []
+        # Offsets behind messages that the tag filter left out, where nothing else is buffered: one
+        # for each queue, however many answers say so while nobody reads.
+        self._passed: dict[Queue, int] = {}
+        self._waiter: Callable[[], None] | None = None  # of the one reader
         self._failure: KvcqError | None = None
 
     # --- what the consumer calls, in the loop ----------------------------------------------
@@ -112,8 +115,8 @@ class Subscription:
         """End: readers get what was fetched, then the error."""
         with self._lock:
             self._failure = self._failure or error
-            waiters, self._waiters = self._waiters, []
-        for wake in waiters:
+            wake, self._waiter = self._waiter, None
+        if wake is not None:
             wake()
 
     async def run(self) -> None:
@@ -143,6 +146,9 @@ class Subscription:
         """What came first and was not taken, or None. Raises the failure once all is taken."""
         with self._lock:
             if not self._buffer:
+                if self._passed:
+                    queue, offset = self._passed.popitem()
+                    return Fetched(queue, b"", [], offset)
                 if self._failure is not None:
                     raise self._failure
                 return None
@@ -156,10 +162,13 @@ class Subscription:
         return fetched
 
     def when_fetched(self, callback: Callable[[], None]) -> None:
-        """Call back once there is something to take, or a failure; now if there is."""
+        """Call back once there is something to take, or a failure; now if there is.
+
+        It takes the place of an earlier callback: who stopped waiting leaves nothing behind.
+        """
         with self._lock:
-            if not self._buffer and self._failure is None:
-                self._waiters.append(callback)
+            if not self._buffer and not self._passed and self._failure is None:
+                self._waiter = callback
                 return
         callback()
 
@@ -281,15 +290,21 @@ class Subscription:
             self._offsets[queue] = offset
             self._to_add.append(queue)
             self._changed.set()
-            return None
+            return Fetched(queue, b"", [], offset)  # the reader's position moves too
         return Fetched(queue, b"", [], 0, error)
 
     def _put(self, fetched: Sequence[Fetched]) -> None:
         with self._lock:
-            self._buffer.extend(fetched)
-            self._buffered += sum(len(one.records) for one in fetched)
-            waiters, self._waiters = self._waiters, []
-        for wake in waiters:
+            for one in fetched:
+                if one.records or one.error is not None:
+                    self._buffer.append(one)
+                    self._buffered += len(one.records)
+                    if one.records:  # they lead beyond
+                        self._passed.pop(one.queue, None)
+                else:
+                    self._passed[one.queue] = one.next_offset
+            wake, self._waiter = self._waiter, None
+        if wake is not None:
             wake()
 
     def _drop(self, queues: Iterable[Queue]) -> None:
@@ -301,5 +316,7 @@ class Subscription:
                 len(one.records) for one in kept
             )
             self._buffer = kept
+            for queue in unwanted:
+                self._passed.pop(queue, None)
             self._buffered -= dropped
             self._taken += dropped

@@ -211,7 +211,13 @@ def _make_parts(config: ServerConfig, store: MessageStore) -> Parts:
         durability=durability,
         coalescer=PutCoalescer(store, durability, loop, flush_timeout_s),
         chooser=QueueChooser(store),
-        sessions=ProducerSessions(store, workers, config.producer_limit, config.remembered_batches),
+        sessions=ProducerSessions(
+            store,
+            workers,
+            config.producer_limit,
+            config.remembered_batches,
+            config.remembered_messages,
+        ),
     )
 
 

@@ -48,6 +48,7 @@ class ServerConfig:
     # Producers remembered, with their latest batches. What is forgotten is found in the log.
     producer_limit: int = 4096
     remembered_batches: int = 16
+    remembered_messages: int = 1_000_000  # in all their batches; about 90 bytes each
 
     store: dict[str, Any] = field(default_factory=dict)  # StoreConfig fields but root
 
@@ -70,6 +71,7 @@ class ServerConfig:
         check("max_stream_credit_bytes", self.max_stream_credit_bytes >= 1, "at least 1")
         check("producer_limit", self.producer_limit >= 1, "at least 1")
         check("remembered_batches", self.remembered_batches >= 1, "at least 1")
+        check("remembered_messages", self.remembered_messages >= 1, "at least 1")
 
     def store_config(self, port: int) -> StoreConfig:
         """The store's settings for a server that listens on `port`."""

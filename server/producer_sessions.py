@@ -83,12 +83,21 @@ class ProducerSessions:
     """The producers' table. Owned by the event loop's thread."""
 
     def __init__(
-        self, store: MessageStore, workers: Workers, producer_limit: int, remembered_batches: int
+        self,
+        store: MessageStore,
+        workers: Workers,
+        producer_limit: int,
+        remembered_batches: int,
+        remembered_messages: int,
     ) -> None:
         self._store = store
         self._workers = workers
         self._producer_limit = producer_limit
         self._remembered_batches = remembered_batches
+        self._remembered_messages = remembered_messages
+        # Those with batches, and how many messages these have in all.
+        self._with_batches: OrderedDict[str, _Session] = OrderedDict()  # as above
+        self._messages = 0
         self._sessions: OrderedDict[str, _Session] = OrderedDict()  # least recently used first
         self._turns: dict[str, _Turn] = {}
 
@@ -154,14 +163,33 @@ class ProducerSessions:
     def _remember(self, producer_id: str, sequence: int, stored: Stored) -> None:
         session = self._sessions.get(producer_id)
         if session is None:
-            session = self._sessions[producer_id] = _Session(deque(maxlen=self._remembered_batches))
-            if len(self._sessions) > self._producer_limit:
-                self._sessions.popitem(last=False)
+            session = self._sessions[producer_id] = _Session(deque())
         else:
             self._sessions.move_to_end(producer_id)
         session.batches.append(_Batch(sequence, stored))
+        self._messages += stored.columns.message_count
+        if len(session.batches) > self._remembered_batches:
+            self._messages -= session.batches.popleft().stored.columns.message_count
+        self._with_batches[producer_id] = session
+        self._with_batches.move_to_end(producer_id)
+        if len(self._sessions) > self._producer_limit:
+            self._forget_batches(self._sessions.popitem(last=False)[0])
+        # The numbers stay known, so that the next batch of an active producer needs no look-up.
+        while self._messages > self._remembered_messages and len(self._with_batches) > 1:
+            self._forget_batches(next(iter(self._with_batches)))
         session.next_sequence = max(session.next_sequence, sequence + stored.columns.message_count)
         session.is_caught_up |= not stored.repeated
+
+    def _forget_batches(self, producer_id: str) -> None:
+        session = self._with_batches.pop(producer_id, None)
+        if session is not None:
+            self._messages -= sum(one.stored.columns.message_count for one in session.batches)
+            session.batches.clear()
+
+    @property
+    def message_count(self) -> int:
+        """Messages of the batches remembered: about 90 bytes each."""
+        return self._messages
 
     @property
     def producer_count(self) -> int:
@@ -200,7 +228,8 @@ def find_stored(
 ) -> Stored | None:
     """The batch, or the first part of it, as the log has it; None when it has nothing of it.
 
-    Thread: any. Reads the disk. Raises StoreBusyError when the index lags behind the log.
+    Thread: any. Reads the disk. Raises StoreBusyError when the index lags behind the log,
+    OutOfSequenceError when the log has another message under one of its numbers.
     """
     # A batch that is in the log, but not in the index yet, must not be taken for new.
     store.wait_visible()
@@ -210,6 +239,11 @@ def find_stored(
         run = _run_at(store, mark_of(producer_id, sequence + len(found)), wanted)
         if not run:
             break
+        if not _is_message(run[0], wanted[0]):
+            # The number was used before: for a batch that its producer was told had failed, and
+            # that is in the log all the same, as after a failed flush. This one is another.
+            number = sequence + len(found)
+            raise OutOfSequenceError(producer_id, number, number + 1)
         found += run
     if not found:
         return None
@@ -259,9 +293,12 @@ def _is_of_run(stored: StoredMessage, message: Message, first: StoredMessage) ->
     return (
         stored.store_time_ms == first.store_time_ms
         and stored.born_host == first.born_host
-        and stored.topic == message.topic
-        and stored.body == message.body
+        and _is_message(stored, message)
     )
+
+
+def _is_message(stored: StoredMessage, message: Message) -> bool:
+    return stored.topic == message.topic and stored.body == message.body
 
 
 def _columns_of(messages: Sequence[StoredMessage]) -> Columns:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from server.stage import Stage
 
 METHOD = "PutStream"
+#: Of one stream. A client has one producer on it, or a few.
+MAX_REFUSED_PRODUCERS = 1024
 
 
 class Answer(NamedTuple):
@@ -125,12 +127,21 @@ class PutStream:
             answer = await self._append(batch)
         except Exception as failure:  # noqa: BLE001 - the answer to this batch says so
             if _may_come_again(batch, failure):
-                self._refused[producer_id] = sequence
+                self._remember_refused(producer_id, sequence)
             return _Pending(request.request_id, failure)
         # It may have been cut anew, and reach over the refused one.
         if expected is not None and sequence + len(answer.response.queue_ids) > expected:
             del self._refused[producer_id]
         return _Pending(request.request_id, answer)
+
+    def _remember_refused(self, producer_id: str, sequence: int) -> None:
+        if producer_id not in self._refused and len(self._refused) >= MAX_REFUSED_PRODUCERS:
+            # Raised out of the stream: a batch behind a forgotten one could be stored before it.
+            raise InvalidArgumentError(
+                "producer.producer_id",
+                f"more than {MAX_REFUSED_PRODUCERS} producers of this stream have a refused batch",
+            )
+        self._refused[producer_id] = sequence
 
     async def _answer(self, item: _Pending) -> pb.PutStreamResponse:
         outcome = item.outcome

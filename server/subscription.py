@@ -10,7 +10,7 @@ credit; nothing is read while there is none left. Answers that carry no records 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,8 +70,7 @@ class Subscription:
         # Bumped by add and remove: a read that was under way meanwhile is thrown away.
         self._generations: dict[QueueKey, int] = {}
         self._generation = 0
-        self._ready: deque[QueueKey] = deque()
-        self._in_ready: set[QueueKey] = set()
+        self._ready: OrderedDict[QueueKey, None] = OrderedDict()  # in the order of their turns
         self._credit_bytes = 0
         self._changed = asyncio.Event()
         self._ended = False
@@ -163,18 +162,18 @@ class Subscription:
     def _remove(self, key: QueueKey) -> None:
         if self._offsets.pop(key, None) is not None:
             del self._generations[key]
+            self._ready.pop(key, None)
             self._parts.growth.unwatch(key, self._grew)
 
     # --- turns -----------------------------------------------------------------------------
 
     def _grew(self, key: QueueKey) -> None:
-        self._make_ready(key)
-        self._changed.set()
+        if key in self._offsets:
+            self._make_ready(key)
+            self._changed.set()
 
     def _make_ready(self, key: QueueKey) -> None:
-        if key not in self._in_ready:
-            self._in_ready.add(key)
-            self._ready.append(key)
+        self._ready[key] = None  # one that is ready already keeps its place
 
     def _may_read(self) -> bool:
         return (
@@ -185,20 +184,17 @@ class Subscription:
         )
 
     def _next_turn(self) -> _Turn | None:
-        while self._may_read():
-            key = self._ready.popleft()
-            self._in_ready.discard(key)
-            offset = self._offsets.get(key)
-            if offset is not None:  # else it was removed
-                return _Turn(key, self._generations[key], offset)
-        return None
+        if not self._may_read():
+            return None
+        key, _ = self._ready.popitem(last=False)
+        return _Turn(key, self._generations[key], self._offsets[key])
 
     def _give_back(self, turns: list[_Turn]) -> None:
         """These queues were not read: they are first again, in that order."""
         for turn in reversed(turns):
-            if turn.key not in self._in_ready:
-                self._in_ready.add(turn.key)
-                self._ready.appendleft(turn.key)
+            if turn.key in self._offsets and turn.key not in self._ready:
+                self._ready[turn.key] = None
+                self._ready.move_to_end(turn.key, last=False)
 
     async def _next_response(self) -> pb.SubscribeResponse:
         """What ready queues have for the client now; empty when they have nothing."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import store.errors
 from kvcq_client import (
     AsyncClient,
     ClosedError,
@@ -25,7 +26,9 @@ from tests.support.serving import serving
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store.message import Pulled
     from tests.support.cut_line import CutLine
+    from tests.support.serving import Served
 
 QUEUE = Queue("orders", 0)
 
@@ -189,6 +192,55 @@ async def test_an_offset_outside_is_an_error_or_a_new_start(client: AsyncClient)
         assert (caught.value.min_offset, caught.value.max_offset) == (0, 10)
     async with await client.consumer({QUEUE: 11}, when_expired=Start.EARLIEST) as consumer:
         assert (await asyncio.wait_for(anext(consumer), 10)).queue_offset == 0
+
+
+async def test_a_queue_whose_messages_all_expired_is_at_its_end(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch, served: Served
+) -> None:
+    await _fill(client, 10)
+
+    def expired(*_: object, **__: object) -> Pulled:
+        raise store.errors.OffsetOutOfRangeError("orders", 0, 5, 10, 10)
+
+    pull = served.parts.store.pull
+    monkeypatch.setattr(served.parts.store, "pull", expired)
+    async with await client.consumer({QUEUE: 5}, when_expired=Start.EARLIEST) as consumer:
+        while consumer._core.subscription._offsets[QUEUE] != 10:
+            await asyncio.sleep(0)
+        monkeypatch.setattr(served.parts.store, "pull", pull)
+        assert [message async for message in consumer.to_end(10)] == []
+        assert consumer.positions() == {QUEUE: 10}
+
+
+async def test_messages_left_out_are_passed_in_bounded_memory(client: AsyncClient) -> None:
+    """A reader that is busy elsewhere, and a filter that matches next to nothing."""
+    await client.create_topic("orders", 1)
+    async with await client.consumer({QUEUE: 0}, tag_filter="wanted") as consumer:
+        subscription = consumer._core.subscription
+        for number in range(20):
+            await client.put(Message("orders", b"%d" % number, 0, "other"))
+            while subscription._offsets[QUEUE] != number + 1:
+                await asyncio.sleep(0)
+            assert len(subscription._buffer) + len(subscription._passed) == 1
+        assert await consumer.batch(0) == []
+        assert consumer.positions() == {QUEUE: 20}
+        await client.put(Message("orders", b"at last", 0, "wanted"))
+        assert (await asyncio.wait_for(anext(consumer), 10)).body == b"at last"
+
+
+async def test_a_reader_that_stopped_waiting_leaves_nothing_behind(client: AsyncClient) -> None:
+    await client.create_topic("orders", 1)
+    async with await client.consumer({QUEUE: 0}) as consumer:
+        for _ in range(3):
+            assert await consumer.batch(0.01) == []
+        woken: list[int] = []
+        subscription = consumer._core.subscription
+        subscription.when_fetched(lambda: woken.append(1))
+        subscription.when_fetched(lambda: woken.append(2))
+        await client.put(Message("orders", b"0", 0))
+        while not woken:
+            await asyncio.sleep(0)
+        assert woken == [2]
 
 
 async def test_one_queue_in_error_leaves_the_others(client: AsyncClient) -> None:

@@ -17,13 +17,18 @@ from kvcq_client import (
     NotFoundError,
     Queue,
     Start,
+    UnavailableError,
 )
+from store.errors import FlushTimeoutError
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kvcq_client import Sending
+    from store.message import Appended
+    from store.message import Message as StoreMessage
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
 
@@ -205,6 +210,59 @@ async def test_full_buffer_holds_the_sender_back_then_refuses() -> None:
         with pytest.raises(BufferFullError):
             await producer.send("orders", bytes(50))
         await producer.close(timeout_s=0.01)
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_a_sender_that_waits_for_room_is_told_of_the_close(many: bool) -> None:
+    async with AsyncClient("127.0.0.1:9") as nowhere:
+        producer = nowhere.producer(buffer_bytes=1000, batch_bytes=100, delivery_timeout_s=30)
+        while producer._core.accumulator.buffered_bytes < 1000:
+            await producer.send("orders", bytes(50))
+        message = Message("orders", bytes(50))
+        sending = producer.send_many([message]) if many else producer.send("orders", bytes(50))
+        waiting = asyncio.ensure_future(sending)
+        while not producer._core.accumulator._room_waiters:
+            await asyncio.sleep(0)
+        closing = asyncio.ensure_future(producer.close(timeout_s=0.1))
+        with pytest.raises(ClosedError):
+            await waiting
+        await closing
+
+
+async def test_a_callback_that_raises_does_no_harm(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client.producer(batch_messages=1, linger_ms=0) as producer:
+        first = await producer.send_many([Message("orders", b"0", 0)])
+        first.when_done(lambda: {}["absent"])
+        later = [await producer.send("orders", b"%d" % at, queue_id=0) for at in range(1, 5)]
+        assert [(await sending).queue_offset for sending in later] == [1, 2, 3, 4]
+    assert "'absent'" in caplog.text
+
+
+async def test_a_batch_that_no_request_can_carry_fails_alone(client: AsyncClient) -> None:
+    async with client.producer(batch_messages=1, linger_ms=0) as producer:
+        await (await producer.send("orders", b"0", queue_id=1))
+        wrong = await producer.send("orders", b"1", queue_id=1.0)  # type: ignore[arg-type]
+        right = await producer.send("orders", b"2", queue_id=1)
+        with pytest.raises(InvalidArgumentError):
+            await wrong
+        assert (await right).queue_offset == 1
+
+
+async def test_a_single_put_that_may_be_stored_is_not_repeated(
+    served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = served.parts.store.append
+
+    def stored_but_not_durable(messages: Sequence[StoreMessage]) -> Appended:
+        appended = append(messages)
+        raise FlushTimeoutError(appended.end_offset, 5.0)
+
+    monkeypatch.setattr(served.parts.store, "append", stored_but_not_durable)
+    with pytest.raises(UnavailableError, match="FLUSH_DISK_TIMEOUT"):
+        await client.put(Message("orders", b"once", 0))
+    assert await _bodies(client) == [b"once"]
 
 
 async def test_a_full_buffer_lets_all_pass_in_order(client: AsyncClient) -> None:

@@ -79,6 +79,14 @@ def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
             split_records(b"".join(run))
 
 
+def test_a_record_that_ends_before_its_body_is_corrupt() -> None:
+    record = bytearray(_records(crc_item=False)[0][:91])
+    record[:4] = len(record).to_bytes(4, "big")
+    record[39] |= 0x30  # hosts of 20 bytes each
+    with pytest.raises(CorruptRecordError):
+        split_records(bytes(record))
+
+
 def test_records_with_and_without_a_closing_crc_may_be_mixed() -> None:
     sealed, plain = _records(), _records(crc_item=False)
     mixed = [sealed[0], plain[1], sealed[2], plain[0]]

@@ -42,8 +42,10 @@ class Bench:
         self.store = store
         self._workers = workers
 
-    def sessions(self, producers: int = 100, batches: int = 4) -> ProducerSessions:
-        return ProducerSessions(self.store, self._workers, producers, batches)
+    def sessions(
+        self, producers: int = 100, batches: int = 4, messages: int = 1000
+    ) -> ProducerSessions:
+        return ProducerSessions(self.store, self._workers, producers, batches, messages)
 
     def bodies(self, topic: str = "t", queue_id: int = 0) -> list[bytes]:
         pulled = self.store.pull(topic, queue_id, 0, max_messages=10_000)
@@ -112,6 +114,49 @@ async def test_a_batch_repeated_after_a_restart_is_found_in_the_log(bench: Bench
     assert again == first._replace(repeated=True)
     assert bench.bodies() == [b"0"]
     assert bench.bodies("other") == [b"2"]
+
+
+@pytest.mark.parametrize("stored", [[b"old"], [b"old", b"older"]])
+async def test_a_number_that_another_batch_has_in_the_log_is_refused(
+    bench: Bench, stored: list[bytes]
+) -> None:
+    """As after a failed flush: the producer was told that the batch failed, and goes on."""
+    await bench.sessions().append("p", 0, _batch(*stored))
+    restarted = bench.sessions()
+    with pytest.raises(OutOfSequenceError) as refused:
+        await restarted.append("p", 0, _batch(b"new"))
+    assert refused.value.expected_sequence == 1
+    assert bench.bodies() == stored
+    renamed = await restarted.append("p.1", 0, _batch(b"new"))
+    assert not renamed.repeated
+    assert bench.bodies() == [*stored, b"new"]
+
+
+async def test_a_batch_whose_rest_has_its_numbers_taken_is_refused(bench: Bench) -> None:
+    sessions = bench.sessions()
+    await sessions.append("p", 0, _batch(b"0"))
+    await sessions.append("p", 1, _batch(b"other"))
+    with pytest.raises(OutOfSequenceError) as refused:
+        await bench.sessions().append("p", 0, _batch(b"0", b"1"))
+    assert refused.value.expected_sequence == 2
+    assert bench.bodies() == [b"0", b"other"]
+
+
+async def test_few_messages_are_remembered_however_large_the_batches(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = bench.sessions(messages=10)
+    for number in range(8):
+        await sessions.append("p", 3 * number, _batch(b"a", b"b", b"c"))
+    assert sessions.message_count == 12  # four batches of the only producer
+    for name in ("q", "r", "s"):
+        await sessions.append(name, 0, _batch(b"d", b"e", b"f", b"g"))
+        assert sessions.message_count <= 10
+    assert (await sessions.append("q", 0, _batch(b"d", b"e", b"f", b"g"))).repeated
+    # Whose batches are forgotten goes on without a look into the log.
+    monkeypatch.setattr(bench.store, "query", None)
+    await sessions.append("p", 24, _batch(b"h"))
+    assert sessions.producer_count == 4
 
 
 async def test_a_batch_that_is_not_visible_yet_is_not_taken_for_new(

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from proto.v1 import kvcq_pb2 as pb
+from server import put_stream
 from store.config import FlushMode
 from store.errors import StoreBusyError
 from store.record import unpack_record
@@ -135,3 +136,25 @@ async def test_a_number_that_no_batch_can_have_holds_nothing_back(
     answers = await _answers(served, [wrong, right])
     assert answers[0].error.reason == "INVALID_ARGUMENT"
     assert list(answers[1].batch.queue_offsets) == [0]
+
+
+async def test_a_stream_ends_when_too_many_of_its_producers_were_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(put_stream, "MAX_REFUSED_PRODUCERS", 2)
+
+    def refused(producer: str) -> pb.PutStreamRequest:
+        request = _request(1, b"x", topic="b d")
+        request.batch.producer.producer_id = producer
+        return request
+
+    call = served.messages.PutStream(iter([refused(name) for name in ("a", "b", "a", "c")]))
+    answers: list[pb.PutStreamResponse] = []
+
+    async def read() -> None:
+        answers.extend([answer async for answer in call])
+
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        await read()
+    assert [answer.error.reason for answer in answers] == ["INVALID_ARGUMENT"] * 3
+    assert error_info(ended.value).metadata["field"] == "producer.producer_id"
