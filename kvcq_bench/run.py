@@ -47,7 +47,8 @@ class Run:
     def touch_memory(self) -> None:
         """Before something is timed that writes much, see `machine.touch_memory`."""
         most = min(_TOUCHED_BYTES, psutil.virtual_memory().available // 8)
-        rate = touch_memory(int(most * min(1.0, self.scenario.scale)))
+        with self.recorder.sampling:  # it is not the target's, should that be in this process
+            rate = touch_memory(int(most * min(1.0, self.scenario.scale)))
         name = "memory_first_touch_mb_per_s, lowest"
         self.recorder.figure(name, min(rate, self.recorder.figures.get(name, rate)))
 
@@ -64,8 +65,9 @@ class Workers:
     failure.
     """
 
-    def __init__(self) -> None:
-        self.stop = threading.Event()
+    def __init__(self, stop: threading.Event | None = None) -> None:
+        """With `stop`, those that share it stop together."""
+        self.stop = stop or threading.Event()
         self._threads: list[threading.Thread] = []
         self._failures: list[BaseException] = []
 

@@ -86,25 +86,30 @@ class _Traffic:
             try:
                 for seconds, rate, name in parts:
                     self._run.recorder.begin(name)
-                    pace = touch_memory(_TOUCHED_BYTES)
+                    with self._run.recorder.sampling:  # it may be in the target's process
+                        pace = touch_memory(_TOUCHED_BYTES)
                     self._run.recorder.figure(f"memory_first_touch_mb_per_s {name}", pace)
                     before, began_s = self.messages, perf_counter()
-                    self._produce(seconds, rate, f"put {name}")
+                    self._produce(seconds, rate, f"put {name}", reader.stop)
+                    if reader.stop.is_set():
+                        break  # what the reader found is raised below
                     put = (self.messages - before) / (perf_counter() - began_s)
                     self._run.recorder.figure(f"put_messages_per_s {name}", put)
             finally:
                 self._written.set()
 
-    def _produce(self, seconds: float, rate: float | None, latency: str) -> None:
+    def _produce(
+        self, seconds: float, rate: float | None, latency: str, stop: threading.Event
+    ) -> None:
         producers, count = self._parameters.producers, len(self._queues)
-        with Workers() as workers:
+        with Workers(stop) as workers:
             for producer in range(producers):
                 streams = range(producer, count, producers)
                 turns = in_turn(streams, sys.maxsize, self._parameters.batch)
                 each = rate / producers if rate is not None else None
                 choices = until(turns, seconds)
                 plan = Plan(self._queues, choices, self._parameters.size, each, latency=latency)
-                workers.start(produce, self._run, self._ledger, plan, workers.stop)
+                workers.start(produce, self._run, self._ledger, plan, stop)
 
     def _follow(self, stop: threading.Event) -> None:
         checker = Checker(self._ledger)

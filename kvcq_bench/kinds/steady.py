@@ -61,7 +61,7 @@ def _run_case(run: Run, parameters: Parameters, number: int, case: dict[str, Any
             mine = list(range(reader, len(queues), consumers))
             readers.start(_follow, run, ledger, queues, mine, done, readers.stop)
         try:
-            with Workers() as writers:
+            with Workers(readers.stop) as writers:
                 for producer in range(producers):
                     streams = list(range(producer, len(queues), producers))
                     plan = Plan(
