@@ -54,8 +54,10 @@ def light_offset_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def stale_min(monkeypatch: pytest.MonkeyPatch) -> None:
     get = MinOffsets.get
 
-    def broken(self: MinOffsets, topic: str, queue_id: int, max_offset: int, log_start: int) -> int:
-        return get(self, topic, queue_id, max_offset, log_start - 8192)
+    def broken(
+        self: MinOffsets, topic: str, queue_id: int, max_offset: int, last: int, log_start: int
+    ) -> int:
+        return get(self, topic, queue_id, max_offset, last, log_start - 8192)
 
     monkeypatch.setattr(MinOffsets, "get", broken)
 
