@@ -152,7 +152,10 @@ async def test_a_stream_ends_when_too_many_of_its_producers_were_refused(
     answers: list[pb.PutStreamResponse] = []
 
     async def read() -> None:
-        answers.extend([answer async for answer in call])
+        while True:
+            answer = await call.read()
+            assert isinstance(answer, pb.PutStreamResponse)
+            answers.append(answer)
 
     with pytest.raises(grpc.aio.AioRpcError) as ended:
         await read()

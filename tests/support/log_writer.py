@@ -247,9 +247,13 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def _tag_code(entry: Entry, tag: str | None, delay: str | None) -> int:
-    if entry.topic == "SCHEDULE_TOPIC_XXXX" and delay is not None and int(delay) > 0:
-        level = min(int(delay), len(DELAY_SECONDS))
-        return entry.store_time_ms + DELAY_SECONDS[level - 1] * 1000
+    if entry.topic == "SCHEDULE_TOPIC_XXXX" and delay is not None:
+        try:
+            level = min(int(delay), len(DELAY_SECONDS))
+        except ValueError:  # text of a client: no level
+            level = 0
+        if level > 0:
+            return entry.store_time_ms + DELAY_SECONDS[level - 1] * 1000
     return java_hash(tag) if tag else 0
 
 
