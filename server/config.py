@@ -40,7 +40,7 @@ class ServerConfig:
     drain_grace_s: float = 10.0  # calls under way may take this long after SIGTERM
     worker_threads: int = 8  # for what may block: cold reads, queries, topics, groups
     # Of one core, for reads far behind the end, while more than 1 MiB/s is put. 1: no limit.
-    cold_read_share: float = 0.15
+    cold_read_share: float = 0.1
     stream_window: int = 64  # batches of one put stream that wait to be answered
     max_stream_queues: int = 1_000_000  # queues one subscription may follow
     max_stream_credit_bytes: int = 1 << 30
