@@ -88,7 +88,6 @@ class MinOffsets:
         """
         best: tuple[int, int] | None = None
         low_place = 0  # of the last dead unit known
-        high_place = last_place
         # The usual queue has no dead units: look at the first one before guessing.
         probe, count, is_guess = low, 1, False
         while low < high:
@@ -110,10 +109,10 @@ class MinOffsets:
                 best, high = live or best, probe
             elif len(rows) < count:
                 return best  # all are dead that are below it
-            high_place = best[1] if best is not None else last_place
             count = _WINDOW
             is_guess = not (is_guess and 2 * (high - low) > span)
             if is_guess:
+                high_place = best[1] if best is not None else last_place
                 ahead = (log_start - low_place) * (high - low) // max(1, high_place - low_place)
                 probe = min(max(low, low + ahead - _WINDOW // 2), high - 1)
             else:

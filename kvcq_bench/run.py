@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 
 from kvcq_bench.bodies import BodyMaker
 from kvcq_bench.ledger import Checker, Ledger
@@ -46,9 +45,8 @@ class Run:
 
     def touch_memory(self) -> None:
         """Before something is timed that writes much, see `machine.touch_memory`."""
-        most = min(_TOUCHED_BYTES, psutil.virtual_memory().available // 8)
         with self.recorder.sampling:  # it is not the target's, should that be in this process
-            rate = touch_memory(int(most * min(1.0, self.scenario.scale)))
+            rate = touch_memory(int(_TOUCHED_BYTES * min(1.0, self.scenario.scale)))
         name = "memory_first_touch_mb_per_s, lowest"
         self.recorder.figure(name, min(rate, self.recorder.figures.get(name, rate)))
 

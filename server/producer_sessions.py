@@ -95,10 +95,10 @@ class ProducerSessions:
         self._producer_limit = producer_limit
         self._remembered_batches = remembered_batches
         self._remembered_messages = remembered_messages
-        # Those with batches, and how many messages these have in all.
-        self._with_batches: OrderedDict[str, _Session] = OrderedDict()  # as above
-        self._messages = 0
         self._sessions: OrderedDict[str, _Session] = OrderedDict()  # least recently used first
+        # Those with batches, in the same order, and how many messages these have in all.
+        self._with_batches: OrderedDict[str, _Session] = OrderedDict()
+        self._messages = 0
         self._turns: dict[str, _Turn] = {}
 
     async def append(self, producer_id: str, sequence: int, messages: Sequence[Message]) -> Stored:
