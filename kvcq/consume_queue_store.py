@@ -33,6 +33,7 @@ from kvcq.keys import (
 )
 from kvcq.last_units import last_units_between, restore_last_units
 from kvcq.min_offsets import MinOffsets
+from kvcq.removal import remove_range
 from kvcq.time_search import search_time
 from kvcq.truncate import truncate_rows
 from kvcq.values import unpack_i64, unpack_max, unpack_unit, unpack_units
@@ -284,18 +285,7 @@ class KvConsumeQueueStore:
     # --- removal ---------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, sequence: int) -> None:
-        start, end = topic_range(topic)
-        batch = KvBatch(
-            delete_ranges=[(family, start, end) for family in (UNITS, BOUNDS, INDEX)],
-            puts={BOUNDS: [(DELETIONS_KEY, pack_i64(sequence))]},
-        )
-        queue_ids = self.queue_ids(topic)
-        with self._writing:
-            try:
-                self._engine.write(batch)
-            except EngineBusyError as error:
-                raise StoreBusyError(str(error)) from error
-            self._min_offsets.forget(topic, queue_ids)
+        self._remove_topic(topic, KvBatch(puts={BOUNDS: [(DELETIONS_KEY, pack_i64(sequence))]}))
 
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         with self._writing:
@@ -306,15 +296,17 @@ class KvConsumeQueueStore:
 
     def purge_topic(self, topic: str) -> None:
         """Remove every row of a name that this database no longer serves; no deletion counts."""
+        self._remove_topic(topic, KvBatch())
+
+    def _remove_topic(self, topic: str, batch: KvBatch) -> None:
+        """Write `batch`, and with it the removal of all rows of the topic."""
         start, end = topic_range(topic)
         queue_ids = self.queue_ids(topic)
-        with self._writing:
+        with self._writing:  # so that no row is added between the look and the removal
+            for family in (UNITS, BOUNDS, INDEX):
+                remove_range(self._engine, batch, family, start, end)
             try:
-                self._engine.write(
-                    KvBatch(
-                        delete_ranges=[(family, start, end) for family in (UNITS, BOUNDS, INDEX)]
-                    )
-                )
+                self._engine.write(batch)
             except EngineBusyError as error:
                 raise StoreBusyError(str(error)) from error
             self._min_offsets.forget(topic, queue_ids)
@@ -338,6 +330,7 @@ class KvConsumeQueueStore:
             self._expiry.dropped_up_to(store_time_ms)
 
     def maintain(self) -> None:
+        self._engine.settle()
         if self._expiry is not None:
             self._expiry.tick()
 

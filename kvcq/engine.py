@@ -63,6 +63,13 @@ class KvEngine(Protocol):
         """Everything written so far survives a crash, all families at one point."""
         ...
 
+    def settle(self) -> None:
+        """Take range deletions out of memory when they are so many that they slow reads.
+
+        Cheap when they are not, else as slow as `flush`. Says nothing about durability.
+        """
+        ...
+
     def compact(
         self,
         family: str,

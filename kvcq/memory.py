@@ -125,6 +125,10 @@ class MemoryEngine:
         with self._lock:
             self._check_open()
 
+    def settle(self) -> None:
+        with self._lock:
+            self._check_open()
+
     def compact(
         self,
         family: str,

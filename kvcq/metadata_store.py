@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
 from kvcq.errors import CorruptValueError, EngineBusyError
+from kvcq.removal import remove_range
 from store.consume_queue import LastUnit
 from store.errors import StoreBusyError
 from store.metadata import DeleteMark, TopicConfig
@@ -72,7 +73,7 @@ class MetadataStore:
 
     def __init__(self, engine: KvEngine) -> None:
         self._engine = engine
-        # Serialises read-then-write steps on groups.
+        # Serialises read-then-write steps on groups, and writes that those must not miss.
         self._changing = threading.Lock()
         self._syncing = threading.Lock()
         # A flag that writers set and `sync` takes back; a stale True costs one sync.
@@ -123,19 +124,19 @@ class MetadataStore:
         with self._changing:
             start = b"q" + _sized(mark.topic)
             ends = b"u" + _sized(mark.topic)
-            batch = KvBatch(
-                deletes=[(META, _topic_key(mark.topic))],
-                delete_ranges=[(META, start, start + _END), (META, ends, ends + _END)],
-            )
+            batch = KvBatch(deletes=[(META, _topic_key(mark.topic))])
+            remove_range(self._engine, batch, META, start, start + _END)
+            remove_range(self._engine, batch, META, ends, ends + _END)
             for key, _ in self._engine.scan(META, start, start + _END):
                 offsets = b"o" + _sized(key[len(start) :].decode()) + _sized(mark.topic)
-                batch.delete_ranges.append((META, offsets, offsets + _END * 5))
+                remove_range(self._engine, batch, META, offsets, offsets + _END * 5)
             batch.put(
                 META,
                 b"d" + _I64.pack(mark.sequence),
                 _I64.pack(mark.below_offset) + mark.topic.encode(),
             )
             self._engine.write(batch)
+            self._engine.settle()
 
     def delete_marks(self) -> list[DeleteMark]:
         return [
@@ -179,10 +180,8 @@ class MetadataStore:
     def delete_group(self, group: str) -> None:
         with self._changing:
             prefix = b"o" + _sized(group)
-            batch = KvBatch(
-                delete_ranges=[(META, prefix, prefix + _END * 2)],
-                deletes=[(META, b"g" + group.encode())],
-            )
+            batch = KvBatch(deletes=[(META, b"g" + group.encode())])
+            remove_range(self._engine, batch, META, prefix, prefix + _END * 2)
             after: tuple[str, int] | None = None
             topics: set[str] = set()
             while page := self.list_committed(group, after, _SCAN_ROWS):
@@ -190,6 +189,7 @@ class MetadataStore:
                 after = page[-1][:2]
             batch.deletes += [(META, b"q" + _sized(topic) + group.encode()) for topic in topics]
             self._engine.write(batch)
+            self._engine.settle()
 
     def list_groups(self, after: str | None, limit: int) -> list[str]:
         start = b"g" if after is None else b"g" + after.encode() + b"\x00"
@@ -204,10 +204,11 @@ class MetadataStore:
         ]
         if not rows:
             return
-        try:
-            self._engine.write(KvBatch(puts={META: rows}, sync=False))
-        except EngineBusyError as error:
-            raise StoreBusyError(str(error)) from error
+        with self._changing:  # a deletion removes the rows that it has seen
+            try:
+                self._engine.write(KvBatch(puts={META: rows}, sync=False))
+            except EngineBusyError as error:
+                raise StoreBusyError(str(error)) from error
         self._unsynced = True
 
     def last_units(self) -> Iterator[list[LastUnit]]:

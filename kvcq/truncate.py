@@ -22,6 +22,7 @@ from kvcq.keys import (
     unit_prefix,
     unpack_bounds_key,
 )
+from kvcq.removal import remove_range
 from kvcq.values import pack_max, unpack_max, unpack_unit
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _cut_queue(
     # Units before it may have expired and be gone: the offset of the first one to go counts.
     first = engine.scan(UNITS, prefix + pack_i64(low), prefix + pack_i64(last + 1), limit=1)
     low = queue_offset_of(first[0][0]) if first else last
-    batch.delete_ranges.append((UNITS, prefix + pack_i64(low), prefix + pack_i64(last + 1)))
+    remove_range(engine, batch, UNITS, prefix + pack_i64(low), prefix + pack_i64(last + 1))
     kept = engine.scan(UNITS, prefix, prefix + pack_i64(low), limit=1, reverse=True)
     if kept:
         unit = unpack_unit(kept[0][1])

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from kvcq.engine import KvBatch, Pair
     from kvcq.options import Profile
 
+#: So many range deletions in memory make the first read after a write about half as slow again.
+_MANY_RANGE_DELETIONS = 64
+
 _SLOW = "slow calls may enter"  # what lies behind the gate that guards nothing but its passage
 
 
@@ -71,6 +74,9 @@ class RocksEngine:
         self._write_options = write_options(profile)
         self._slow: Gate[str] = Gate()
         self._gate: Gate[Opened] = Gate()
+        # About how many range deletions the memtables hold: those that write add to it without a
+        # lock, and RocksDB flushes by itself as well.
+        self._range_deletions = 0
         # Set once, by the call whose sync failed.
         self._unsynced: str | None = None
         # Owned by the caller who took `_slow`.
@@ -170,6 +176,8 @@ class RocksEngine:
             if self._unsynced is not None:
                 raise EngineFailedError(f"{self._path}: {self._unsynced}")
             opened.db.write(rows, self._write_options)
+            if batch.delete_ranges:
+                self._range_deletions += len(batch.delete_ranges)
             if self._profile.wal and batch.sync:
                 self._sync(opened.db)
         except KvcqError:
@@ -198,6 +206,13 @@ class RocksEngine:
         """See KvEngine. Other threads read and write meanwhile."""
         with self._slowly("flush") as opened:
             self._flush(opened)
+
+    def settle(self) -> None:
+        """See KvEngine. Other threads read and write meanwhile."""
+        if self._range_deletions < _MANY_RANGE_DELETIONS:
+            return
+        with self._slowly("flush") as opened:
+            self._write_out(opened)
 
     def compact(
         self,
@@ -241,6 +256,7 @@ class RocksEngine:
             numbers = read_statistics(opened)
         numbers["block_cache_bytes"] = float(self._cache.get_usage())
         numbers["block_cache_pinned_bytes"] = float(self._cache.get_pinned_usage())
+        numbers["range_deletions_in_memory"] = float(self._range_deletions)
         numbers["filter_armed"] = float(self._ttl_s is not None)
         return numbers
 
@@ -372,16 +388,24 @@ class RocksEngine:
         if self._profile.wal:
             self._sync(opened.db)
             return
-        # Two steps. A compaction of no range flushes all families at one point without the GIL,
-        # but does not say whether that worked. A checkpoint says so, holding the GIL: it finds
-        # only what was written in between.
-        opened.db.compact_range(None, b"", compact_options())
+        # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
+        # written in between.
+        self._write_out(opened)
         self._scratch.mkdir(exist_ok=True)
         target = self._scratch / f"flush-{next(self._numbers)}"
         try:
             Checkpoint(opened.db).create_checkpoint(str(target))
         finally:
             shutil.rmtree(target, ignore_errors=True)
+
+    def _write_out(self, opened: Opened) -> None:
+        """Memtables go to files; without a log of writes all of them at one point.
+
+        A compaction of no range does so first, without the GIL; it does not say whether it worked.
+        """
+        self._range_deletions = 0
+        for table in opened.tables.values() if self._profile.wal else (opened.db,):
+            table.compact_range(None, b"", compact_options())
 
     def _check_writable(self, db: Rdict) -> None:
         """A database that failed before skips compactions without a word, but not a write."""

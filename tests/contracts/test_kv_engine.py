@@ -357,6 +357,10 @@ class EngineMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         self.engine.flush()
 
+    @rule()
+    def settle(self) -> None:
+        self.engine.settle()
+
     @rule(family=families, start=st.none() | keys, end=st.none() | keys)
     def compact(self, family: str, start: bytes | None, end: bytes | None) -> None:
         if start is None or end is None or start < end:
