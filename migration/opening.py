@@ -6,6 +6,7 @@ there is none, else what its phase says. A directory in which that would hide me
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvcq.errors import EngineFailedError, EngineUnavailableError
@@ -61,6 +62,8 @@ def open_store(
                 config.root / FILE_NAME,
                 f"taking over was cut short: `kvcq migrate start {config.root}` goes on with it",
             )
+        if state is not None and config.reclaim_unexpired is None:
+            config = replace(config, reclaim_unexpired=state.reclaim_unexpired)
         opener = SideOpener(config, clock, directory, progress)
         metadata = MetadataStore(_open_metadata(directory))
         if state is not None:

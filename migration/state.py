@@ -99,6 +99,9 @@ class MigrationState:
     stopped: str = ""
     #: RocketMQ stopped in good order before it was taken over: its units need not be compared.
     trust_files: bool = False
+    #: Whether the broker deleted unexpired messages for space (cleanFileForciblyEnable); None where
+    #: that is not known. What an operator sets for the store wins.
+    reclaim_unexpired: bool | None = None
     verified: VerifyResult | None = None
     #: Why the last verification did not end; empty when it did. It begins anew, always.
     verify_broken_off: str = ""
@@ -140,6 +143,7 @@ def to_document(state: MigrationState) -> dict[str, Any]:
         },
         "stopped": state.stopped,
         "trust_files": state.trust_files,
+        "reclaim_unexpired": state.reclaim_unexpired,
         "verified": None if state.verified is None else asdict(state.verified),
         "verify_broken_off": state.verify_broken_off,
         "history": [list(each) for each in state.history],
@@ -181,6 +185,7 @@ def read_state(root: Path) -> MigrationState | None:
             trust_files=document["trust_files"],
             verified=None if verified is None else VerifyResult(**verified),
             # Not in files of the first programs.
+            reclaim_unexpired=document.get("reclaim_unexpired"),
             verify_broken_off=document.get("verify_broken_off", ""),
             history=tuple((time_ms, event) for time_ms, event in document["history"]),
         )

@@ -149,6 +149,8 @@ def _convert(name: str, key: str, value: object, owner: type, *, hidden: tuple[s
 
 
 def _as_kind(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a generic alias
+    if isinstance(kind, types.UnionType):  # of a kind and None, which stands for "not set"
+        kind = next(each for each in typing.get_args(kind) if each is not type(None))
     if isinstance(kind, types.GenericAlias) or typing.get_origin(kind) is tuple:
         return _as_tuple(value, typing.get_args(kind))
     if kind is bool:

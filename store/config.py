@@ -48,6 +48,10 @@ class StoreConfig:
     disk_clean_forcibly_ratio: float = 0.85
     disk_full_ratio: float = 0.90
     delete_batch_max: int = 10  # segments a run
+    # Whether messages that have not expired are deleted above disk_clean_forcibly_ratio. Off:
+    # they stay, and puts are refused above disk_full_ratio. None: as the broker had it that the
+    # store was taken over from, if that is known, otherwise off.
+    reclaim_unexpired: bool | None = None
     clean_interval_s: float = 10.0
 
     # Topics.

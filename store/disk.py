@@ -23,7 +23,7 @@ class DiskLevel(enum.IntEnum):
 
     NORMAL = 0  # drop expired segments at the set hour
     CLEAN = 1  # above disk_clean_ratio: drop expired segments now
-    CLEAN_FORCIBLY = 2  # above disk_clean_forcibly_ratio: drop the oldest, whatever their age
+    CLEAN_FORCIBLY = 2  # above disk_clean_forcibly_ratio: with reclaim_unexpired, of any age
     FULL = 3  # above disk_full_ratio: and refuse puts
 
 
@@ -77,6 +77,12 @@ class DiskGuard:
         if level is not self.level:
             log = logger.warning if level > self.level else logger.info
             log("%s: disk %.1f %% used, level %s", self._path, ratio * 100, level.name)
+            if level is DiskLevel.FULL and not config.reclaim_unexpired:
+                log(
+                    "%s: puts are refused; messages that have not expired stay: make room, set "
+                    "store.reserved_hours lower, or store.reclaim_unexpired=true",
+                    self._path,
+                )
         self.ratio = ratio
         self.level = level
         if level is DiskLevel.FULL:

@@ -502,6 +502,9 @@ class MessageStore:
             "hot_queues": len(self._queue_offsets),
             "poison_records": self.reput.poison_count,
             "dropped_segments": self.retention.dropped_segments,
+            "retention_read_errors": self.retention.read_errors,
+            "disk_used_ratio": self._guard.ratio,
+            "puts_refused_for_space": self._guard.refuses_puts,
             "queue_repairs": self._repair.done,
         }
         values.update({f"kvcq_{name}": value for name, value in self.queues.statistics().items()})

@@ -1,7 +1,9 @@
-"""Dropping the oldest segments: when they expired, or when the disk needs the space.
+"""Dropping the oldest segments: when they expired, or when the operator gives them for space.
 
-A segment is as old as the last record in it, by store time. (RocketMQ takes the time the file was
-changed, which copying or touching it moves.) What cannot be read is never taken for expired.
+Unless `reclaim_unexpired` is set nothing goes before it has expired, however full the disk is, and
+whoever fills it: puts are refused instead, see disk.py. A segment is as old as the last record in
+it, by store time. (RocketMQ takes the time the file was changed, which copying or touching it
+moves.) What cannot be read is never taken for expired.
 """
 
 from __future__ import annotations
@@ -59,13 +61,15 @@ def plan_drop(
     time_up: bool,
     batch_max: int,
     safe_end: int,
+    reclaim_unexpired: bool,
 ) -> DropPlan[S]:
     """Which of `segments`, oldest first, are to be dropped now. Decides only; changes nothing.
 
     Nothing when it is neither time (`time_up`) nor the disk above the first level. Then segments
-    that expired `reserved_ms` after their last record, or of any age from CLEAN_FORCIBLY on,
-    until the first that is not, at most `batch_max`. Never the last segment; never one that is not
-    flushed or reaches above `safe_end`, a physical offset: something still has to read it.
+    that expired `reserved_ms` after their last record, with `reclaim_unexpired` those of any age
+    from CLEAN_FORCIBLY on, until the first that is not, at most `batch_max`. Never the last
+    segment; never one that is not flushed or reaches above `safe_end`, a physical offset: something
+    still has to read it.
     `last_store_time_ms` gives None for a segment without a record, which may go with the rest.
     When it raises, the plan ends there and carries the error, whatever the level: the
     time is needed to expire the units too.
@@ -73,6 +77,7 @@ def plan_drop(
     chosen: list[S] = []
     times_ms: list[int | None] = []
     error: Exception | None = None
+    of_any_age = reclaim_unexpired and level >= DiskLevel.CLEAN_FORCIBLY
     if time_up or level >= DiskLevel.CLEAN:
         for segment in segments[:-1][:batch_max]:
             if segment.flushed < segment.appended or segment.start_offset + segment.size > safe_end:
@@ -83,7 +88,7 @@ def plan_drop(
                 error = caught
                 break
             expired = stored_ms is None or stored_ms + reserved_ms <= now_ms
-            if not expired and level < DiskLevel.CLEAN_FORCIBLY:
+            if not expired and not of_any_age:
                 break
             chosen.append(segment)
             times_ms.append(stored_ms)
@@ -159,6 +164,7 @@ class RetentionService:
                 time_up=now or self._hour(now_ms) in config.delete_when_hours,
                 batch_max=config.delete_batch_max,
                 safe_end=self._safe_end(),
+                reclaim_unexpired=bool(config.reclaim_unexpired),
             )
             if plan.read_error is not None:
                 self.read_errors += 1

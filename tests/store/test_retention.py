@@ -55,6 +55,7 @@ def plan(
     time_up: bool = True,
     batch_max: int = 10,
     safe_end: int = 1 << 60,
+    reclaim_unexpired: bool = False,
 ) -> DropPlan[Fake]:
     return plan_drop(
         segments,
@@ -65,6 +66,7 @@ def plan(
         time_up=time_up,
         batch_max=batch_max,
         safe_end=safe_end,
+        reclaim_unexpired=reclaim_unexpired,
     )
 
 
@@ -87,9 +89,22 @@ def test_above_the_first_level_expired_ones_go_at_any_hour() -> None:
     assert count(plan(fakes(1, 2, 950, 960), time_up=False, level=DiskLevel.CLEAN)) == 2
 
 
+@pytest.mark.parametrize("level", list(DiskLevel))
+def test_what_has_not_expired_stays_however_full_the_disk_is(level: DiskLevel) -> None:
+    assert count(plan(fakes(901, 995, 999), level=level)) == 0
+    assert count(plan(fakes(1, 2, 995, 999), level=level)) == 2
+
+
 @pytest.mark.parametrize("level", [DiskLevel.CLEAN_FORCIBLY, DiskLevel.FULL])
-def test_above_the_second_level_age_does_not_matter(level: DiskLevel) -> None:
-    assert count(plan(fakes(990, 995, 999), time_up=False, level=level)) == 2
+def test_above_the_second_level_age_does_not_matter_where_the_operator_said_so(
+    level: DiskLevel,
+) -> None:
+    found = plan(fakes(990, 995, 999), time_up=False, level=level, reclaim_unexpired=True)
+    assert count(found) == 2
+
+
+def test_below_the_second_level_what_the_operator_said_changes_nothing() -> None:
+    assert count(plan(fakes(990, 995, 999), level=DiskLevel.CLEAN, reclaim_unexpired=True)) == 0
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -116,9 +131,10 @@ def test_a_segment_without_records_goes_with_the_rest() -> None:
 
 def test_what_is_not_flushed_or_not_dispatched_stays() -> None:
     segments = fakes(1, 2, 3, 4)
-    assert count(plan(segments, level=DiskLevel.FULL, safe_end=199)) == 1
+    full = DiskLevel.FULL
+    assert count(plan(segments, level=full, safe_end=199, reclaim_unexpired=True)) == 1
     segments[0].flushed = 99
-    assert count(plan(segments, level=DiskLevel.FULL)) == 0
+    assert count(plan(segments, level=full, reclaim_unexpired=True)) == 0
 
 
 @given(
@@ -129,6 +145,7 @@ def test_what_is_not_flushed_or_not_dispatched_stays() -> None:
     time_up=st.booleans(),
     batch_max=st.integers(1, 9),
     safe_end=st.integers(0, 900),
+    reclaim_unexpired=st.booleans(),
 )
 def test_what_goes_is_a_run_of_segments_that_may_go(
     times: list[int | Exception | None],
@@ -136,17 +153,25 @@ def test_what_goes_is_a_run_of_segments_that_may_go(
     time_up: bool,
     batch_max: int,
     safe_end: int,
+    reclaim_unexpired: bool,
 ) -> None:
     segments = fakes(*times)
-    found = plan(segments, level=level, time_up=time_up, batch_max=batch_max, safe_end=safe_end)
+    found = plan(
+        segments,
+        level=level,
+        time_up=time_up,
+        batch_max=batch_max,
+        safe_end=safe_end,
+        reclaim_unexpired=reclaim_unexpired,
+    )
     number = count(found)
     assert list(found.drop) == segments[:number]
     assert number <= max(0, min(batch_max, len(segments) - 1))
     for segment in found.drop:
         assert not isinstance(segment.stored_ms, Exception)
         assert segment.start_offset + segment.size <= safe_end
-        if level < DiskLevel.CLEAN_FORCIBLY:
-            assert time_up or level is DiskLevel.CLEAN
+        if level < DiskLevel.CLEAN_FORCIBLY or not reclaim_unexpired:
+            assert time_up or level >= DiskLevel.CLEAN
             assert segment.stored_ms is None or segment.stored_ms <= 900
 
 
@@ -168,13 +193,13 @@ class FakeClock:
 class Setting:
     """Five segments; segment k was last stored in hour 900 + k."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, reclaim_unexpired: bool | None = None) -> None:
         self.clock = FakeClock()
         self.ratio = 0.5
         self.hour = 4
         self.safe_end = 1 << 60
         self.reported: list[tuple[int, int | None]] = []
-        config = StoreConfig(root=root, segment_bytes=SIZE)
+        config = StoreConfig(root=root, segment_bytes=SIZE, reclaim_unexpired=reclaim_unexpired)
         self.segments = SegmentSet.load(root / "commitlog", SIZE)
         for _ in range(5):
             self.segments.roll().append(b"x")
@@ -226,7 +251,24 @@ def test_at_another_hour_they_stay_unless_told_otherwise(setting: Setting) -> No
     assert setting.service.run_once(now=True) == 4
 
 
-def test_a_full_disk_drops_young_segments_and_lets_puts_in_again(setting: Setting) -> None:
+@pytest.mark.parametrize("ratio", [0.86, 0.95, 1.0])
+def test_a_full_disk_keeps_young_segments_and_refuses_puts_until_there_is_room(
+    setting: Setting, ratio: float
+) -> None:
+    setting.clock.milliseconds = (901 + 72) * HOUR_MS
+    setting.hour = 12
+    setting.ratio = ratio
+    assert setting.service.run_once() == 2, "expired ones go at any hour"
+    assert setting.service.run_once() == 0
+    assert setting.files() == 3
+    assert setting.guard.refuses_puts is (ratio > 0.9)
+    setting.ratio = 0.85
+    setting.service.run_once()
+    assert not setting.guard.refuses_puts
+
+
+def test_a_full_disk_drops_young_segments_where_the_operator_said_so(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, reclaim_unexpired=True)
     setting.clock.milliseconds = 904 * HOUR_MS
     setting.hour = 12
     setting.ratio = 0.95
@@ -238,6 +280,7 @@ def test_a_full_disk_drops_young_segments_and_lets_puts_in_again(setting: Settin
     assert setting.service.run_once() == 4
     assert len(setting.segments) == 1
     assert not setting.guard.refuses_puts
+    setting.segments.close()
 
 
 def test_read_error_is_counted_and_reported(
