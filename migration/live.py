@@ -19,7 +19,7 @@ from migration.routes import Routes, SideName, may_gain
 from migration.routing import Route
 from migration.state import BEFORE_CUTOVER, Phase, Target, VerifyResult
 from migration.verify import Verification, VerifyOptions
-from store.errors import InvalidArgumentError, StoreBusyError, StoreError
+from store.errors import InvalidArgumentError, StoreBusyError, StoreClosedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from migration.sides import IngestingStore, Side
     from migration.state import MigrationState
     from migration.state_keeper import StateKeeper
-    from migration.verify import Difference
+    from migration.verify import Difference, Verified
     from store.clock import Clock
     from store.message_store import MessageStore
 
@@ -46,7 +46,9 @@ _KEPT_JOBS = 20
 class LiveMigration:
     """Owner of the steps and jobs of one open store.
 
-    Thread: any. Locks: `_steps`, outermost, held for a step; no step waits for a job.
+    Thread: any. Locks: `_steps`, outermost, held for a step. No job takes it: a step may wait for
+    the end of one. What a job changes in the state it changes at a dispatch boundary, where it
+    finds what the steps before it left.
     """
 
     def __init__(
@@ -346,9 +348,14 @@ class LiveMigration:
         """End all jobs. Repeatable. Opening again goes on with them."""
         self._closed = True
         for job in self.jobs():
-            job.stop()
+            job.cancel()
+        # A step under way ends first; it may have begun one more job.
+        with self._steps:
+            self._stop_jobs()
 
     def _begin(self, kind: str, work: Callable[[Job], None]) -> Job:
+        if self._closed:
+            raise StoreClosedError("the migration")
         job = Job(kind, self._clock, work)
         while len(self._jobs) >= _KEPT_JOBS:
             del self._jobs[next(iter(self._jobs))]
@@ -436,56 +443,68 @@ class LiveMigration:
             raise
 
     def _verify(self, job: Job, options: VerifyOptions) -> None:
+        compared = self._double.routes
         try:
-            found = Verification(self._store, self._double, job, options).run()
+            try:
+                found = Verification(self._store, self._double, job, options).run()
+            except (JobCancelledError, StoreBusyError):
+                raise
+            except Exception as error:
+                self._verification_failed(job, compared, error)
+                raise
+            self._verification_ended(job, compared, found)
         except (JobCancelledError, StoreBusyError) as error:
             # These say nothing of what is stored.
             self._keeper.move(f"verification broke off: {error}", verify_broken_off=str(error))
             raise
-        except Exception as error:
-            self._verification_failed(error)
-            raise
-        self.differences = found.differences
-        with self._steps:
-            state = self.state
-            result = VerifyResult(
-                found.cut_offset,
-                found.compared_units,
-                found.difference_count,
-                self._clock.now_ms(),
-                " ".join(sorted({each.side for each in found.differences})),
-            )
-            event = f"verified below {found.cut_offset}: {found.difference_count} differences"
-            if found.difference_count == 0 and self.is_settled:
-                if state.phase is Phase.DOUBLE_WRITE:
-                    self._double.change_routes(
-                        lambda _: self._moved(
-                            event, Phase.VERIFIED, verified=result, verify_broken_off=""
-                        )
-                    )
-                    return
-            elif state.phase is Phase.VERIFIED:
-                self._double.change_routes(
-                    lambda _: self._moved(
-                        event, Phase.DOUBLE_WRITE, verified=result, verify_broken_off=""
-                    )
-                )
-                return
-            self._keeper.move(event, verified=result, verify_broken_off="")
 
-    def _verification_failed(self, error: Exception) -> None:
+    def _verification_ended(self, job: Job, compared: Routes, found: Verified) -> None:
+        result = VerifyResult(
+            found.cut_offset,
+            found.compared_units,
+            found.difference_count,
+            self._clock.now_ms(),
+            " ".join(sorted({each.side for each in found.differences})),
+        )
+        event = f"verified below {found.cut_offset}: {found.difference_count} differences"
+
+        def settle(_: int) -> Routes:
+            phase = self.state.phase
+            if found.difference_count == 0 and phase is Phase.DOUBLE_WRITE and self.is_settled:
+                phase = Phase.VERIFIED
+            elif found.difference_count and phase is Phase.VERIFIED:
+                phase = Phase.DOUBLE_WRITE
+            return self._moved(event, phase, verified=result, verify_broken_off="")
+
+        self._at_boundary(job, compared, settle)
+        self.differences = found.differences
+
+    def _verification_failed(self, job: Job, compared: Routes, error: Exception) -> None:
         """What an earlier one found does not hold any more."""
-        self.differences = ()
         event = f"verification broke off: {error}"
-        with self._steps:
-            if self.state.phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
-                self._double.change_routes(
-                    lambda _: self._moved(
-                        event, Phase.DOUBLE_WRITE, verified=None, verify_broken_off=str(error)
-                    )
-                )
-            else:
-                self._keeper.move(event, verify_broken_off=str(error))
+
+        def take_back(_: int) -> Routes:
+            phase, changes = self.state.phase, dict[str, Any]()
+            if phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
+                phase, changes["verified"] = Phase.DOUBLE_WRITE, None
+            return self._moved(event, phase, verify_broken_off=str(error), **changes)
+
+        self._at_boundary(job, compared, take_back)
+        self.differences = ()
+
+    def _at_boundary(self, job: Job, compared: Routes, make: Callable[[int], Routes]) -> None:
+        """The state becomes what `make` says, if the verification is still of what is there.
+
+        Raises JobCancelledError, and StoreBusyError when a step has changed the routes.
+        """
+
+        def change(boundary: int) -> Routes:
+            job.check()
+            if self._double.routes is not compared:
+                raise StoreBusyError("the routes changed meanwhile: verify again")
+            return make(boundary)
+
+        self._double.change_routes(change)
 
     # --- parts of steps --------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from migration.backfill import Filler
 from migration.double_queue_store import DoubleQueueStore
 from migration.errors import IllegalStepError, MigrationStateError
-from migration.jobs import JobState
+from migration.jobs import Job, JobState
 from migration.migrator import Migrator, rebuild_side
 from migration.opening import open_store
 from migration.routes import SideName
@@ -20,7 +20,7 @@ from migration.routing import Route, RoutingPolicy, Rule, parse_rules
 from migration.state import Phase, read_state
 from migration.verify import Verification
 from server.cli.main import main
-from store.errors import DamagedQueueError, DiskFullError, StoreBusyError
+from store.errors import DamagedQueueError, DiskFullError, StoreBusyError, StoreClosedError
 from store.record import unpack_record
 from tests.support.migrating import (
     ALL_KEYS,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from migration.sides import SideStore
     from migration.state import MigrationState
+    from migration.verify import Verified
     from store.message_store import MessageStore
 
 
@@ -204,6 +205,64 @@ def test_a_verification_that_was_broken_off_is_told_until_one_ends(
     assert live(store).state.phase is Phase.DOUBLE_WRITE
     assert differences(store) == []
     assert Migrator(store).status().verify_broken_off == ""
+
+
+@pytest.mark.parametrize("step", ["rollback", "finish"])
+def test_a_step_that_ends_jobs_meets_a_verification_that_is_ending(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    advance(store, Phase.DOUBLE_WRITE if step == "rollback" else Phase.ROCKSDB)
+    compared, cancelled = threading.Event(), threading.Event()
+    run, cancel = Verification.run, Job.cancel
+
+    def run_until_cancelled(self: Verification) -> Verified:
+        found = run(self)
+        compared.set()
+        assert cancelled.wait(WAIT_S)
+        return found
+
+    def cancel_and_tell(self: Job) -> None:
+        cancel(self)
+        cancelled.set()
+
+    monkeypatch.setattr(Verification, "run", run_until_cancelled)
+    monkeypatch.setattr(Job, "cancel", cancel_and_tell)
+    job = live(store).verify(ALL_KEYS)
+    assert compared.wait(WAIT_S)
+    taking = threading.Thread(target=getattr(live(store), step), daemon=True)
+    taking.start()
+    taking.join(WAIT_S)
+    assert not taking.is_alive()
+    assert job.status().state is JobState.CANCELLED
+    assert live(store).state.phase is (Phase.FILES if step == "rollback" else Phase.FINISHED)
+    assert live(store).state.verified is None or step == "finish"
+
+
+def test_a_verification_of_routes_that_changed_meanwhile_says_nothing(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.VERIFIED)
+    run = Verification.run
+
+    def change_before_the_end(self: Verification) -> Verified:
+        found = run(self)
+        live(store).cutover()
+        return found
+
+    monkeypatch.setattr(Verification, "run", change_before_the_end)
+    before = live(store).state.verified
+    job = live(store).verify(ALL_KEYS)
+    assert job.wait(WAIT_S)
+    assert "the routes changed meanwhile" in job.status().error
+    assert live(store).state.phase is Phase.ROCKSDB
+    assert live(store).state.verified == before
+
+
+def test_no_job_begins_once_the_migration_is_closed(store: MessageStore) -> None:
+    advance(store, Phase.DOUBLE_WRITE)
+    live(store).close()
+    with pytest.raises(StoreClosedError):
+        live(store).verify()
 
 
 def test_a_rollback_takes_the_verification_back_and_says_so(store: MessageStore) -> None:

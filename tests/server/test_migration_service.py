@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 from click.testing import CliRunner
 
+from migration.jobs import Job
 from migration.state import Phase, read_state
+from migration.verify import Verification
 from proto.v1 import kvcq_pb2, migration_pb2_grpc
 from proto.v1 import migration_pb2 as pb
 from server.cli.main import main
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result
+
+    from migration.verify import Verified
 
 SIZES = [
     f"--units-per-file={UNITS_PER_FILE}",
@@ -292,3 +297,41 @@ def test_the_status_of_a_hybrid_says_what_is_read_from_where(tmp_path: Path) -> 
     rows = [line.split() for line in kvcq("status", root).stdout.splitlines()]
     assert ["FINISHED", "audit*", "files", "files"] in rows
     assert ["all", "others", "RocksDB", "RocksDB"] in rows
+
+
+@pytest.mark.integration
+async def test_two_stops_end_a_server_whose_rollback_meets_a_verification_that_is_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    compared, cancelled = threading.Event(), threading.Event()
+    run, cancel = Verification.run, Job.cancel
+
+    def run_until_cancelled(self: Verification) -> Verified:
+        found = run(self)
+        compared.set()
+        assert cancelled.wait(60)
+        return found
+
+    def cancel_and_tell(self: Job) -> None:
+        cancel(self)
+        cancelled.set()
+
+    async with serving(root, store=STORE) as served:
+        stub = migration_pb2_grpc.MigrationServiceStub(served.channel)
+        await put(served, 20)
+        started = await stub.StartMigration(pb.StartMigrationRequest())
+        await end_of(stub, started.job_id)
+        monkeypatch.setattr(Verification, "run", run_until_cancelled)
+        monkeypatch.setattr(Job, "cancel", cancel_and_tell)
+        await stub.VerifyMigration(pb.VerifyMigrationRequest())
+        assert await asyncio.to_thread(compared.wait, 60)
+        rolling_back = asyncio.ensure_future(stub.Rollback(pb.RollbackRequest()))
+        assert await asyncio.to_thread(cancelled.wait, 60)
+        served.server.stop()
+        served.server.stop()
+        await asyncio.wait({rolling_back}, timeout=60)
+    state = read_state(root)
+    assert state is not None
+    assert state.phase is Phase.FILES
