@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import pickle
-import select
+import selectors
 import shutil
 import subprocess
 import sys
@@ -178,14 +178,17 @@ class BulkBackfill:
         """The next answer; None when the process ended instead. Raises JobCancelledError."""
         stdout = cast("IO[bytes]", process.stdout)
         line = b""
-        while not line.endswith(b"\n"):
-            while not select.select([stdout], [], [], _POLL_S)[0]:
-                self._job.check()
-            # Past the buffer: what it held back, select would not know of.
-            piece = os.read(stdout.fileno(), 1)
-            if not piece:
-                break
-            line += piece
+        # Never select(): it knows no descriptor above 1,023, and a service has more.
+        with selectors.DefaultSelector() as ready:
+            ready.register(stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                while not ready.select(_POLL_S):
+                    self._job.check()
+                # Past the buffer: what it held back, the selector would not know of.
+                piece = os.read(stdout.fileno(), 1)
+                if not piece:
+                    break
+                line += piece
         if not line.endswith(b"\n"):
             logger.error("the process of the backfill ended with %s", process.wait())
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -91,6 +93,26 @@ def test_without_the_process_the_backfill_goes_on(
 
     monkeypatch.setattr(subprocess, "Popen", broken)
     done(live(store).start())
+    assert differences(store) == []
+
+
+def test_the_process_is_heard_above_descriptor_1023(store: MessageStore, small: None) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4096
+    if hard not in (-1, resource.RLIM_INFINITY) and hard < wanted:
+        pytest.skip(f"no more than {hard} descriptors are allowed here")
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    opened: list[int] = []
+    try:
+        opened += (os.open(os.devnull, os.O_RDONLY) for _ in range(2000))
+        job = live(store).start()
+        done(job)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert job.status().rows > 0
     assert differences(store) == []
 
 
