@@ -25,7 +25,7 @@ PROTOC       := $(PY) -m grpc_tools.protoc -I .
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark proto \
-	proto-drift bench bench-scenarios check soak clean
+	proto-drift bench bench-scenarios campaign check soak clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -74,6 +74,10 @@ bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spa
 
 bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; half an hour, 20 GB of disk
 	$(BIN)/kvcq bench all --reports $(REPORTS)
+
+CAMPAIGN ?= --kills 1000 --power-losses 500 --seed 1
+campaign: $(STAMPS)/dev  ## Kill and cut the power a thousand times; about an hour, root for the power
+	$(PY) -m tests.campaign $(CAMPAIGN)
 
 check: $(CHECK_STATIC) $(CHECK_TESTS)  ## All that must pass
 

@@ -1,0 +1,8 @@
+"""Kills and power losses by the hundred, against a server process: `make campaign`.
+
+A campaign runs a server, puts load on it, ends it in the worst way it can, starts it again and
+compares all that can be read with what was acknowledged. `__main__` has the options; `model` says
+what must hold; `workload` makes the calls; `judge` reads; `lives` starts and ends servers; `disk`
+loses power. It talks to the server over gRPC alone, and imports nothing of it but the check of a
+stopped store.
+"""

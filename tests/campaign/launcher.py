@@ -1,0 +1,43 @@
+"""Starts servers by fork, from a process that has imported all they need: 20 ms instead of 700.
+
+Runs as `python -m tests.campaign.launcher FD`, where FD is a Unix socket. A request is the command
+line as a JSON list, with two descriptors: standard output and standard error of the server. The
+answers are its process id, and when it has ended, its exit status as `os.waitpid` has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from importlib import import_module
+
+_REQUEST_BYTES = 1 << 16
+
+
+def serve_requests(control: socket.socket) -> None:
+    """One server at a time, until the other end of the socket is closed."""
+    main = import_module("server.cli.main").main
+    import_module("server.cli.serve")
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, _REQUEST_BYTES, 2)
+        if not data:
+            return
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            for number, descriptor in enumerate(descriptors, start=1):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            main(json.loads(data), prog_name="kvcq")
+            os._exit(0)  # click has ended the process before
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.sendall(pid.to_bytes(8, "big"))
+        _, status = os.waitpid(pid, 0)
+        control.sendall(status.to_bytes(8, "big"))
+
+
+if __name__ == "__main__":
+    serve_requests(socket.socket(fileno=int(sys.argv[1])))

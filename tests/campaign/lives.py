@@ -1,0 +1,298 @@
+"""One store, and the lives of the servers that run on it: started, loaded, ended, judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migration.check import check_store
+from tests.campaign.disk import LoopDisk
+from tests.campaign.judge import judge
+from tests.campaign.model import Failure, Model
+from tests.campaign.workload import Stubs, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+_ROOT = Path(__file__).parents[2]
+_WORKERS = 2
+#: A server that has no more to say by then hangs.
+_ANSWER_S = 60.0
+
+
+class Launcher:
+    """Starts servers quickly; see tests.campaign.launcher."""
+
+    def __init__(self) -> None:
+        self._control, other = socket.socketpair()
+        self._control.settimeout(_ANSWER_S)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.campaign.launcher", str(other.fileno())],
+            pass_fds=[other.fileno()],
+            cwd=_ROOT,
+            start_new_session=True,
+        )
+        other.close()
+
+    def start(self, arguments: Sequence[str], stdout: int, stderr: int) -> int:
+        """Returns the process id."""
+        socket.send_fds(self._control, [json.dumps(arguments).encode()], [stdout, stderr])
+        return int.from_bytes(self._control.recv(8), "big")
+
+    def wait(self) -> int:
+        """The exit code of the server, negative for a signal. Raises Failure when it hangs."""
+        try:
+            return os.waitstatus_to_exitcode(int.from_bytes(self._control.recv(8), "big"))
+        except TimeoutError:
+            raise Failure(f"the server did not end within {_ANSWER_S:.0f} s") from None
+
+    def close(self) -> None:
+        """It ends once no server runs."""
+        self._control.close()
+        self._process.wait(_ANSWER_S)
+
+    def close_now(self) -> None:
+        """Kill it and the server that it runs."""
+        self._control.close()
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(_ANSWER_S)
+
+
+class Server:
+    """One life. Standard error goes to a file, which is kept when something fails."""
+
+    def __init__(self, launcher: Launcher, root: Path, settings: dict[str, str], log: Path) -> None:
+        self._launcher = launcher
+        self._log = log
+        reading, writing = os.pipe()
+        self._events = os.fdopen(reading, encoding="utf-8")
+        arguments = ["serve", "--json", "--port", "0", "--data", str(root)]
+        for name, value in settings.items():
+            arguments += ["--set", f"{name}={value}"]
+        with log.open("ab") as errors:
+            self.pid = launcher.start(arguments, writing, errors.fileno())
+        os.close(writing)
+
+    def wait_ready(self) -> str:
+        """Where it listens. Raises Failure when it ends instead."""
+        target = ""
+        for line in self._events:
+            event = json.loads(line)
+            if event["event"] == "listening":
+                target = f"{event['host']}:{event['port']}"
+            if event["event"] == "ready":
+                return target
+        raise Failure(f"the server does not start: {self._log.read_text()[-3000:]}")
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def end(self) -> int:
+        """Wait for its end; returns the exit code."""
+        code = self._launcher.wait()
+        self._events.close()
+        return code
+
+
+@dataclass
+class Tally:
+    """Counts of a campaign."""
+
+    stores: int = 0
+    lives: int = 0
+    endings: dict[str, int] = field(default_factory=dict)
+    acknowledged_messages: int = 0
+    resent_batches: int = 0
+    refused_alterations: int = 0
+    deletions: int = 0
+    messages_read: int = 0
+    messages_lost_unsynced: int = 0
+    messages_expired: int = 0
+    checks: int = 0
+
+
+def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
+    """Small and hasty: rolls, flushes, drops and forgotten producers happen all the time."""
+    settings = {
+        "store.flush_mode": flush,
+        "store.segment_bytes": str(chance.choice((64, 256, 1024)) << 10),
+        "store.default_queue_count": "2",
+        "store.kv_flush_bytes": str(chance.choice((32, 256, 1 << 14)) << 10),
+        "store.kv_flush_interval_s": str(chance.choice((0.2, 2, 30))),
+        "store.hot_queue_limit": str(chance.choice((16, 10_000))),
+        "store.flush_interval_ms": str(chance.choice((20, 500))),
+        "server.remembered_batches": str(chance.choice((1, 16))),
+        "server.producer_limit": str(chance.choice((1, 4096))),
+        "server.drain_notice_s": "0.01",
+    }
+    if chance.random() < 0.4:
+        settings |= {
+            "store.reserved_hours": str(chance.choice((0.0003, 0.001))),
+            "store.delete_when_hours": ",".join(map(str, range(24))),
+            "store.clean_interval_s": "0.2",
+            "store.expiry_margin_s": "2",
+        }
+    return settings
+
+
+class Lives:
+    """A store from its making to its end, many servers long."""
+
+    def __init__(
+        self,
+        directory: Path,
+        seed: str,
+        launcher: Launcher,
+        tally: Tally,
+        left_out: Container[str] = (),
+    ) -> None:
+        self._directory = directory
+        self._chance = random.Random(seed)
+        self._launcher = launcher
+        self._tally = tally
+        self._log = directory / "server.log"
+        self._disk: LoopDisk | None = None
+        self._root = directory / "data"
+        self._settings: dict[str, str] = {}
+        self._may_lose = False
+        self._power_lost = threading.Event()
+        models = [
+            Model(
+                f"w{number}",
+                [f"w{number}-t{topic}" for topic in range(3)],
+                [f"%LMQ%w{number}-l{light}" for light in range(4)],
+                f"w{number}-group",
+            )
+            for number in range(_WORKERS)
+        ]
+        self._workers = [
+            Worker(model, random.Random(f"{seed}/{model.name}"), 3000, left_out) for model in models
+        ]
+        self._models = models
+
+    def run_kills(self, lives: int) -> None:
+        """The process is killed, the machine lives on: nothing appended is lost."""
+        self._settings = settings_of(self._chance, flush=self._chance.choice(("sync", "async")))
+        self._run(lives, ("load", "load", "load", "opening", "draining", "stop"))
+
+    def run_power_losses(self, lives: int) -> None:
+        """The file system ends: what was fsynced is there. Needs root."""
+        flush = self._chance.choice(("sync", "sync", "async"))
+        self._settings = settings_of(self._chance, flush=flush)
+        self._disk = LoopDisk(self._directory / "disk", self._directory / "mount", 600 << 20)
+        self._root = self._disk.root
+        self._run(lives, ("power", "power", "power", "power opening", "power draining", "stop"))
+
+    def _run(self, lives: int, endings: Sequence[str]) -> None:
+        self._tally.stores += 1
+        for _ in range(lives):
+            ending = self._chance.choice(endings)
+            self._live(ending)
+            self._tally.lives += 1
+            self._tally.endings[ending] = self._tally.endings.get(ending, 0) + 1
+            if self._chance.random() < 0.1 and self._root.exists():
+                self._check()
+        self._live("stop")
+        self._check()
+
+    def _live(self, ending: str) -> None:
+        if ending.endswith("opening"):
+            server = self._start()
+            threading.Event().wait(self._chance.random() * 0.25)
+            self._kill(server, power=ending.startswith("power"))
+            return
+        server = self._start()
+        stubs: Stubs | None = None
+        try:
+            stubs = Stubs(server.wait_ready())
+            verdict = judge(stubs, self._models, self._chance, may_lose=self._may_lose)
+            self._may_lose = False
+            self._tally.messages_read += verdict.messages
+            self._tally.messages_lost_unsynced += verdict.lost
+            self._tally.messages_expired += verdict.expired
+            self._load(stubs, server, ending)
+        finally:
+            if stubs is not None:
+                stubs.close()
+        self._count()
+
+    def _load(self, stubs: Stubs, server: Server, ending: str) -> None:
+        stop = threading.Event()
+        self._power_lost.clear()
+        threads = [
+            threading.Thread(target=worker.run, args=(stubs, stop, self._power_lost))
+            for worker in self._workers
+        ]
+        for thread in threads:
+            thread.start()
+        stop.wait(self._chance.random() * 0.7 + 0.02)
+        if ending in ("stop", "draining", "power draining"):
+            server.send(signal.SIGTERM)
+        if ending.endswith("draining"):
+            stop.wait(self._chance.random() * 0.3)
+        if ending == "stop":
+            code = server.end()
+            if code != 0:
+                raise Failure(f"SIGTERM ended it with {code}: {self._log.read_text()[-3000:]}")
+        else:
+            self._kill(server, power=ending.startswith("power"))
+        stop.set()
+        for thread in threads:
+            thread.join(_ANSWER_S)
+            if thread.is_alive():
+                raise Failure("a call did not end with its server")
+        for worker in self._workers:
+            if worker.failure is not None:
+                raise worker.failure
+
+    def _start(self) -> Server:
+        return Server(self._launcher, self._root, self._settings, self._log)
+
+    def _kill(self, server: Server, *, power: bool) -> None:
+        if power:
+            assert self._disk is not None
+            self._power_lost.set()
+            self._disk.lose_power(self._chance)
+            self._may_lose |= self._settings["store.flush_mode"] == "async"
+        with suppress(ProcessLookupError):  # it had ended by itself
+            server.send(signal.SIGKILL)
+        server.end()
+        if power:
+            assert self._disk is not None
+            self._disk.unmount()
+            self._disk.mount()
+
+    def _check(self) -> None:
+        faults = [str(finding) for finding in check_store(self._root) if finding.is_fault]
+        self._tally.checks += 1
+        if faults:
+            raise Failure(f"kvcq check: {faults}")
+
+    def _count(self) -> None:
+        tally = self._tally
+        for worker in self._workers:
+            tally.acknowledged_messages += worker.acknowledged
+            tally.resent_batches += worker.resent
+            tally.refused_alterations += worker.refused
+            tally.deletions += worker.deleted
+            worker.acknowledged = worker.resent = worker.refused = worker.deleted = 0
+
+    def keep(self, target: Path) -> None:
+        """Copy what is left of the store, for a look at what failed. No server may run."""
+        shutil.copytree(self._directory, target, ignore=shutil.ignore_patterns("disk"))
+
+    def close(self) -> None:
+        """Nothing is mounted any more. No server may run."""
+        if self._disk is not None:
+            self._disk.unmount()

@@ -1,0 +1,160 @@
+"""What was sent, what was acknowledged, and what must therefore be found.
+
+One worker owns a model, its topics, its light queues, its producer and its group, and makes one
+call at a time; so the model is exact. A call that got no answer is the only doubt: it is kept as
+`pending`, and settled by the next look at the store, or by the same call made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where the server says that a message stands."""
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    light_offsets: dict[str, int]
+    store_time_ms: int
+
+
+@dataclass(eq=False)
+class Sent:
+    """One message, known by its body, which no other message has."""
+
+    number: int
+    topic: str
+    queue_id: int
+    body: bytes
+    tag: str
+    light_queues: list[str]
+    #: Light queues that were deleted since: it stands there no more.
+    left: set[str] = field(default_factory=set)
+    place: Place | None = None  # once it is known
+    topic_deleted: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"k{self.number % 50}"
+
+
+@dataclass
+class Batch:
+    """Messages of one PutBatch with a number."""
+
+    producer_id: str
+    sequence: int
+    messages: list[Sent]
+    store_time_ms: int = 0
+
+
+class Failure(Exception):
+    """Something that must hold does not."""
+
+
+@dataclass
+class Model:
+    """What one worker knows of the store."""
+
+    name: str
+    topics: list[str]
+    light_queues: list[str]
+    group: str
+    #: Acknowledged, or found once: each stands exactly once, where it was said to stand.
+    required: dict[int, Sent] = field(default_factory=dict)
+    #: Of a topic that was deleted since: it stands in its light queues alone.
+    orphaned: dict[int, Sent] = field(default_factory=dict)
+    #: Sent without an answer, and without a number: once or not at all.
+    doubtful: dict[int, Sent] = field(default_factory=dict)
+    #: Of a batch that got no answer, and will be sent again: all of them or none.
+    pending: Batch | None = None
+    pending_deletion: str = ""
+    #: Group offsets by (topic, queue): what may be committed. One value where it is certain.
+    committed: dict[tuple[str, int], set[int | None]] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+    next_number: int = 0
+    next_sequence: int = 0
+    producer_count: int = 0
+
+    @property
+    def producer_id(self) -> str:
+        return f"{self.name}-{self.producer_count}"
+
+    def new_producer(self) -> None:
+        """Begin under another id, as a producer does that lost its place."""
+        self.producer_count += 1
+        self.next_sequence = 0
+        self.batches.clear()
+        self.pending = None
+
+    def acknowledge(self, message: Sent, place: Place) -> None:
+        """It stands there. Raises Failure when it was said to stand elsewhere."""
+        if message.place is not None and message.place[:4] != place[:4]:
+            raise Failure(f"{message} was answered with {place}")
+        message.place = place
+        self.doubtful.pop(message.number, None)
+        group = self.orphaned if message.topic_deleted else self.required
+        group[message.number] = message
+
+    def topic_deleted(self, topic: str) -> None:
+        """Its messages must not be found any more, but in their light queues."""
+        for number in [number for number, sent in self.required.items() if sent.topic == topic]:
+            self.orphaned[number] = self.required.pop(number)
+            self.orphaned[number].topic_deleted = True
+        for sent in self.doubtful.values():
+            sent.topic_deleted |= sent.topic == topic
+        for key in [key for key in self.committed if key[0] == topic]:
+            del self.committed[key]
+        self.batches = [
+            batch for batch in self.batches if all(m.topic != topic for m in batch.messages)
+        ]
+
+    def light_queue_deleted(self, name: str) -> None:
+        """Its messages stand in their topics still, and not in it."""
+        for group in (self.required, self.orphaned, self.doubtful):
+            for sent in group.values():
+                if name in sent.light_queues:
+                    sent.left.add(name)
+        self.batches = [
+            batch
+            for batch in self.batches
+            if all(name not in message.light_queues for message in batch.messages)
+        ]
+        for key in [key for key in self.committed if key[0] == name]:
+            del self.committed[key]
+
+    def lost_behind(self, end_offset: int) -> int:
+        """The log was cut there, rightly: what stood behind it is gone. Returns how many."""
+        count = 0
+        for group in (self.required, self.orphaned):
+            lost = [
+                number
+                for number, sent in group.items()
+                if sent.place is not None and sent.place.physical_offset >= end_offset
+            ]
+            for number in lost:
+                del group[number]
+            count += len(lost)
+        return count
+
+    def expired_below(self, start_offset: int) -> int:
+        """The log begins there now: what stood below is gone. Returns how many."""
+        count = 0
+        for group in (self.required, self.orphaned):
+            gone = [
+                number
+                for number, sent in group.items()
+                if sent.place is not None and sent.place.physical_offset < start_offset
+            ]
+            for number in gone:
+                del group[number]
+            count += len(gone)
+        self.batches = [
+            batch
+            for batch in self.batches
+            if all(message.number in self.required for message in batch.messages)
+        ]
+        return count

@@ -1,0 +1,358 @@
+"""The calls of one worker: numbered batches, single puts, resends, deletions, commits.
+
+Every call is made again until its outcome is certain, in the next life of the server if need be;
+only a single put without an answer stays in doubt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+
+from proto.v1 import kvcq_pb2 as pb
+from proto.v1 import kvcq_pb2_grpc
+from tests.campaign.model import Batch, Failure, Model, Place, Sent
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Container, Iterable, Sequence
+    from threading import Event
+
+DEADLINE_S = 20.0
+#: The server did not do it, or cannot say: the same call is made again.
+_AGAIN = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+_DISK_FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
+_REFUSALS = frozenset({grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT})
+
+
+class Gone(Exception):
+    """No error, but what a campaign is for: the server is not there, is closing, or is broken."""
+
+
+class Stubs:
+    """The services of one life of the server."""
+
+    def __init__(self, target: str) -> None:
+        self.channel = grpc.insecure_channel(
+            target,
+            options=[
+                ("grpc.enable_retries", 0),
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.use_local_subchannel_pool", 1),
+            ],
+        )
+        self.messages = kvcq_pb2_grpc.MessageServiceStub(self.channel)
+        self.topics = kvcq_pb2_grpc.TopicServiceStub(self.channel)
+        self.groups = kvcq_pb2_grpc.GroupServiceStub(self.channel)
+        self.admin = kvcq_pb2_grpc.AdminServiceStub(self.channel)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+class Worker:
+    """Makes calls for one model. `run` is one life of the server; it may be called again."""
+
+    def __init__(
+        self, model: Model, chance: random.Random, max_body_bytes: int, left_out: Container[str]
+    ) -> None:
+        """`left_out`: names of calls that are not made, to see whether a failure needs them."""
+        self.model = model
+        calls = {
+            "batch": (self._new_batch, 50),
+            "single": (self._single_put, 15),
+            "resend": (self._resend, 12),
+            "altered": (self._altered, 6),
+            "commit": (self._commit, 12),
+            "delete": (self._delete, 3),
+        }
+        made = [call for name, call in calls.items() if name not in left_out]
+        self._calls = [method for method, _ in made]
+        self._weights = [weight for _, weight in made]
+        self._chance = chance
+        self._max_body_bytes = max_body_bytes
+        self.acknowledged = 0
+        self.resent = 0
+        self.refused = 0
+        self.deleted = 0
+        self.failure: BaseException | None = None
+
+    def run(self, stubs: Stubs, stop: Event, power_lost: Event) -> None:
+        """Until `stop`, or until the server is gone. A Failure is kept in `failure`."""
+        try:
+            self._settle(stubs, stop)
+            while not stop.is_set():
+                self._chance.choices(self._calls, self._weights)[0](stubs, stop)
+        except Gone:
+            pass
+        except Refused as refused:
+            # A disk that is gone is told of in many ways.
+            if not power_lost.is_set():
+                self.failure = refused
+        except Exception as error:  # noqa: BLE001 - the driver raises it again
+            self.failure = error
+
+    def _settle(self, stubs: Stubs, stop: Event) -> None:
+        if self.model.pending is not None:
+            self._send(stubs, stop, self.model.pending)
+        if self.model.pending_deletion:
+            self._finish_deletion(stubs, stop)
+
+    # --- puts ------------------------------------------------------------------------------
+
+    def _new_message(self) -> Sent:
+        model, chance = self.model, self._chance
+        number = model.next_number
+        model.next_number += 1
+        size = chance.choice((0, 10, 200, 1000, self._max_body_bytes))
+        light = chance.random() < 0.4
+        return Sent(
+            number,
+            chance.choice(model.topics),
+            chance.randrange(2),
+            f"{model.name}/{number}/".encode() + chance.randbytes(size),
+            chance.choice(("", "red", "blue")),
+            chance.sample(model.light_queues, chance.randrange(1, 4)) if light else [],
+        )
+
+    def _new_batch(self, stubs: Stubs, stop: Event) -> None:
+        count = self._chance.choice((1, 2, 3, 5, 8, 40))
+        model = self.model
+        batch = Batch(
+            model.producer_id, model.next_sequence, [self._new_message() for _ in range(count)]
+        )
+        model.pending = batch
+        self._send(stubs, stop, batch)
+
+    def _send(self, stubs: Stubs, stop: Event, batch: Batch) -> None:
+        """Until it is answered. Raises Gone; then it stays pending."""
+        request = _request(batch, as_columns=self._chance.random() < 0.5)
+        answer = _call(stop, stubs.messages.PutBatch, request)
+        self._take(batch, answer)
+        self.model.pending = None
+        self.model.next_sequence = batch.sequence + len(batch.messages)
+        self.model.batches.append(batch)
+        del self.model.batches[:-40]
+        self.acknowledged += len(batch.messages)
+
+    def _take(self, batch: Batch, answer: pb.PutBatchResponse) -> None:
+        lights = iter(answer.light_queue_offsets)
+        if batch.store_time_ms and batch.store_time_ms != answer.store_time_ms:
+            raise Failure(
+                f"{batch.producer_id}:{batch.sequence}: stored at {batch.store_time_ms} ms, then "
+                f"answered with {answer.store_time_ms} ms"
+            )
+        batch.store_time_ms = answer.store_time_ms
+        for index, message in enumerate(batch.messages):
+            place = Place(
+                answer.queue_ids[index],
+                answer.queue_offsets[index],
+                answer.physical_offsets[index],
+                {name: next(lights) for name in message.light_queues},
+                answer.store_time_ms,
+            )
+            self.model.acknowledge(message, place)
+
+    def _single_put(self, stubs: Stubs, stop: Event) -> None:
+        message = self._new_message()
+        self.model.doubtful[message.number] = message
+        request = pb.PutRequest(message=_message(message))
+        answer = _call(stop, stubs.messages.Put, request, once=True)
+        if answer is None:
+            return  # it stays in doubt
+        placed = answer.placed
+        place = Place(
+            placed.queue_id,
+            placed.queue_offset,
+            placed.physical_offset,
+            dict(zip(message.light_queues, placed.light_queue_offsets, strict=True)),
+            answer.store_time_ms,
+        )
+        self.model.acknowledge(message, place)
+        self.acknowledged += 1
+
+    def _resend(self, stubs: Stubs, stop: Event) -> None:
+        """A batch that was acknowledged is sent again: the same answer, nothing stored."""
+        if not self.model.batches:
+            return
+        batch = self._chance.choice(self.model.batches)
+        request = _request(batch, as_columns=self._chance.random() < 0.5)
+        before = batch.store_time_ms
+        try:
+            answer = _call(stop, stubs.messages.PutBatch, request)
+        except Refused as refused:
+            self._expect_expired(stubs, stop, batch, str(refused))
+            return
+        if not answer.repeated_batch:
+            # Right only if it expired in between; then it is new, and stands where it says.
+            self._expect_expired(stubs, stop, batch, "stored again")
+            batch.store_time_ms = 0
+            for message in batch.messages:
+                message.place = None
+                self.model.required.pop(message.number, None)
+        self._take(batch, answer)
+        if answer.repeated_batch and before != batch.store_time_ms:
+            raise Failure(f"{batch.producer_id}:{batch.sequence}: another store time")
+        self.resent += 1
+
+    def _altered(self, stubs: Stubs, stop: Event) -> None:
+        """Other content under a number that was used: refused, nothing stored."""
+        if not self.model.batches:
+            return
+        batch = self._chance.choice(self.model.batches)
+        messages = [_message(message) for message in batch.messages]
+        how = self._chance.randrange(4)
+        if how == 0:
+            messages[-1].body += b"!"
+        elif how == 1:
+            messages.append(_message(batch.messages[0]))
+            messages[-1].body += b"more"
+        elif how == 2 and len(messages) > 1:
+            del messages[-1]
+        else:
+            messages[0].body = b"another"
+        request = pb.PutBatchRequest(
+            messages=messages,
+            producer=pb.ProducerSequence(producer_id=batch.producer_id, sequence=batch.sequence),
+        )
+        try:
+            answer = _call(stop, stubs.messages.PutBatch, request)
+        except Refused:
+            self.refused += 1
+            return
+        self._expect_expired(
+            stubs,
+            stop,
+            batch,
+            f"other content under its number was taken, repeated: {answer.repeated_batch}",
+        )
+        raise Gone  # it expired, and a batch of its number was stored: what it is stays unknown
+
+    def _expect_expired(self, stubs: Stubs, stop: Event, batch: Batch, what: str) -> None:
+        """Raises Failure unless a message of the batch lies below the log's start now."""
+        values = _call(stop, stubs.admin.GetStatistics, pb.GetStatisticsRequest()).values
+        start = values["log_start_offset"]
+        places = [message.place for message in batch.messages]
+        if not any(place is not None and place.physical_offset < start for place in places):
+            raise Failure(f"{batch.producer_id}:{batch.sequence}, acknowledged: {what}")
+        self.model.batches.remove(batch)
+
+    # --- the rest --------------------------------------------------------------------------
+
+    def _commit(self, stubs: Stubs, stop: Event) -> None:
+        model = self.model
+        topic, queue_id = self._chance.choice(model.topics), self._chance.randrange(2)
+        ends = [
+            sent.place.queue_offset + 1
+            for sent in model.required.values()
+            if sent.topic == topic and sent.place is not None and sent.place.queue_id == queue_id
+        ]
+        if not ends:
+            return
+        offset = self._chance.choice(ends)
+        key = (topic, queue_id)
+        model.committed.setdefault(key, {None}).add(offset)
+        position = pb.QueuePosition(topic=topic, queue_id=queue_id, offset=offset)
+        _call(
+            stop,
+            stubs.groups.CommitOffsets,
+            pb.CommitOffsetsRequest(group=model.group, offsets=[position]),
+        )
+        model.committed[key] = {offset}
+
+    def _delete(self, stubs: Stubs, stop: Event) -> None:
+        model = self.model
+        names = {sent.topic for sent in model.required.values()}
+        lights = {
+            name
+            for sent in model.required.values()
+            for name in sent.light_queues
+            if name not in sent.left
+        }
+        candidates = sorted(names) + sorted(lights)
+        if not candidates:
+            return
+        model.pending_deletion = self._chance.choice(candidates)
+        self._finish_deletion(stubs, stop)
+
+    def _finish_deletion(self, stubs: Stubs, stop: Event) -> None:
+        name = self.model.pending_deletion
+        try:
+            _call(stop, stubs.topics.DeleteTopic, pb.DeleteTopicRequest(name=name))
+        except Refused as refused:
+            if refused.code is not grpc.StatusCode.NOT_FOUND:
+                raise
+        if name.startswith("%LMQ%"):
+            self.model.light_queue_deleted(name)
+        else:
+            self.model.topic_deleted(name)
+        self.model.pending_deletion = ""
+        self.deleted += 1
+
+
+class Refused(Failure):
+    """A definite answer that is not success: a failure, unless the caller expected it."""
+
+    def __init__(self, error: grpc.RpcError) -> None:
+        super().__init__(f"{error.code()}: {error.details()}")
+        self.code = error.code()
+
+
+def _call(stop: Event, method: Callable[..., Any], request: object, *, once: bool = False) -> Any:  # noqa: ANN401 - the response of the method
+    """The response; None with `once` when it is unknown whether it was done.
+
+    Raises Gone when the server is not there, Refused on any other answer.
+    """
+    while True:
+        try:
+            return method(request, timeout=DEADLINE_S)
+        except grpc.RpcError as error:
+            code = error.code()
+            if code is grpc.StatusCode.CANCELLED:
+                raise Gone from None  # by gRPC itself, as its server ends
+            if code not in _AGAIN and code is not _DISK_FULL:
+                raise Refused(error) from None
+            if stop.is_set() or not _has_reason(error):
+                raise Gone from None
+            if once:
+                return None
+        stop.wait(0.01)
+
+
+def _has_reason(error: grpc.RpcError) -> bool:
+    """Whether the server itself said it, and goes on."""
+    # The stubs of grpc do not say that its metadata are pairs.
+    metadata = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
+    return any(key == "grpc-status-details-bin" for key, _ in metadata)
+
+
+def _message(sent: Sent) -> pb.Message:
+    return pb.Message(
+        topic=sent.topic,
+        queue_id=sent.queue_id,
+        body=sent.body,
+        tag=sent.tag,
+        keys=[sent.key],
+        light_queues=sent.light_queues,
+    )
+
+
+def _request(batch: Batch, *, as_columns: bool) -> pb.PutBatchRequest:
+    producer = pb.ProducerSequence(producer_id=batch.producer_id, sequence=batch.sequence)
+    messages: Sequence[Sent] = batch.messages
+    if not as_columns:
+        return pb.PutBatchRequest(messages=map(_message, messages), producer=producer)
+    topics = sorted({message.topic for message in messages})
+    return pb.PutBatchRequest(
+        columns=pb.MessageColumns(
+            topics=topics,
+            topic_indexes=[topics.index(message.topic) for message in messages],
+            queue_ids=[message.queue_id for message in messages],
+            bodies=[message.body for message in messages],
+            tags=[message.tag for message in messages],
+            keys=[message.key for message in messages],
+            light_queues=[",".join(message.light_queues) for message in messages],
+        ),
+        producer=producer,
+    )
