@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from kvcq_client.errors import ClosedError, from_rpc, may_pass
+from kvcq_client.errors import ClosedError, DeadlineError, from_rpc, may_pass
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 
@@ -43,6 +43,10 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
+
+#: Calls under way at a time, pulls apart; more wait here for their turn. The server takes some
+#: thousands of one connection, and refuses what is above.
+CALLS_UNDER_WAY = 1000
 
 #: Reasons of a server that may have stored the message all the same.
 _PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
@@ -93,6 +97,7 @@ class Connection:
             request_serializer=pb.SubscribeRequest.SerializeToString,
             response_deserializer=pb.SubscribeResponse.FromString,
         )
+        self._turns = asyncio.Semaphore(CALLS_UNDER_WAY)
         self._closed = False
 
     async def call(
@@ -110,9 +115,13 @@ class Connection:
         while True:
             self.check_open()
             try:
-                left_s = max(0.001, end_s - monotonic())
-                # What may not be repeated waits for a connection instead: it is sent once.
-                return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
+                if method is self.messages.Pull:  # may be parked, by the thousand
+                    return await self._send(method, request, end_s, may_repeat)
+                await self._turn(end_s)
+                try:
+                    return await self._send(method, request, end_s, may_repeat)
+                finally:
+                    self._turns.release()
             except grpc.aio.AioRpcError as rpc_error:
                 error = from_rpc(rpc_error)
                 # With a reason it was the server that refused: it has not done it, as a rule.
@@ -126,6 +135,28 @@ class Connection:
             if monotonic() + wait_s >= end_s:
                 raise error
             await asyncio.sleep(wait_s)
+
+    async def _turn(self, end_s: float) -> None:
+        if not self._turns.locked():
+            await self._turns.acquire()
+            return
+        try:
+            await asyncio.wait_for(self._turns.acquire(), end_s - monotonic())
+        except TimeoutError:
+            raise DeadlineError(
+                f"{CALLS_UNDER_WAY} calls of this client are under way, and none ended in time"
+            ) from None
+
+    async def _send(
+        self,
+        method: Callable[..., Awaitable[R]],
+        request: object,
+        end_s: float,
+        may_repeat: bool,  # noqa: FBT001 - as `call` has it
+    ) -> R:
+        left_s = max(0.001, end_s - monotonic())
+        # What may not be repeated waits for a connection instead: it is sent once.
+        return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
 
     def check_open(self) -> None:
         """Raises ClosedError."""

@@ -90,7 +90,7 @@ class OffsetOutOfRangeError(KvcqError):
 
 
 class ResourceExhaustedError(KvcqError):
-    """The server's disk is full, or a message is larger than the transport takes."""
+    """The server's disk is full, it has too many calls, or a message is too large."""
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -173,8 +173,10 @@ def may_pass(error: KvcqError) -> bool:
     Every refusal of the server has a reason. Without one it was the transport, and gRPC calls
     a connection that was lost INTERNAL, when it was lost in the middle of a write.
     """
-    return isinstance(error, UnavailableError) or (
-        isinstance(error, ServerError) and not error.reason
+    return (
+        isinstance(error, UnavailableError)
+        or (isinstance(error, ServerError) and not error.reason)
+        or error.reason == "TOO_MANY_CALLS"
     )
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server.errors import ServerDrainingError, ServerStartingError
-from server.interceptors import unary_call
 from server.version import VERSION
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         self._stage = stage
         self.metrics = metrics
 
-    @unary_call
     async def GetStatistics(
         self, request: pb.GetStatisticsRequest, context: Context
     ) -> pb.GetStatisticsResponse:

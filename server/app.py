@@ -18,15 +18,16 @@ import socket
 from typing import TYPE_CHECKING, Protocol
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from proto.v1 import kvcq_pb2, kvcq_pb2_grpc, migration_pb2, migration_pb2_grpc
+from proto.v1 import kvcq_pb2, migration_pb2
 from server import health
 from server.admin_service import AdminService
 from server.cold_reads import ColdReads
 from server.collector import calm_collector
 from server.durability import Durability
+from server.edge import Edge
 from server.errors import ServerBindError, ServerDrainingError
 from server.group_service import GroupService
 from server.message_service import MessageService
@@ -55,6 +56,10 @@ SERVICES = (
     ),
     migration_pb2.DESCRIPTOR.services_by_name["MigrationService"].full_name,
 )
+
+
+#: About 10 KB each while they wait.
+MAX_PENDING_CALLS = 100_000
 
 
 class StoreOpener(Protocol):
@@ -112,7 +117,9 @@ class Server:
         self._stage = Stage()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._rpc = _rpc_server(config, self._stage)
+        metrics = CallMetrics()
+        self._edge = Edge(config, metrics)
+        self._rpc = _rpc_server(config, self._stage, metrics, self._edge)
 
     async def run(self) -> None:
         """Returns when the store is closed."""
@@ -132,6 +139,7 @@ class Server:
         finally:
             self._stage.drain()
             await self._rpc.stop(None)
+            self._edge.close()
         self._listener.stopped()
 
     def stop(self) -> None:
@@ -221,12 +229,17 @@ def _make_parts(config: ServerConfig, store: MessageStore) -> Parts:
     )
 
 
-def _rpc_server(config: ServerConfig, stage: Stage) -> grpc.aio.Server:
-    metrics = CallMetrics()
+def _rpc_server(
+    config: ServerConfig, stage: Stage, metrics: CallMetrics, edge: Edge
+) -> grpc.aio.Server:
     server = grpc.aio.server(
         options=(
             ("grpc.max_receive_message_length", config.max_receive_bytes),
             ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
+            # Above its own limits gRPC drops calls at random, as CANCELLED. So they all wait to be
+            # let in, for a turn of the loop; then the edge takes them, or says why not.
+            ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
+            ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
             ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
             # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
             # own limit of one ping in 5 minutes would close their connections.
@@ -234,17 +247,23 @@ def _rpc_server(config: ServerConfig, stage: Stage) -> grpc.aio.Server:
             ("grpc.keepalive_permit_without_calls", 1),
         )
     )
-    kvcq_pb2_grpc.add_MessageServiceServicer_to_server(MessageService(stage, metrics), server)
-    kvcq_pb2_grpc.add_TopicServiceServicer_to_server(TopicService(stage, metrics), server)
-    kvcq_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage, metrics), server)
-    kvcq_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(stage, metrics), server)
-    migration_pb2_grpc.add_MigrationServiceServicer_to_server(
-        MigrationService(stage, metrics), server
-    )
-    health_pb2_grpc.add_HealthServicer_to_server(health.HealthService(stage, SERVICES), server)
-    reflection.enable_server_reflection(
-        (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
-    )
+    kvcq, migration = kvcq_pb2.DESCRIPTOR, migration_pb2.DESCRIPTOR
+    for file, name, servicer in (
+        (kvcq, "MessageService", MessageService(stage, metrics)),
+        (kvcq, "TopicService", TopicService(stage, metrics)),
+        (kvcq, "GroupService", GroupService(stage, metrics)),
+        (kvcq, "AdminService", AdminService(stage, metrics)),
+        (migration, "MigrationService", MigrationService(stage, metrics)),
+        (health_pb2.DESCRIPTOR, "Health", health.HealthService(stage, SERVICES)),
+        (
+            reflection_pb2.DESCRIPTOR,
+            "ServerReflection",
+            reflection.aio.ReflectionServicer(  # type: ignore[attr-defined]
+                (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            ),
+        ),
+    ):
+        edge.add(server, file.services_by_name[name], servicer)
     return server
 
 

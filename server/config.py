@@ -34,6 +34,13 @@ class ServerConfig:
     data_dir: Path = Path("data")
 
     max_receive_bytes: int = DEFAULT_MAX_RECEIVE_BYTES  # of one request
+    # Calls under way: of one connection, and of all. Pulls may be parked, streams last.
+    max_peer_calls: int = 4096
+    max_calls: int = 8192
+    max_peer_pulls: int = 8192
+    max_pulls: int = 12_288
+    max_peer_streams: int = 512
+    max_streams: int = 2048
     max_wait_ms: int = 60_000  # a long poll may ask for this much
     max_pull_bytes: int = 64 << 20  # a pull may ask for this much
     drain_notice_s: float = 0.2  # new calls are refused for so long before the port is closed
@@ -60,6 +67,9 @@ class ServerConfig:
         check("host", bool(self.host), "an address")
         check("port", 0 <= self.port <= 65_535, "from 0 to 65535")
         check("max_receive_bytes", 1 << 16 <= self.max_receive_bytes < 1 << 31, "64 KiB to 2 GiB")
+        for kind in ("calls", "pulls", "streams"):
+            for name in (f"max_peer_{kind}", f"max_{kind}"):
+                check(name, 1 <= getattr(self, name) <= 1_000_000, "from 1 to 1000000")
         check("max_wait_ms", self.max_wait_ms >= 0, "0 or more")
         check("max_pull_bytes", 1 <= self.max_pull_bytes <= 1 << 30, "from 1 to 1 GiB")
         check("drain_notice_s", self.drain_notice_s >= 0, "0 or more")

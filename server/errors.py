@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.errors import StoreError
+from store.errors import InvalidArgumentError, StoreError
 
 
 class ServerError(StoreError):
@@ -23,6 +23,30 @@ class ServerDrainingError(ServerError):
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down; connect again or go to another one")
+
+
+class TooManyCallsError(ServerError):
+    """All places for calls of that kind are taken. Nothing was read; try again a little later."""
+
+    def __init__(self, kind: str, whose: str, limit: int) -> None:
+        super().__init__(f"{limit} {kind} {whose} are under way; try again when some have ended")
+        self.kind = kind
+        self.limit = limit
+
+
+class UnknownServiceError(ServerError):
+    """Somebody asked for the health of a service that is not served."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(f"no service {service!r}")
+        self.service = service
+
+
+class UndecodableRequestError(InvalidArgumentError):
+    """The bytes of a request are no message of its type."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__("request", f"is no {kind}: {reason}")
 
 
 class OutOfSequenceError(ServerError):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
-from server.interceptors import unary_call
 from store.errors import (
     InvalidArgumentError,
     OffsetOutOfRangeError,
@@ -40,7 +39,6 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         self._stage = stage
         self.metrics = metrics
 
-    @unary_call
     async def CommitOffsets(
         self, request: pb.CommitOffsetsRequest, context: Context
     ) -> pb.CommitOffsetsResponse:
@@ -60,7 +58,6 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         await parts.workers.run(parts.store.commit_offsets, request.group, offsets)
         return pb.CommitOffsetsResponse()
 
-    @unary_call
     async def FetchOffsets(
         self, request: pb.FetchOffsetsRequest, context: Context
     ) -> pb.FetchOffsetsResponse:
@@ -69,7 +66,6 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         offsets = await parts.workers.run(_group_offsets, parts.store, request.group, queues)
         return pb.FetchOffsetsResponse(offsets=offsets)
 
-    @unary_call
     async def ResetOffsets(
         self, request: pb.ResetOffsetsRequest, context: Context
     ) -> pb.ResetOffsetsResponse:
@@ -78,7 +74,6 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
             raise InvalidArgumentError("to", "one of earliest, latest, time_ms, offset is needed")
         return await parts.workers.run(_reset, parts.store, request)
 
-    @unary_call
     async def ListGroupOffsets(
         self, request: pb.ListGroupOffsetsRequest, context: Context
     ) -> pb.ListGroupOffsetsResponse:
@@ -104,7 +99,6 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
 
         return await parts.workers.run(page)
 
-    @unary_call
     async def ListGroups(
         self, request: pb.ListGroupsRequest, context: Context
     ) -> pb.ListGroupsResponse:
@@ -118,7 +112,6 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         more, groups = len(groups) > size, groups[:size]
         return pb.ListGroupsResponse(groups=groups, next_page_token=groups[-1] if more else "")
 
-    @unary_call
     async def DeleteGroup(
         self, request: pb.DeleteGroupRequest, context: Context
     ) -> pb.DeleteGroupResponse:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import grpc
 from grpc_health.v1 import health_pb2
 
+from server.errors import UnknownServiceError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from server.interceptors import Context
     from server.stage import Stage
@@ -42,7 +43,7 @@ class HealthService:
     ) -> health_pb2.HealthCheckResponse:
         status = self._status(request.service)
         if status == _Response.SERVICE_UNKNOWN:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
+            raise UnknownServiceError(request.service)
         return _Response(status=status)
 
     async def List(
@@ -54,7 +55,9 @@ class HealthService:
             }
         )
 
-    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
+    async def Watch(
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> AsyncGenerator[health_pb2.HealthCheckResponse, None]:
         changed = asyncio.Event()
         stop_listening = self._stage.on_change(changed.set)
         try:
@@ -63,7 +66,7 @@ class HealthService:
                 changed.clear()
                 status = self._status(request.service)
                 if status != last:
-                    await context.write(_Response(status=status))
+                    yield _Response(status=status)
                     last = status
                 if self._stage.is_draining:
                     return

@@ -9,7 +9,7 @@ from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
 from server.columns import columns_of
-from server.interceptors import request_id_of, stream_call, unary_call
+from server.interceptors import request_id_of
 from server.long_poll import pull_or_wait, wait_seconds
 from server.put_stream import Answer, PutStream
 from server.reader import read_queue
@@ -38,7 +38,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     # --- put -------------------------------------------------------------------------------
 
-    @unary_call
     async def Put(self, request: pb.PutRequest, context: Context) -> pb.PutResponse:
         parts = self._stage.parts
         message = convert.message_in(
@@ -50,7 +49,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             placed=convert.placed_out(placed, parts.store_host), store_time_ms=store_time_ms
         )
 
-    @unary_call
     async def PutBatch(self, request: pb.PutBatchRequest, context: Context) -> pb.PutBatchResponse:
         parts = self._stage.parts
         answer = await self._append(parts, request, convert.host_of_peer(context.peer()))
@@ -58,7 +56,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             await parts.durability.wait(answer.end_offset)
         return answer.response
 
-    @stream_call
     async def PutStream(
         self, requests: AsyncIterator[pb.PutStreamRequest], context: Context
     ) -> AsyncGenerator[pb.PutStreamResponse, None]:
@@ -101,7 +98,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     # --- pull ------------------------------------------------------------------------------
 
-    @unary_call
     async def Pull(self, request: pb.PullRequest, context: Context) -> pb.PullResponse:
         parts = self._stage.parts
         config = parts.config
@@ -138,7 +134,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         self.metrics.count("messages_pulled", len(response.messages) or len(response.queue_offsets))
         return response
 
-    @stream_call
     async def Subscribe(
         self, requests: AsyncIterator[pb.SubscribeRequest], context: Context
     ) -> AsyncGenerator[pb.SubscribeResponse, None]:
@@ -151,7 +146,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     # --- look-ups --------------------------------------------------------------------------
 
-    @unary_call
     async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
         parts = self._stage.parts
         if not request.key:
@@ -181,7 +175,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
         return await parts.workers.run(query)
 
-    @unary_call
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
         parts = self._stage.parts
         _, offset = parse_message_id(request.message_id)
@@ -193,7 +186,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             raise MessageNotFoundError(request.message_id, reason) from None
         return pb.GetResponse(message=convert.stored_out(record))
 
-    @unary_call
     async def GetOffsets(
         self, request: pb.GetOffsetsRequest, context: Context
     ) -> pb.GetOffsetsResponse:
@@ -210,7 +202,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             ]
         )
 
-    @unary_call
     async def SearchTime(
         self, request: pb.SearchTimeRequest, context: Context
     ) -> pb.SearchTimeResponse:
@@ -222,7 +213,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         )
         return pb.SearchTimeResponse(offset=offset)
 
-    @unary_call
     async def Echo(self, request: pb.EchoRequest, context: Context) -> pb.EchoResponse:
         return pb.EchoResponse(batch=request.batch, payload=request.payload)
 

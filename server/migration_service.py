@@ -11,7 +11,6 @@ from proto.v1 import migration_pb2 as pb
 from proto.v1 import migration_pb2_grpc
 from server import migration_convert as convert
 from server.convert import bounded
-from server.interceptors import unary_call
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
 
         return await parts.workers.run(take)
 
-    @unary_call
     async def PlanMigration(
         self, request: pb.PlanMigrationRequest, context: Context
     ) -> pb.MigrationPlan:
@@ -55,28 +53,24 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         plan = await parts.workers.run(Migrator(parts.store).plan)
         return convert.plan_out(plan)
 
-    @unary_call
     async def StartMigration(
         self, request: pb.StartMigrationRequest, context: Context
     ) -> pb.MigrationStepResponse:
         routing = convert.routing_in(request.routing) if request.HasField("routing") else None
         return await self._step(lambda migrator: migrator.start(routing))
 
-    @unary_call
     async def GetMigrationStatus(
         self, request: pb.GetMigrationStatusRequest, context: Context
     ) -> pb.MigrationStatus:
         parts = self._stage.parts
         return convert.status_out(await parts.workers.run(Migrator(parts.store).status))
 
-    @unary_call
     async def VerifyMigration(
         self, request: pb.VerifyMigrationRequest, context: Context
     ) -> pb.MigrationStepResponse:
         every = bounded("key_every", request.key_every, VerifyOptions().key_every, 1 << 30)
         return await self._step(lambda migrator: migrator.verify(VerifyOptions(key_every=every)))
 
-    @unary_call
     async def ListDifferences(
         self, request: pb.ListDifferencesRequest, context: Context
     ) -> pb.ListDifferencesResponse:
@@ -86,48 +80,40 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         found = Migrator(self._stage.parts.store).differences
         return convert.differences_out(found[request.skip : request.skip + limit])
 
-    @unary_call
     async def Cutover(
         self, request: pb.CutoverRequest, context: Context
     ) -> pb.MigrationStepResponse:
         return await self._step(_without_job(lambda migrator: migrator.cutover()))
 
-    @unary_call
     async def Rollback(
         self, request: pb.RollbackRequest, context: Context
     ) -> pb.MigrationStepResponse:
         return await self._step(lambda migrator: migrator.rollback())
 
-    @unary_call
     async def FinishMigration(
         self, request: pb.FinishRequest, context: Context
     ) -> pb.MigrationStepResponse:
         return await self._step(_without_job(lambda migrator: migrator.finish()))
 
-    @unary_call
     async def GetRouting(self, request: pb.GetRoutingRequest, context: Context) -> pb.RoutingPolicy:
         return convert.routing_out(Migrator(self._stage.parts.store).routing())
 
-    @unary_call
     async def SetRouting(
         self, request: pb.SetRoutingRequest, context: Context
     ) -> pb.MigrationStepResponse:
         routing = convert.routing_in(request.routing)
         return await self._step(lambda migrator: migrator.set_routing(routing))
 
-    @unary_call
     async def CancelMigration(
         self, request: pb.CancelRequest, context: Context
     ) -> pb.MigrationStepResponse:
         return await self._step(_without_job(lambda migrator: migrator.cancel(request.job_id)))
 
-    @unary_call
     async def ResumeMigration(
         self, request: pb.ResumeRequest, context: Context
     ) -> pb.MigrationStepResponse:
         return await self._step(lambda migrator: migrator.resume())
 
-    @unary_call
     async def IngestFiles(
         self, request: pb.IngestFilesRequest, context: Context
     ) -> pb.IngestFilesResponse:

@@ -9,7 +9,7 @@ error's own values as metadata. What a caller may do about it follows from the c
 | NOT_FOUND           | no such topic, queue or message                                         |
 | ALREADY_EXISTS      | a topic of that name with other settings                                |
 | OUT_OF_RANGE        | the offset is outside min..max; both are in the metadata                |
-| RESOURCE_EXHAUSTED  | the disk is full: puts are refused, reads go on                         |
+| RESOURCE_EXHAUSTED  | the disk is full: puts are refused, reads go on; or too many calls      |
 | FAILED_PRECONDITION | the same call cannot succeed before something else is done              |
 | ABORTED             | somebody ended the job; it may be started again                         |
 | UNAVAILABLE         | the same call may succeed a little later                                |
@@ -64,12 +64,16 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
     store_errors.MessageNotFoundError: StatusRow(
         _Code.NOT_FOUND, "MESSAGE_NOT_FOUND", ("message_id",)
     ),
+    server_errors.UnknownServiceError: StatusRow(_Code.NOT_FOUND, "UNKNOWN_SERVICE", ("service",)),
     server_errors.OutOfSequenceError: StatusRow(
         _Code.FAILED_PRECONDITION,
         "OUT_OF_SEQUENCE",
         ("producer_id", "sequence", "expected_sequence"),
     ),
     # What cannot be done now.
+    server_errors.TooManyCallsError: StatusRow(
+        _Code.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS", ("kind", "limit")
+    ),
     server_errors.ServerStartingError: StatusRow(
         _Code.UNAVAILABLE, "STARTING", ("step", "progress_percent")
     ),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
-from server.interceptors import unary_call
 from store.errors import InvalidArgumentError
 from store.units import LMQ_PREFIX
 
@@ -26,7 +25,6 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         self._stage = stage
         self.metrics = metrics
 
-    @unary_call
     async def CreateTopics(
         self, request: pb.CreateTopicsRequest, context: Context
     ) -> pb.CreateTopicsResponse:
@@ -44,7 +42,6 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             parts.chooser.forget(name)
         return pb.CreateTopicsResponse(topics=map(convert.topic_out, made))
 
-    @unary_call
     async def DeleteTopic(
         self, request: pb.DeleteTopicRequest, context: Context
     ) -> pb.DeleteTopicResponse:
@@ -55,7 +52,6 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             parts.chooser.forget(request.name)
         return pb.DeleteTopicResponse()
 
-    @unary_call
     async def DescribeTopic(
         self, request: pb.DescribeTopicRequest, context: Context
     ) -> pb.DescribeTopicResponse:
@@ -74,7 +70,6 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
 
         return await self._stage.parts.workers.run(describe)
 
-    @unary_call
     async def ListTopics(
         self, request: pb.ListTopicsRequest, context: Context
     ) -> pb.ListTopicsResponse:
