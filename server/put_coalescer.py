@@ -78,7 +78,8 @@ class PutCoalescer:
 
     def _append(self, batch: list[_Waiting]) -> None:
         try:
-            appended = self._store.append([message for message, _ in batch])
+            # Not one batch: a crash may leave the first of them.
+            appended = self._store.append([message for message, _ in batch], separate=True)
         except _ONE_MESSAGE as error:
             if len(batch) == 1:
                 _fail(batch, error)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from isal.isal_zlib import crc32
 
+from store.batch_place import DISTANCE_SHIFT, LAST, MAX_DISTANCE, PLACE
 from store.consume_queue import DispatchRequest
 from store.errors import InvalidArgumentError
 from store.properties import LMQ_NAMES, LMQ_OFFSETS, MAX_PROPERTIES_BYTES
@@ -113,16 +114,19 @@ class BatchEncoder:
         offset: int,
         room: int,
         now_ms: int,
+        begin: int | None = None,
     ) -> Encoded:
         """Encode `messages[first:]` from physical `offset` on, while they fit in `room` bytes.
 
         Every queue named must be in `queues`. Offsets are taken from them; `give_back_offsets`
-        undoes that. Raises InvalidArgumentError (after giving back) when the properties of a
-        message become too long with its light queue offsets in them.
+        undoes that. `begin` is where the record of `messages[0]` lies, when all of them are one
+        batch; None when each is by itself.
+        Raises InvalidArgumentError (after giving back) when the properties of a message become
+        too long with its light queue offsets in them, or the batch too long.
         """
         encoded = Encoded(offset, queues)
         try:
-            self._encode(encoded, messages, prepared, first, queues, offset, room, now_ms)
+            self._encode(encoded, messages, prepared, first, queues, offset, room, now_ms, begin)
         except BaseException:
             encoded.give_back_offsets()
             raise
@@ -138,6 +142,7 @@ class BatchEncoder:
         offset: int,
         room: int,
         now_ms: int,
+        begin: int | None,
     ) -> None:
         parts, requests = encoded.parts, encoded.requests
         store_host = self._store_host
@@ -150,6 +155,12 @@ class BatchEncoder:
         last_host: tuple[str, int] | None = None  # producers come in runs
         born_host = b""
         all_v4 = False
+        last = len(messages) - 1
+        place = 0
+        if begin is not None:
+            if offset + room - begin > MAX_DISTANCE:
+                raise InvalidArgumentError("messages", f"take {MAX_DISTANCE} bytes or more")
+            place = PLACE + (offset - begin << DISTANCE_SHIFT) + first
         for index in range(first, len(messages)):
             message = messages[index]
             properties, keys, tag_code, light_names = prepared[index]
@@ -166,7 +177,7 @@ class BatchEncoder:
                 born_time_ms,
                 host,
                 reconsume_times,
-                prepared_transaction_offset,
+                transaction_offset,
             ) = message
             queue = queues[(topic, queue_id)]
             light: tuple[tuple[str, int], ...] = ()
@@ -193,6 +204,10 @@ class BatchEncoder:
                 queue_offset = 0
                 if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
                     keys = ()
+            if place:
+                if not (transaction_offset or sys_flag & TRANSACTION_MASK):
+                    transaction_offset = place + LAST if index == last else place
+                place += (size << DISTANCE_SHIFT) + 1
             if all_v4:
                 header = pack_header(
                     size,
@@ -208,11 +223,13 @@ class BatchEncoder:
                     now_ms,
                     store_host,
                     reconsume_times,
-                    prepared_transaction_offset,
+                    transaction_offset,
                     len(body),
                 )
             else:
-                header = self._header_v6(message, size, queue, queue_offset, at, born_host, now_ms)
+                header = self._header_v6(
+                    message, size, queue, queue_offset, at, born_host, now_ms, transaction_offset
+                )
             if item_bytes:
                 crc = crc32(tail, crc32(body, crc32(header))) & CRC_MASK
                 parts += (header, body, tail, (_ITEM_REVERSED % crc)[::-1])
@@ -276,6 +293,7 @@ class BatchEncoder:
         at: int,
         born_host: bytes,
         now_ms: int,
+        transaction_offset: int,
     ) -> bytes:
         sys_flag = message.sys_flag
         if len(born_host) == 20:
@@ -300,7 +318,7 @@ class BatchEncoder:
                 self._store_host,
                 _HEADER_BACK.pack(
                     message.reconsume_times,
-                    message.prepared_transaction_offset,
+                    transaction_offset,
                     len(message.body),
                 ),
             )

@@ -54,6 +54,8 @@ _PLACE = struct.Struct(">ii20xq")  # record size, magic, physical offset
 # 128 KiB: gaps within it cost nothing).
 _COLD_READ_BYTES = 4 << 20
 _COLD_GAP_BYTES = 32 << 10
+#: Appends over several segments that are remembered until a flush has passed them.
+_BEGINS_KEPT = 64
 
 
 class LogAppend(NamedTuple):
@@ -96,6 +98,9 @@ class CommitLog:
         self.appended_offset = segments.end_offset
         self.last_store_time_ms = last_store_time_ms
         self._closed = False
+        # Where a segment begins within an append, to where that append begins; the latest ones.
+        # Replaced whole, read by the flush thread.
+        self._begins: dict[int, int] = {}
 
     # --- append ----------------------------------------------------------------------------
 
@@ -104,10 +109,14 @@ class CommitLog:
         messages: Sequence[Message],
         prepared: Sequence[Prepared],
         publish: Callable[[LogAppend], None],
+        *,
+        separate: bool = False,
     ) -> LogAppend:
         """All messages are in the log when this returns, or none. The caller holds `lock`.
 
-        `publish` runs under the lock, in log order, once the bytes are readable.
+        They are one batch, which a crash leaves whole or not at all, unless they are `separate`:
+        then it may leave the first of them. `publish` runs under the lock, in log order, once the
+        bytes are readable.
         Raises DiskFullError, InvalidArgumentError, StoreClosedError and what loading a queue
         raises; nothing was written then. Durability: none before `flush`.
         """
@@ -129,6 +138,7 @@ class CommitLog:
         # Store times never fall along the log: search by time and expiry stand on it.
         now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
         start = self.appended_offset
+        begin = start if len(messages) > 1 and not separate else None
         segment = self._segments.last
         assert segment is not None, "recovery makes the first segment"
         encoded = self._encoder.encode(
@@ -139,6 +149,7 @@ class CommitLog:
             start,
             segment.start_offset + segment.size - start,
             now_ms,
+            begin,
         )
         if encoded.count == len(messages):
             try:
@@ -149,7 +160,7 @@ class CommitLog:
             segment.append(data)
             done = LogAppend(encoded.requests, start, encoded.end_offset, now_ms)
         else:
-            done = self._append_across(segment, encoded, messages, prepared, start, now_ms)
+            done = self._append_across(segment, encoded, messages, prepared, start, now_ms, begin)
         self.last_store_time_ms = now_ms
         self.appended_offset = done.end_offset
         publish(done)
@@ -163,6 +174,7 @@ class CommitLog:
         prepared: Sequence[Prepared],
         start: int,
         now_ms: int,
+        begin: int | None,
     ) -> LogAppend:
         """Go on in new segments. All that can fail, as on a full disk, comes before the first byte.
 
@@ -172,14 +184,18 @@ class CommitLog:
         try:
             first = encoded.count
             while first < len(messages):
+                offset = segment.start_offset + len(runs) * segment.size
+                if not first and begin is not None:
+                    begin = offset
                 encoded = self._encoder.encode(
                     messages,
                     prepared,
                     first,
                     self._queues.young,
-                    segment.start_offset + len(runs) * segment.size,
+                    offset,
                     segment.size,
                     now_ms,
+                    begin,
                 )
                 runs.append(encoded)
                 first += encoded.count
@@ -195,6 +211,10 @@ class CommitLog:
             for run in reversed(runs):
                 run.give_back_offsets()
             raise
+        # Known before any byte of it can be flushed.
+        begins = dict(list(self._begins.items())[-_BEGINS_KEPT:])
+        begins |= {segment.start_offset + at * segment.size: start for at in range(1, len(runs))}
+        self._begins = begins
         segment.append(parts[0])
         for data in parts[1:]:
             segment.append(pack_blank(segment.size - segment.appended))
@@ -363,13 +383,16 @@ class CommitLog:
     def flush(self, least_pages: int) -> int:
         """Make appended bytes durable if `least_pages` pages wait, 0: if any do.
 
-        Returns the offset below which all is durable. Raises OSError when fsync fails.
+        Returns the offset below which all is durable, never one within an append: recovery begins
+        there. Raises OSError when fsync fails.
         """
         # Read first: what an append has copied but not published yet does not count.
         end = self.appended_offset
         # Topics that records brought into being must be durable before those records are.
         self._before_flush()
-        return min(self._segments.flush(least_pages), end)
+        flushed = min(self._segments.flush(least_pages), end)
+        # Full segments are flushed whatever waits behind them.
+        return self._begins.get(flushed, flushed)
 
     def close(self) -> None:
         """No more appends; readers get StoreClosedError. Does not flush. Repeatable."""

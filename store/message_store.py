@@ -11,6 +11,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from store.batch_place import MAX_MESSAGES
 from store.checkpoint import Checkpoint, write_checkpoint
 from store.config import FlushMode
 from store.errors import (
@@ -117,9 +118,11 @@ class MessageStore:
 
     # --- where data enters -----------------------------------------------------------------
 
-    def append(self, messages: Sequence[Message]) -> Appended:
+    def append(self, messages: Sequence[Message], *, separate: bool = False) -> Appended:
         """All messages are in the log, in order, or none is.
 
+        After a crash too, unless they are `separate` puts that only share the append: then the
+        first of them may be left, as each would be by itself.
         Not acknowledged in SYNC mode before `end_offset` is durable (`when_durable`). In ASYNC
         mode they are visible on return, unless dispatch lags.
         Raises InvalidArgumentError naming the field (`messages[3].body`), UnknownTopicError,
@@ -131,13 +134,16 @@ class MessageStore:
         prepared = [
             prepare(message, index, max_body, max_light) for index, message in enumerate(messages)
         ]
-        if not messages:
-            raise InvalidArgumentError("messages", "is empty")
+        if not 0 < len(messages) <= MAX_MESSAGES:
+            raise InvalidArgumentError(
+                "messages",
+                f"{len(messages)} messages, not 1 to {MAX_MESSAGES}" if messages else "is empty",
+            )
         log = self.log
         with log.lock:
             self._check_writable()
             try:
-                done = log.append(messages, prepared, self.reput.offer)
+                done = log.append(messages, prepared, self.reput.offer, separate=separate)
             except InvalidArgumentError as error:
                 raise _placed_in_batch(error, messages) from None
             if self._sync:

@@ -15,7 +15,7 @@
 | 48+B    |    8 | i64    | store_time_ms               | never falls along the log               |
 | 56+B    |    S | host   | store_host                  | S = 8 or 20                             |
 | 56+B+S  |    4 | i32    | reconsume_times             |                                         |
-| 60+B+S  |    8 | i64    | prepared_transaction_offset |                                         |
+| 60+B+S  |    8 | i64    | prepared_transaction_offset | below 0: batch_place.py                 |
 | 68+B+S  |    4 | i32    | body_length                 | L                                       |
 | 72+B+S  |    L | bytes  | body                        |                                         |
 | 72+B+S+L|  1/2 | i8/i16 | topic_length                | T; one byte in V1                       |
@@ -327,7 +327,7 @@ def unpack_record(data: bytes | memoryview, *, verify: bool = True) -> StoredMes
         _I64.unpack_from(data, store_time_at)[0],
         unpack_host(bytes(data[store_host_at:after])),
         reconsume_times,
-        prepared,
+        max(prepared, 0),  # below 0 it is the place in a batch
         body_crc,
         bytes(data[parts.body_at : parts.body_end]),
         properties,

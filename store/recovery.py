@@ -3,7 +3,8 @@
 Everything below the checkpoint's flushed offset was fsynced, so it is not read again. From
 there every record is checked; the first position that holds none is the end of the log. What is
 behind it is a torn tail: bytes that were never acknowledged as durable. It is cut and zeroed, so
-that nothing of it can come back.
+that nothing of it can come back. A batch whose last record is missing was never acknowledged
+either: it is cut where it begins.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.batch_place import BatchPlace, place_of
 from store.errors import CorruptRecordError, StoreFormatError
 from store.record import BLANK_BYTES, Found, check_record, store_time_of
 from store.resync import goes_on_behind
@@ -35,6 +37,7 @@ class Recovered(NamedTuple):
     last_store_time_ms: int | None  # of the last record scanned; None without one
     record_count: int  # scanned
     reason: str  # why the scan ended there
+    last_offset: int | None = None  # where the last record scanned begins
 
 
 def scan(
@@ -44,6 +47,7 @@ def scan(
     at = start
     count = 0
     last_time: int | None = None
+    last_at: int | None = None
     reported = start
     while (segment := segments.find(at)) is not None:
         view = segment.view(0, segment.size)
@@ -51,19 +55,20 @@ def scan(
             base = segment.start_offset
             while True:
                 if segment.size - (at - base) < BLANK_BYTES:
-                    return Recovered(at, last_time, count, "no blank record closes the segment")
+                    reason = "no blank record closes the segment"
+                    return Recovered(at, last_time, count, reason, last_at)
                 at, passed, last = skip_sealed(view, base, at, base + segment.size, _RUN)
                 count += passed
                 if passed:
-                    last_time = store_time_of(view, last - base)
+                    last_at, last_time = last, store_time_of(view, last - base)
                 if passed < _RUN:
                     checked = check_record(view, at - base, segment.size, at)
                     if checked.found is Found.BLANK:
                         at = base + segment.size
                         break
                     if checked.found is Found.NOTHING:
-                        return Recovered(at, last_time, count, checked.reason)
-                    last_time = store_time_of(view, at - base)
+                        return Recovered(at, last_time, count, checked.reason, last_at)
+                    last_at, last_time = at, store_time_of(view, at - base)
                     at += checked.size
                     count += 1
                 if progress is not None and at - reported >= _PROGRESS_BYTES:
@@ -71,7 +76,7 @@ def scan(
                     progress(at)
         finally:
             view.release()
-    return Recovered(at, last_time, count, "end of the last segment")
+    return Recovered(at, last_time, count, "end of the last segment", last_at)
 
 
 def recover_log(
@@ -107,6 +112,7 @@ def recover_log(
     start = max(flushed_offset, segments.first_offset)
     found = scan(segments, start, progress)
     if not clean:
+        found = _without_open_batch(segments, start, found)
         _write_again(segments, start, found.end_offset)
     elif found.end_offset != flushed_offset:  # the checkpoint is lost, or older than it can be
         behind = goes_on_behind(segments, found.end_offset)
@@ -125,6 +131,36 @@ def recover_log(
             logger.info("the last run did not stop in order: the log ends at %d", found.end_offset)
         segments.truncate(found.end_offset)
     return found
+
+
+def _without_open_batch(segments: SegmentSet, start: int, found: Recovered) -> Recovered:
+    """The log ends before the batch that its last record does not end. Changes nothing."""
+    place = None if found.last_offset is None else _place_at(segments, found.last_offset)
+    if found.last_offset is None or place is None or place.is_last:
+        return found
+    begin = found.last_offset - place.distance
+    first = _place_at(segments, begin) if begin >= start else None
+    if first is None or first.distance:  # not of our making: nobody says where it begins
+        logger.error("the last record, at %d, has an impossible place in its batch", begin)
+        return found
+    logger.info(
+        "the batch at %d was not finished: its first %d bytes are left out",
+        begin,
+        found.end_offset - begin,
+    )
+    return found._replace(end_offset=begin, reason="a batch that was not finished")
+
+
+def _place_at(segments: SegmentSet, offset: int) -> BatchPlace | None:
+    """The place in its batch of the record at `offset`; None without a record, or a place."""
+    segment = segments.find(offset)
+    if segment is None:
+        return None
+    position = offset - segment.start_offset
+    with segment.view(0, segment.size) as view:
+        if check_record(view, position, segment.size, offset).found is not Found.RECORD:
+            return None
+        return place_of(view, position)
 
 
 def _write_again(segments: SegmentSet, start: int, end: int) -> None:

@@ -71,6 +71,7 @@ _MAX_PREPARED_BYTES = MAX_PROPERTIES_BYTES - CRC_ITEM_BYTES
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
+_OFFSETS = range(1 << 63)  # below 0 is the place in a batch
 
 
 def check_topic(topic: str, field: str = "topic") -> None:
@@ -148,7 +149,7 @@ def prepare(message: Message, index: int, max_body_bytes: int, max_light_queues:
         _check_numbers(message, index)
     if message.prepared_transaction_offset:
         _check_number(
-            message.prepared_transaction_offset, _I64, index, "prepared_transaction_offset"
+            message.prepared_transaction_offset, _OFFSETS, index, "prepared_transaction_offset"
         )
     if not (message.tag or message.keys or message.properties or message.light_queues):
         return PLAIN

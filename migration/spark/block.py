@@ -273,7 +273,8 @@ class RecordBlock:
 
     @cached_property
     def prepared_transaction_offset(self) -> pa.Array:
-        return pa.array(self._tail["prepared"].astype(np.int64))
+        # Below 0 it is the place in a batch.
+        return pa.array(np.maximum(self._tail["prepared"].astype(np.int64), 0))
 
     @cached_property
     def in_queue(self) -> pa.Array:

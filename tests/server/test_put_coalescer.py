@@ -34,7 +34,8 @@ class RecordingStore:
         self.sync = sync
         self.waiting: list[Callable[[BaseException | None], None]] = []
 
-    def append(self, messages: Sequence[Message]) -> Appended:
+    def append(self, messages: Sequence[Message], *, separate: bool) -> Appended:
+        assert separate, "puts of several callers are no batch"
         for index, message in enumerate(messages):
             error = self.refusals.get(message.body)
             if isinstance(error, InvalidArgumentError):

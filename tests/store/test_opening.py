@@ -123,7 +123,7 @@ def test_damage_in_a_log_that_was_closed_in_order_is_not_cut(tmp_path: Path) -> 
 def test_committed_offsets_end_where_a_power_loss_ended_their_queues(tmp_path: Path) -> None:
     root, image = tmp_path / "store", tmp_path / "image"
     with open_small(root) as store:
-        placed = store.put([Message("T", b"x" * 50)] * 10).placed
+        placed = [store.put([Message("T", b"x" * 50)]).placed[0] for _ in range(10)]
         store.put([Message("U", b"x")])
         store.commit_offsets("g", [("T", 0, 10), ("U", 0, 1)])
         store.commit_offsets("h", [("T", 0, 2)])
