@@ -34,6 +34,7 @@ from kvcq_client.errors import (
     ServerError,
     UnavailableError,
 )
+from kvcq_client.forks import ForkedError
 from kvcq_client.producer import Producer
 from kvcq_client.producer_config import ProducerConfig
 from kvcq_client.records import StoredMessage, split_records
@@ -68,6 +69,7 @@ __all__ = [
     "DataLossError",
     "DeadlineError",
     "DeliveryTimeoutError",
+    "ForkedError",
     "GroupOffset",
     "InvalidArgumentError",
     "KvcqError",

@@ -200,6 +200,20 @@ class Accumulator:
         for wake in waiters:
             wake()
 
+    def after_fork(self, error: ClosedError) -> None:
+        """In a child process: take nothing, and fail what the child has of the parent's batches.
+
+        The parent delivers them. Its threads, which may have held the lock, are not here.
+        """
+        self._lock = threading.Lock()
+        batches = [*self._ready, self._open] if self._open is not None else self._ready
+        self._open, self._ready, self._unfinished = None, [], 0
+        self._room_waiters, self._idle_waiters = [], []
+        self._buffered = 0
+        self._closed = error
+        for batch in batches:
+            batch.after_fork(error)
+
     @property
     def closed(self) -> ClosedError | None:
         """Why it takes no more, or None."""

@@ -10,6 +10,7 @@ from kvcq_client.accumulator import Accumulator
 from kvcq_client.batch import SendingMany
 from kvcq_client.delivery import Delivery
 from kvcq_client.errors import BufferFullError, ClosedError, DeadlineError
+from kvcq_client.forks import ForkedError, close_in_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +41,13 @@ class ProducerCore:
         self._wake_sent = False
         self._timer_runs = False
         self._task = loop.create_task(self.delivery.run(), name="put-delivery")
+        close_in_children(self)
+
+    def after_fork(self, error: ForkedError) -> None:
+        """See Forkable."""
+        self._wake_sent = self._timer_runs = True  # nobody is there to be woken
+        self.accumulator.after_fork(error)
+        self.delivery.after_fork(error)
 
     def _begun(self) -> None:
         if not self._timer_runs:

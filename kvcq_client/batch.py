@@ -79,6 +79,12 @@ class Batch:
                 # Not the delivery's fault: the batches behind must have their outcomes.
                 logger.exception("a callback for a batch that is done raised")
 
+    def after_fork(self, error: KvcqError) -> None:
+        """In a child process: its outcome is told to the parent."""
+        self._lock = threading.Lock()
+        self._callbacks = []
+        self.finish(None, error)
+
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call back once, on the delivering thread, or now if it is done.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kvcq_client.connection import DEFAULT_TIMEOUT_S
 from kvcq_client.errors import NotFoundError
 from kvcq_client.records import StoredMessage, split_records
 from kvcq_client.values import (
@@ -20,7 +19,7 @@ from kvcq_client.values import (
     Start,
     Topic,
 )
-from kvcq_client.wire import as_bytes
+from kvcq_client.wire import Checker, Outgoing, as_bytes
 from proto.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
@@ -35,6 +34,9 @@ _BOUNDARIES = {
     Boundary.LOWER: pb.TIME_BOUNDARY_LOWER,
     Boundary.UPPER: pb.TIME_BOUNDARY_UPPER,
 }
+
+
+_checker = Checker()
 
 
 class Calls:
@@ -266,7 +268,7 @@ class Calls:
         prefix: str = "",
         *,
         light_queues: bool = False,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[Topic]:
         """All topics, or light queues, whose names begin so; `timeout_s` is for each page."""
         token = ""
@@ -402,18 +404,24 @@ class Calls:
 
 
 def to_proto(message: Message) -> pb.Message:
-    """The message as the service takes it. Raises TypeError on a body that is text."""
-    return pb.Message(
-        topic=message.topic,
-        queue_id=message.queue_id,
-        body=as_bytes(message.body),
-        tag=message.tag,
-        keys=message.keys,
-        light_queues=message.light_queues,
-        properties=message.properties or {},
-        flag=message.flag,
-        born_time_ms=message.born_time_ms,
+    """The message as the service takes it.
+
+    Raises TypeError on a body that is text or keys that are one text, ValueError; both name the
+    field.
+    """
+    given = Outgoing(
+        message.topic,
+        as_bytes(message.body),
+        message.queue_id,
+        message.tag,
+        message.keys,
+        message.light_queues,
+        message.properties,
+        message.flag,
+        message.born_time_ms,
     )
+    checked, _ = _checker.check(given)
+    return checked.to_proto()
 
 
 def _parts(queues: Iterable[Queue]) -> Iterable[list[pb.Queue]]:

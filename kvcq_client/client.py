@@ -11,6 +11,7 @@ from kvcq_client.connection import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Connection
 from kvcq_client.consumer import Consumer
 from kvcq_client.consumer_config import ConsumerConfig
 from kvcq_client.consumer_core import ConsumerCore
+from kvcq_client.forks import begin_grpc
 from kvcq_client.loop_thread import LoopThread
 from kvcq_client.producer import Producer
 from kvcq_client.producer_config import ProducerConfig
@@ -43,7 +44,8 @@ class Client:
     `with Client("127.0.0.1:8081") as client:` — nothing is sent before the first call. Every call
     has a deadline, `timeout_s` unless it is given its own; until then a server that is not there,
     or not ready, is tried again. Thread: any. It works in a thread of its own, also where an
-    event loop runs already, as in a notebook.
+    event loop runs already, as in a notebook. A process that is forked once a client was made
+    cannot use it, nor one of its own: every call raises ForkedError there.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Client:
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
         """`options` are gRPC channel arguments, over the client's own."""
+        begin_grpc()
         self._thread = LoopThread()
         self._users: set[Producer | Consumer] = set()
         self._closed = False
@@ -247,7 +250,7 @@ class Client:
         prefix: str = "",
         *,
         light_queues: bool = False,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> Iterator[Topic]:
         """All topics, or light queues, whose names begin so; `timeout_s` is for each page."""
         pages = self._calls.topics(prefix, light_queues=light_queues, timeout_s=timeout_s)
@@ -326,6 +329,8 @@ class Client:
         for user in tuple(self._users):
             user.close()
         self._closed = True
+        if self._thread.is_forked:
+            return
         self._thread.run(self._connection.close())
         self._thread.close()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from kvcq_client.errors import ClosedError, DeadlineError, from_rpc, may_pass
+from kvcq_client.forks import ForkedError, begin_grpc, close_in_children
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 
@@ -79,6 +80,7 @@ class Connection:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
+        begin_grpc()
         self.target = target
         self.timeout_s = timeout_s
         self._channel = grpc.aio.insecure_channel(target, options=[*_OPTIONS, *options])
@@ -99,6 +101,8 @@ class Connection:
         )
         self._turns = asyncio.Semaphore(CALLS_UNDER_WAY)
         self._closed = False
+        self._forked: ForkedError | None = None
+        close_in_children(self)
 
     async def call(
         self,
@@ -159,11 +163,19 @@ class Connection:
         return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
 
     def check_open(self) -> None:
-        """Raises ClosedError."""
+        """Raises ClosedError, and ForkedError in a child of the process that made it."""
+        if self._forked is not None:
+            raise self._forked
         if self._closed:
             raise ClosedError(f"the client of {self.target} is closed")
+
+    def after_fork(self, error: ForkedError) -> None:
+        """See Forkable. The channel is the parent's, and is left alone."""
+        self._forked = error
 
     async def close(self) -> None:
         """Ends all calls. Repeatable."""
         self._closed = True
+        if self._forked is not None:
+            return
         await self._channel.close(None)

@@ -128,6 +128,8 @@ class Consumer:
     def close(self) -> None:
         """Stop. Commits nothing. Repeatable."""
         self._forget(self)
+        if self._thread.is_forked:
+            return
         self._thread.run(self._core.close())
 
     def _wait(self, timeout_s: float | None) -> bool:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from kvcq_client.errors import CorruptRecordError, DeadlineError
+from kvcq_client.errors import CorruptRecordError, DeadlineError, NotFoundError
 from kvcq_client.records import split_records
 from kvcq_client.subscription import Subscription
-from kvcq_client.values import LIGHT_PREFIX, Queue, Start
+from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from kvcq_client.calls import Calls
     from kvcq_client.connection import Connection
     from kvcq_client.consumer_config import ConsumerConfig
     from kvcq_client.records import StoredMessage
     from kvcq_client.subscription import Fetched
 
+V = TypeVar("V")
+
 #: What a consumer may be told to follow: topics (all their queues), light queues, single queues,
 #: or queues with the offsets to begin at.
 Wanted = str | Queue | Iterable[str | Queue] | Mapping[Queue, int]
+
+
+#: Light queues that are looked up one by one, at a time: some of them have no message yet.
+_LOOKUPS = 64
 
 
 class ConsumerCore:
@@ -172,12 +180,8 @@ class ConsumerCore:
 
     async def _starts(self, queues: list[Queue], start: Start) -> dict[Queue, int]:
         if start is Start.COMMITTED:
-            found = await self._calls.group_offsets(self.config.group, queues)
-            return {
-                Queue(one.topic, one.queue_id): one.min_offset if one.offset is None else one.offset
-                for one in found
-            }
-        bounds = await self._calls.offsets(queues)
+            return await self._look_up(queues, self._committed, 0)
+        bounds = await self._look_up(queues, self._calls.offsets, Bounds(0, 0))
         return {
             queue: one.min_offset if start is Start.EARLIEST else one.max_offset
             for queue, one in bounds.items()
@@ -185,8 +189,46 @@ class ConsumerCore:
 
     async def ends(self) -> dict[Queue, int]:
         """The present end of each queue that is followed."""
-        bounds = await self._calls.offsets(self.subscription.queues)
+        queues = self.subscription.queues
+        bounds = await self._look_up(queues, self._calls.offsets, Bounds(0, 0))
         return {queue: one.max_offset for queue, one in bounds.items()}
+
+    async def _committed(self, queues: Iterable[Queue]) -> dict[Queue, int]:
+        found = await self._calls.group_offsets(self.config.group, queues)
+        return {
+            Queue(one.topic, one.queue_id): one.min_offset if one.offset is None else one.offset
+            for one in found
+        }
+
+    async def _look_up(
+        self,
+        queues: list[Queue],
+        ask: Callable[[Iterable[Queue]], Awaitable[dict[Queue, V]]],
+        nothing: V,
+    ) -> dict[Queue, V]:
+        """What `ask` says of each queue; `nothing` of a light queue that has no message yet.
+
+        Raises NotFoundError for other queues that do not exist.
+        """
+        try:
+            return await ask(queues)
+        except NotFoundError:
+            light = [queue for queue in queues if queue.topic.startswith(LIGHT_PREFIX)]
+            if not light:
+                raise
+        others = [queue for queue in queues if not queue.topic.startswith(LIGHT_PREFIX)]
+        found = await ask(others) if others else {}
+        few = asyncio.Semaphore(_LOOKUPS)
+
+        async def look_up(queue: Queue) -> None:
+            async with few:
+                try:
+                    found.update(await ask([queue]))
+                except NotFoundError:
+                    found[queue] = nothing
+
+        await asyncio.gather(*map(look_up, light))
+        return found
 
     async def commit(self, positions: Mapping[Queue, int]) -> None:
         """Commit these for the group. Raises ValueError without a group."""

@@ -92,6 +92,11 @@ class Delivery:
         """There are new batches. In the loop."""
         self._changed.set()
 
+    def after_fork(self, error: KvcqError) -> None:
+        """In a child process: what is on its way is the parent's."""
+        for batch in (*self._waiting, *self._flying, *self._again):
+            batch.after_fork(error)
+
     def stop(self) -> None:
         """End `run` once all that was handed over has an outcome. In the loop."""
         self._closing = True

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kvcq_client.forks import ForkedError, close_in_children
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -30,12 +32,20 @@ class LoopThread:
     """
 
     def __init__(self) -> None:
+        self._forked: ForkedError | None = None
         self.loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kvcq-client", daemon=True)
         self._thread.start()
+        close_in_children(self)
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """The coroutine's result. Ctrl-C cancels it. Not from the loop's own thread."""
+        """The coroutine's result. Ctrl-C cancels it. Not from the loop's own thread.
+
+        Raises ForkedError in a child of the process that made it.
+        """
+        if self._forked is not None:
+            work.close()
+            raise self._forked
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a blocking call inside the client's own thread")
@@ -59,12 +69,21 @@ class LoopThread:
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Run the callback in the loop; dropped when that has ended."""
-        if not self.loop.is_closed():
+        if self._forked is None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(callback, *arguments)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child process, which has no such thread: there is nothing to close."""
+        return self._forked is not None
+
+    def after_fork(self, error: ForkedError) -> None:
+        """See Forkable."""
+        self._forked = error
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread. Repeatable."""
-        if self._thread.is_alive():
+        if self._forked is None and self._thread.is_alive():
             self.call_soon(self.loop.stop)
             self._thread.join()
 

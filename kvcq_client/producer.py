@@ -109,6 +109,8 @@ class Producer:
         """
         limit_s = self._core.config.delivery_timeout_s if timeout_s is None else timeout_s
         self._forget(self)
+        if self._thread.is_forked:
+            return
         self._thread.run(self._core.close(limit_s))
 
     def _wait_for_room(self) -> None:

@@ -13,7 +13,8 @@ another producer of the format) is checked by the CRC of its body.
 |  16 |    4 | i32  | flag of the application                                     |
 |  20 |    8 | i64  | queue offset                                                |
 |  28 |    8 | i64  | physical offset                                             |
-|  36 |    4 | i32  | sys flag: 0x10 born host, 0x20 store host are IPv6          |
+|  36 |    4 | i32  | sys flag: 0x10 born host, 0x20 store host are IPv6; 0x1 the |
+|     |      |      | body is compressed, see compression.py                      |
 |  40 |    8 | i64  | born time, ms                                               |
 |  48 |    B | host | born host: 4 or 16 bytes of address, i32 port               |
 | 48+B |   8 | i64  | store time, ms                                              |
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from isal.isal_zlib import crc32
 
+from kvcq_client.compression import COMPRESSED, BodyError, decompress
 from kvcq_client.errors import CorruptRecordError
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class StoredMessage:
 
     # Only what every reader needs is set when it is made: a consumer makes hundreds of thousands
     # a second.
-    __slots__ = ("_properties", "queue_offset", "record")
+    __slots__ = ("_plain_body", "_properties", "queue_offset", "record")
 
     def __init__(self, record: bytes, queue_offset: int) -> None:
         #: The whole record as it lies in the commit log.
@@ -87,9 +89,39 @@ class StoredMessage:
 
     @property
     def body(self) -> bytes:
+        """As its producer had it: decompressed, where the producer compressed it.
+
+        Raises CorruptRecordError when it does not decompress; `raw_body` has it all the same.
+        """
+        record = self.record
+        flags = record[39]
+        if flags & COMPRESSED:
+            return self._decompressed()
+        at = 72 + _HOSTS_BYTES[flags & _HOSTS_V6]
+        return record[at : at + _i32_at(record, at - 4)[0]]
+
+    @property
+    def raw_body(self) -> bytes:
+        """As it is stored, compressed or not."""
         record = self.record
         at = 72 + _HOSTS_BYTES[record[39] & _HOSTS_V6]
         return record[at : at + _i32_at(record, at - 4)[0]]
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the body is stored compressed."""
+        return bool(self.record[39] & COMPRESSED)
+
+    def _decompressed(self) -> bytes:
+        try:
+            return self._plain_body
+        except AttributeError:  # the first time; the slot is empty until then
+            pass
+        try:
+            self._plain_body: bytes = decompress(self.raw_body, self.sys_flag)
+        except BodyError as error:
+            raise CorruptRecordError(f"its body {error}", self.queue_offset) from error
+        return self._plain_body
 
     @property
     def topic(self) -> str:
@@ -207,7 +239,7 @@ class StoredMessage:
         return hash((self.physical_offset, self.queue_offset))
 
     def __repr__(self) -> str:
-        body = self.body
+        body = self.raw_body
         shown = repr(body) if len(body) <= 40 else f"{body[:40]!r}… {len(body)} bytes"
         return f"<{self.topic} queue {self.queue_id} offset {self.queue_offset}: {shown}>"
 

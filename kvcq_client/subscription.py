@@ -30,6 +30,7 @@ from kvcq_client.errors import (
     from_rpc,
     may_pass,
 )
+from kvcq_client.forks import ForkedError, close_in_children
 from kvcq_client.values import Queue, Start
 from proto.v1 import kvcq_pb2 as pb
 
@@ -82,6 +83,15 @@ class Subscription:
         self._passed: dict[Queue, int] = {}
         self._waiter: Callable[[], None] | None = None  # of the one reader
         self._failure: KvcqError | None = None
+        close_in_children(self)
+
+    def after_fork(self, error: ForkedError) -> None:
+        """See Forkable. What was fetched and not taken is the parent's to read."""
+        self._lock = threading.Lock()
+        self._buffer.clear()
+        self._passed.clear()
+        self._waiter = None
+        self._failure = error
 
     # --- what the consumer calls, in the loop ----------------------------------------------
 

@@ -34,6 +34,20 @@ class Outgoing(NamedTuple):
     flag: int
     born_time_ms: int
 
+    def to_proto(self) -> pb.Message:
+        """The message as the service takes it one by one."""
+        return pb.Message(
+            topic=self.topic,
+            body=self.body,
+            queue_id=self.queue_id,
+            tag=self.tag,
+            keys=self.keys,
+            light_queues=self.light_queues,
+            properties=self.properties or {},
+            flag=self.flag,
+            born_time_ms=self.born_time_ms,
+        )
+
 
 def as_bytes(body: object) -> bytes:
     """The body, frozen. Raises TypeError on text: only its owner knows the encoding."""
@@ -103,7 +117,7 @@ def _text_bytes(field: str, text: str) -> int:
 
 def _texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
     if isinstance(texts, str):
-        raise TypeError("keys and light_queues are sequences of texts, not one text")
+        raise TypeError(f"{field}: a sequence of texts is wanted, not one text; put it in a tuple")
     frozen = tuple(texts)
     if not "".join(frozen).isascii():
         for text in frozen:
@@ -120,19 +134,7 @@ def put_stream_request(
     batch.producer.sequence = sequence
     columns = _columns(messages)
     if columns is None:
-        for message in messages:
-            topic, body, queue_id, tag, keys, light_queues, properties, flag, born = message
-            batch.messages.add(
-                topic=topic,
-                body=body,
-                queue_id=queue_id,
-                tag=tag,
-                keys=keys,
-                light_queues=light_queues,
-                properties=properties,
-                flag=flag,
-                born_time_ms=born,
-            )
+        batch.messages.extend(message.to_proto() for message in messages)
         return pb.PutStreamRequest(request_id=request_id, batch=batch).SerializeToString()
     # The bodies are nearly all of the request, and the generated code copies each three times.
     # So the fields around them are written here; the order of fields is free.

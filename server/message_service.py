@@ -12,9 +12,9 @@ from server.columns import columns_of
 from server.interceptors import request_id_of
 from server.long_poll import pull_or_wait, wait_seconds
 from server.put_stream import Answer, PutStream
-from server.reader import read_queue
+from server.reader import may_begin, read_queue
 from server.subscription import Subscription
-from store.errors import InvalidArgumentError, MessageNotFoundError
+from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
 from store.record import parse_message_id
 
 if TYPE_CHECKING:
@@ -117,9 +117,21 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         wait_ms = convert.in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
 
         async def read() -> pb.PullResponse:
-            return await read_queue(
-                parts, topic, queue_id, offset, max_messages, max_bytes, request.tag_filter, form
-            )
+            try:
+                return await read_queue(
+                    parts,
+                    topic,
+                    queue_id,
+                    offset,
+                    max_messages,
+                    max_bytes,
+                    request.tag_filter,
+                    form,
+                )
+            except UnknownTopicError:
+                if not (wait_ms and may_begin(topic, queue_id, offset)):
+                    raise
+                return pb.PullResponse(status=pb.PULL_STATUS_NO_NEW_MESSAGE)
 
         if wait_ms:
             response = await pull_or_wait(

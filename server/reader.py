@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from proto.v1 import kvcq_pb2 as pb
 from server.convert import pulled_out
+from store.errors import InvalidArgumentError
+from store.units import LMQ_PREFIX
+from store.validation import check_light_queue
 
 if TYPE_CHECKING:
     from server.stage import Parts
@@ -22,6 +25,20 @@ def is_long(max_messages: int, max_bytes: int, form: pb.RecordForm) -> bool:
     return max_bytes > INLINE_BYTES or (
         form != pb.RECORD_FORM_WHOLE and max_messages > INLINE_DECODED_MESSAGES
     )
+
+
+def may_begin(topic: str, queue_id: int, offset: int) -> bool:
+    """Whether that is the beginning of a light queue, which its first message brings into being.
+
+    Not for a name that no light queue can have.
+    """
+    if queue_id or offset or not topic.startswith(LMQ_PREFIX):
+        return False
+    try:
+        check_light_queue(topic, "topic")
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 async def read_queue(

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from proto.v1 import kvcq_pb2 as pb
 from server.convert import bounded, form_of, in_range, not_negative, pulled_out
 from server.put_stream import batch_error
-from server.reader import is_long
-from store.errors import InvalidArgumentError
-from store.message import PullStatus
+from server.reader import is_long, may_begin
+from store.errors import InvalidArgumentError, UnknownTopicError
+from store.message import Pulled, PullStatus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from server.metrics import CallMetrics
     from server.queue_growth import QueueKey
     from server.stage import Parts, Stage
-    from store.message import Pulled
-
 METHOD = "Subscribe"
 DEFAULT_MESSAGES = 1024
 MAX_MESSAGES = 10_000
@@ -38,6 +36,8 @@ TURN_BYTES = 1 << 20
 #: loop has other calls to serve.
 FULL_BYTES = 1 << 19
 FULL_S = 0.005
+#: What a light queue has before its first message.
+_NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, [], [], 0, 0, 0)
 #: Turns of one visit to a worker: the way there and back costs more than to read a short queue.
 WORKER_TURNS = 64
 
@@ -277,6 +277,8 @@ class Subscription:
         except Exception as error:  # noqa: BLE001 - the other queues go on
             if batch is not None:
                 response.queues.remove(batch)
+            if isinstance(error, UnknownTopicError) and may_begin(topic, queue_id, turn.offset):
+                return _Read(_NOTHING_YET, None, 0)
             return error
 
     def _settle(

@@ -268,9 +268,13 @@ class MessageStore:
         return self._reader.query(topic, key, begin_ms, end_ms, limit, cursor)
 
     def get(self, physical_offset: int) -> bytes:
-        """The whole record at the offset. Raises MessageNotFoundError."""
+        """The whole record at the offset. Raises MessageNotFoundError, DamagedQueueError."""
         self._check_open()
-        return self._reader.get(physical_offset)
+        try:
+            return self._reader.get(physical_offset)
+        except DamagedQueueError as error:
+            self._repair.start(error.topic, error.queue_id)
+            raise
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         """Min and max of each queue. Raises UnknownTopicError, UnknownQueueError."""

@@ -267,12 +267,24 @@ class Reader:
         return record
 
     def get(self, physical_offset: int) -> bytes:
-        """The record at the offset. Raises MessageNotFoundError."""
+        """The record at the offset. Raises MessageNotFoundError where none begins.
+
+        A body may hold what looks like a record; the unit of the queue proves where one begins.
+        """
         if physical_offset >= self._queues.dispatched_offset:
             # Appended perhaps, but not visible: in SYNC mode it may not be durable yet.
             raise MessageNotFoundError(str(physical_offset), "nothing is visible there")
         record = self._log.read_at(physical_offset)
-        topic = unpack_record(record, verify=False).topic
+        message = unpack_record(record, verify=False)
+        topic, queue_id = message.topic, message.queue_id
         if not self._topics.is_live(topic, physical_offset):
             raise MessageNotFoundError(str(physical_offset), f"its topic {topic!r} was deleted")
-        return record
+        queue_offset = message.queue_offset
+        unit = self.first_unit(topic, queue_id, queue_offset)
+        if unit is not None and unit[0] == physical_offset:
+            return record
+        if unit is None:
+            low, high = self.bounds(topic, queue_id)
+            if low <= queue_offset < high:
+                raise DamagedQueueError(topic, queue_id, queue_offset, "its unit is missing")
+        raise MessageNotFoundError(str(physical_offset), "no record begins there")

@@ -20,10 +20,9 @@ from migration.dump import (
     queue_sides_of,
 )
 from migration.legacy import layout_given
+from server.cli.bodies import body_fields, body_text, plain_body
 from server.cli.output import (
     CommandError,
-    body_fields,
-    body_text,
     json_option,
     notes,
     print_json,
@@ -255,7 +254,7 @@ def _log_cells(row: LogRow) -> Sequence[object]:
         time_text(message.store_time_ms),
         message.tag,
         " ".join(message.keys),
-        body_text(message.body),
+        body_text(plain_body(message.body, message.sys_flag)),
     )
 
 
@@ -282,7 +281,7 @@ def _log_document(row: LogRow) -> dict[str, Any]:
             "reconsumeTimes": message.reconsume_times,
             "preparedTransactionOffset": message.prepared_transaction_offset,
             "bodyCrc": message.body_crc,
-            **body_fields(message.body),
+            **body_fields(plain_body(message.body, message.sys_flag)),
             "properties": message.properties,
         }
     return found

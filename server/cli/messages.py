@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvcq_client import LIGHT_PREFIX, DataLossError, Queue
+from server.cli.bodies import body_fields, body_text, plain_body
 from server.cli.connection import TIMEOUT_S, command_error, connect, server_option
 from server.cli.output import (
-    body_fields,
-    body_text,
     json_option,
     notes,
     print_json,
@@ -91,7 +90,7 @@ def pull(
         print_json({"messages": [_document(message) for message in found], "queues": positions})
     elif raw:
         for message in found:
-            sys.stdout.buffer.write(message.body + b"\n")
+            sys.stdout.buffer.write(_body(message) + b"\n")
         sys.stdout.buffer.flush()
     elif found or damage is None:
         _print_messages(found)
@@ -178,13 +177,13 @@ def get(
     with connect(server) as client:
         message = client.get(message_id)
     if raw:
-        sys.stdout.buffer.write(message.body)
+        sys.stdout.buffer.write(_body(message))
         return
     document = _document(message)
     if as_json:
         print_json(document)
         return
-    document["body"] = body_text(message.body)
+    document["body"] = body_text(_body(message))
     document["bornTime"] = time_text(document.pop("bornTimeMs"))
     document["storeTime"] = time_text(document.pop("storeTimeMs"))
     document["keys"] = " ".join(message.keys)
@@ -203,7 +202,7 @@ def _print_messages(messages: Iterable[StoredMessage]) -> None:
             time_text(message.store_time_ms),
             message.tag,
             " ".join(message.keys),
-            body_text(message.body),
+            body_text(_body(message)),
         )
         for message in messages
     ]
@@ -213,6 +212,10 @@ def _print_messages(messages: Iterable[StoredMessage]) -> None:
     print_table("", ("queue", "offset", "stored", "tag", "keys", "body"), rows)
 
 
+def _body(message: StoredMessage) -> bytes:
+    return plain_body(message.raw_body, message.sys_flag)
+
+
 def _document(message: StoredMessage) -> dict[str, Any]:
     return {
         "topic": message.topic,
@@ -220,7 +223,7 @@ def _document(message: StoredMessage) -> dict[str, Any]:
         "queueOffset": message.queue_offset,
         "physicalOffset": message.physical_offset,
         "messageId": message.message_id,
-        **body_fields(message.body),
+        **body_fields(_body(message)),
         "tag": message.tag,
         "keys": list(message.keys),
         "lightQueues": list(message.light_queues),

@@ -8,7 +8,6 @@ findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from datetime import UTC, datetime
@@ -28,9 +27,6 @@ EXIT_INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
 
 #: In the context of a command: a document was printed.
 PRINTED = "kvcq.printed"
-
-#: Bytes of a body that a table shows; --json and --raw have all of it.
-SHOWN_BODY_BYTES = 80
 
 #: Width of a table that goes into a pipe or a file: nobody looks at it through a window.
 PIPED_WIDTH = 240
@@ -164,24 +160,3 @@ def time_text(time_ms: int) -> str:
         return "-"
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}Z"
-
-
-def body_text(body: bytes) -> str:
-    """The body for a table: text if it is text, else its first bytes in hex; cut when long."""
-    try:
-        text = body.decode()
-        shown = text if len(text) <= SHOWN_BODY_BYTES else text[:SHOWN_BODY_BYTES] + "…"
-        if shown.replace("…", "").isprintable():
-            return shown if shown == text else f"{shown} ({len(body):,} bytes)"
-    except UnicodeDecodeError:
-        pass
-    cut = body[: SHOWN_BODY_BYTES // 3]
-    return f"{cut.hex(' ')}{'…' if len(cut) < len(body) else ''} ({len(body):,} bytes)"
-
-
-def body_fields(body: bytes) -> dict[str, str]:
-    """The body for a program; one that is not text is given in base64 under another name."""
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"bodyBase64": base64.b64encode(body).decode()}

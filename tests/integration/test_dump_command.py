@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,3 +96,15 @@ def test_no_store_is_an_error(tmp_path: Path) -> None:
     done = run("log", tmp_path, "--json")
     assert done.exit_code == 1
     assert "cannot be read" in json.loads(done.stdout)["error"]["reason"]
+
+
+def test_a_compressed_body_is_shown_as_it_was_sent(tmp_path: Path) -> None:
+    store = open_store(StoreConfig(root=tmp_path, segment_bytes=8192, preallocate=False))
+    store.put([Message("t", zlib.compress(b"plain words"), 1, sys_flag=0x1)])
+    store.put([Message("t", b"not compressed", 1, sys_flag=0x1)])
+    store.close()
+    rows = json.loads(run("log", tmp_path, "--json").stdout)["rows"]
+    assert [row["body"] for row in rows] == ["plain words", "not compressed"]
+    shown = run("log", tmp_path)
+    assert "plain words" in shown.stdout
+    assert "does not decompress (zlib)" in shown.stderr

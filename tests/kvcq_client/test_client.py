@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from isal.isal_zlib import crc32
 
 from kvcq_client import (
     AlreadyExistsError,
@@ -34,6 +35,7 @@ from kvcq_client import (
 )
 from kvcq_client.loop_thread import LoopThread
 from server.version import VERSION
+from store.record import CRC_ITEM_BYTES, CRC_MASK, crc_item
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -243,3 +245,96 @@ def test_an_abandoned_call_leaves_nothing_to_be_printed() -> None:
     thread.close()
     gc.collect()  # a task tells of its exception when it goes
     assert told == []
+
+
+@pytest.mark.parametrize("field", ["keys", "light_queues"])
+async def test_one_text_instead_of_several_is_refused(client: AsyncClient, field: str) -> None:
+    message = Message("t", b"x", **{field: "order-9"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"{field}: a sequence"):
+        await client.put(message)
+    with pytest.raises(TypeError, match=f"{field}: a sequence"):
+        await client.put_numbered([message], producer_id="p", sequence=0)
+    assert [topic async for topic in client.topics()] == []
+
+
+async def test_listing_topics_keeps_to_the_time_of_the_client() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound, and not listening: nobody answers
+        target = f"127.0.0.1:{unused.getsockname()[1]}"
+        async with AsyncClient(target, timeout_s=0.2) as client:
+            async with asyncio.timeout(10):
+                with pytest.raises((UnavailableError, DeadlineError)):
+                    _ = [topic async for topic in client.topics()]
+
+
+async def test_a_pull_waits_for_the_first_message_of_a_light_queue(
+    served: Served, client: AsyncClient
+) -> None:
+    name = "%LMQ%inbox"
+    waiting = asyncio.create_task(client.pull(name, 0, 0, wait_s=30))
+    while served.parts.growth.watched_queues == 0:
+        await asyncio.sleep(0)
+    await client.put(Message("t", b"first", light_queues=(name,)))
+    assert [message.body for message in (await waiting).messages] == [b"first"]
+    for topic, queue_id, offset in (
+        ("%LMQ%other", 0, 1),
+        ("%LMQ%other", 1, 0),
+        ("%LMQ%", 0, 0),
+        ("%LMQ%a b", 0, 0),
+        ("other", 0, 0),
+    ):
+        with pytest.raises((NotFoundError, InvalidArgumentError)):
+            await client.pull(topic, queue_id, offset, wait_s=30)
+    nothing = await client.pull("%LMQ%other", 0, 0, wait_s=0.01)
+    assert nothing == ([], 0, 0, 0)
+    with pytest.raises(NotFoundError):
+        await client.pull("%LMQ%other", 0, 0)
+
+
+@pytest.mark.parametrize("start", [Start.EARLIEST, Start.LATEST, Start.COMMITTED])
+async def test_a_consumer_waits_for_the_first_message_of_a_light_queue(
+    client: AsyncClient, start: Start
+) -> None:
+    await client.put(Message("t", b"before", queue_id=0, light_queues=("%LMQ%old",)))
+    wanted = [Queue("t", 0), Queue("%LMQ%old"), Queue("%LMQ%new")]
+    async with await client.consumer(wanted, start=start, group="g") as consumer:
+        seen = [message.body async for message in consumer.to_end()]
+        assert seen == ([] if start is Start.LATEST else [b"before", b"before"])
+        await client.put(Message("u", b"first", light_queues=("%LMQ%new",)))
+        message = await anext(aiter(consumer))
+        assert (message.body, message.queue_offset, consumer.queue) == (
+            b"first",
+            0,
+            Queue("%LMQ%new"),
+        )
+
+
+async def test_an_id_that_points_into_a_body_is_no_message(
+    served: Served, client: AsyncClient
+) -> None:
+    await client.create_topic("t", 1)
+    first = await client.put(Message("t", b"first"))
+    record = served.parts.store.get(first.physical_offset)
+    # A body that holds a record of the same queue, made to say that it lies where it will lie.
+    probe = await client.put(Message("t", record))
+    at = served.parts.store.get(probe.physical_offset).index(record)
+    size = len(served.parts.store.get(probe.physical_offset))
+    inside = probe.physical_offset + size + at
+    forged = forge(record, inside, queue_offset=2)
+    placed = await client.put(Message("t", forged))
+    stored = served.parts.store.get(placed.physical_offset)
+    assert stored[at : at + len(forged)] == forged
+    assert placed.physical_offset + at == inside
+    with pytest.raises(NotFoundError, match="no record begins there"):
+        await client.get(placed.message_id[:-16] + f"{inside:016X}")
+    assert (await client.get(placed.message_id)).body == forged
+
+
+def forge(record: bytes, physical_offset: int, *, queue_offset: int) -> bytes:
+    """The record, as it would be at that place: whole, closed by its CRC."""
+    changed = bytearray(record)
+    changed[20:28] = queue_offset.to_bytes(8, "big")
+    changed[28:36] = physical_offset.to_bytes(8, "big")
+    end = len(changed) - CRC_ITEM_BYTES
+    changed[end:] = crc_item(crc32(bytes(changed[:end])) & CRC_MASK)
+    return bytes(changed)

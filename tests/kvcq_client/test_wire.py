@@ -119,7 +119,7 @@ def test_what_no_request_can_carry_is_refused(message: Outgoing, field: str) -> 
 @pytest.mark.parametrize(
     ("message", "field"),
     [
-        (outgoing(keys="key"), "sequences"),
+        (outgoing(keys="key"), "keys: a sequence"),
         (outgoing(keys=[1]), "str"),  # type: ignore[list-item] # what a caller may do
         (outgoing(properties={"a": 1}), "properties"),  # type: ignore[dict-item] # the same
         (outgoing(topic=b"t"), "topic"),  # type: ignore[arg-type] # the same

@@ -388,7 +388,7 @@ def test_a_deletion_that_meets_a_stall_is_finished(
     stalls = iter(range(3))
 
     def stalling(batch: KvBatch) -> None:
-        if batch.delete_ranges and next(stalls, None) is not None:
+        if (batch.deletes or batch.delete_ranges) and next(stalls, None) is not None:
             raise EngineBusyError("planted")
         write(batch)
 
@@ -409,7 +409,7 @@ def test_a_deletion_that_fails_keeps_writers_out_until_it_is_finished(
         write = engine.write
 
         def stalling(batch: KvBatch) -> None:
-            if batch.delete_ranges:
+            if batch.deletes or batch.delete_ranges:
                 raise EngineBusyError("planted")
             write(batch)
 

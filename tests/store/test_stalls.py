@@ -80,7 +80,7 @@ def test_a_later_deletion_takes_one_along_that_met_a_stall(
         is_stalled = True
 
         def stalling(batch: KvBatch) -> None:
-            if is_stalled and batch.delete_ranges:
+            if is_stalled and (batch.deletes or batch.delete_ranges):
                 raise EngineBusyError("planted")
             write(batch)
 
