@@ -173,6 +173,7 @@ class Server:
         return None
 
     async def _serve(self, store: MessageStore, port: int) -> None:
+        store.make_segments_aside()  # a roll must not hold the event loop while the disk works
         parts = _make_parts(self._config, store)
         stop_listening = store.on_dispatch(parts.growth.grew)
         try:

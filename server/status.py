@@ -81,6 +81,7 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
     server_errors.ServerBindError: StatusRow(_Code.UNAVAILABLE, "CANNOT_LISTEN", ("host", "port")),
     store_errors.StoreClosedError: StatusRow(_Code.UNAVAILABLE, "STORE_CLOSED"),
     store_errors.StoreBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
+    store_errors.SegmentNotReadyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
     kvcq_errors.EngineBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
     kvcq_errors.EngineUnavailableError: StatusRow(_Code.UNAVAILABLE, "ENGINE_UNAVAILABLE"),
     kvcq_errors.EngineClosedError: StatusRow(_Code.UNAVAILABLE, "STORE_CLOSED"),

@@ -117,8 +117,8 @@ class CommitLog:
         They are one batch, which a crash leaves whole or not at all, unless they are `separate`:
         then it may leave the first of them. `publish` runs under the lock, in log order, once the
         bytes are readable.
-        Raises DiskFullError, InvalidArgumentError, StoreClosedError and what loading a queue
-        raises; nothing was written then. Durability: none before `flush`.
+        Raises DiskFullError, SegmentNotReadyError, InvalidArgumentError, StoreClosedError and what
+        loading a queue raises; nothing was written then. Durability: none before `flush`.
         """
         if self._closed:
             raise StoreClosedError("commit log")
@@ -221,6 +221,17 @@ class CommitLog:
             segment = self._segments.roll()
             segment.append(data)
         return LogAppend(requests, start, encoded.end_offset, now_ms)
+
+    def wait_for_segment(self, start_offset: int, timeout_s: float) -> bool:
+        """Whether an append that met SegmentNotReadyError is worth another try, within `timeout_s`.
+
+        Blocks; not under `lock`.
+        """
+        return self._segments.wait_ready(start_offset, timeout_s)
+
+    def make_segments_aside(self) -> None:
+        """From now on no append makes a segment itself. Repeatable."""
+        self._segments.make_aside()
 
     # --- read ------------------------------------------------------------------------------
 

@@ -30,7 +30,8 @@ class StoreConfig:
     max_body_bytes: int = 4 << 20
     crc_item: bool = True  # append the CRC of the whole record as its last property
     warm_up: bool = False  # touch every page of a new segment before it is used
-    preallocate: bool = True  # prepare the next two segments ahead
+    # Prepare the next segments ahead: two, more of small ones. Off: each is made when it is needed.
+    preallocate: bool = True
     store_host: tuple[str, int] = ("127.0.0.1", 8081)  # goes into records and message ids
 
     # Flush (RocketMQ: flushIntervalCommitLog 500, LeastPages 4, ThoroughInterval 10000).

@@ -85,6 +85,14 @@ class StoreBusyError(StoreError):
     """Derived data lags too far behind the log, or RocksDB stalls. Try again a little later."""
 
 
+class SegmentNotReadyError(StoreBusyError):
+    """The log's next segment is still being made. Nothing was written: try again in a moment."""
+
+    def __init__(self, start_offset: int) -> None:
+        super().__init__(f"segment {start_offset} of the log is still being made")
+        self.start_offset = start_offset
+
+
 class TopicBusyError(StoreBusyError):
     """The topic, or light queue, is being deleted; others are not concerned."""
 

@@ -19,6 +19,7 @@ from store.errors import (
     FlushTimeoutError,
     InvalidArgumentError,
     OffsetOutOfRangeError,
+    SegmentNotReadyError,
     StoreBusyError,
     StoreClosedError,
     StoreFailedError,
@@ -127,6 +128,8 @@ class MessageStore:
         mode they are visible on return, unless dispatch lags.
         Raises InvalidArgumentError naming the field (`messages[3].body`), UnknownTopicError,
         UnknownQueueError; DiskFullError, StoreBusyError, StoreClosedError, StoreFailedError.
+        SegmentNotReadyError, a StoreBusyError, when the log's next segment is still being made:
+        this waits for no disk.
         """
         config = self.config
         max_body = config.max_body_bytes
@@ -149,6 +152,13 @@ class MessageStore:
             if self._sync:
                 self._flush_service.request(done.end_offset, len(messages))
         return Appended(done.requests, done.end_offset, done.store_time_ms)
+
+    def make_segments_aside(self) -> None:
+        """From now on no append makes a segment itself, also with `preallocate` off. Repeatable.
+
+        For a service, which would stand still meanwhile: it is told SegmentNotReadyError instead.
+        """
+        self.log.make_segments_aside()
 
     def is_durable(self, end_offset: int) -> bool:
         """Whether a put that ends there is acknowledged: flushed and visible in SYNC mode."""
@@ -179,18 +189,28 @@ class MessageStore:
     def put(self, messages: Sequence[Message]) -> Appended:
         """`append`, and wait until it is acknowledged.
 
-        Waits also for a dispatch that lags. Raises what `append` raises, FlushTimeoutError,
-        FlushError. Durability: SYNC: survives power loss on return. ASYNC: survives a kill of the
+        Waits also for a dispatch that lags, and for a segment that is being made, each for
+        `sync_flush_timeout_s` at most. Raises what `append` raises, FlushTimeoutError, FlushError.
+        Durability: SYNC: survives power loss on return. ASYNC: survives a kill of the
         process on return, power loss after the next flush.
         """
         timeout_s = self.config.sync_flush_timeout_s
         excess = self._lag() - self.config.max_dispatch_lag_bytes
         if excess > 0:
             self._dispatched.wait_for(self._dispatched.value + excess, timeout_s)
-        appended = self.append(messages)
+        appended = self._append_patiently(messages, timeout_s)
         if self._sync and not self._dispatched.wait_for(appended.end_offset, timeout_s):
             raise FlushTimeoutError(appended.end_offset, timeout_s)
         return appended
+
+    def _append_patiently(self, messages: Sequence[Message], timeout_s: float) -> Appended:
+        """`append`, which waits for a segment without the append lock: it holds nobody up."""
+        while True:
+            try:
+                return self.append(messages)
+            except SegmentNotReadyError as error:
+                if not self.log.wait_for_segment(error.start_offset, timeout_s):
+                    raise
 
     def _check_writable(self) -> None:
         if self._closed:

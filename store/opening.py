@@ -77,13 +77,11 @@ def assemble(
         undo.callback(queues.close)
         checkpoint = _checkpoint(directory.checkpoint)
         source = DirectSource(directory.commitlog, config.segment_bytes, warm_up=config.warm_up)
-        preallocator = Preallocator(source, config.segment_bytes) if config.preallocate else None
-        segments = SegmentSet.load(
-            directory.commitlog, config.segment_bytes, preallocator or source
+        preallocator = Preallocator(
+            source, config.segment_bytes, ahead=None if config.preallocate else 0
         )
+        segments = SegmentSet.load(directory.commitlog, config.segment_bytes, preallocator)
         undo.callback(segments.close)
-        if preallocator is not None:
-            preallocator.start()
         span = max(1, segments.end_offset - checkpoint.flushed_offset)
         recovered = recover_log(
             segments,
@@ -92,7 +90,8 @@ def assemble(
             clean=directory.was_closed_cleanly,
         )
         end = segments.end_offset
-        if preallocator is not None and segments.last is not None:
+        if config.preallocate and segments.last is not None:
+            preallocator.start()
             preallocator.prepare(segments.last.start_offset + config.segment_bytes)
         if queues.dispatched_offset > end:
             logger.warning(

@@ -1,8 +1,11 @@
-"""Prepares the next segments ahead, so that a roll costs the appender nothing.
+"""Makes the next segments on a thread of their own, so that a roll costs the appender nothing.
 
 What is prepared is an ordinary, empty segment file behind the end of the log. A clean stop removes
 it; after a crash it is found on loading as a segment without a record, and the cut that ends every
 recovery removes it, or goes on with it.
+
+The appender holds the append lock, and in a service it is the event loop: it never waits here. A
+segment that is not there yet is an error which says that nothing was written, and to try again.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from store.errors import StoreBusyError, StoreClosedError
+from store.errors import SegmentNotReadyError, StoreClosedError
 
 if TYPE_CHECKING:
     from store.segment import Segment
@@ -19,86 +22,104 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: RocketMQ 5, AllocateMappedFileService: waits 5 s for a file, keeps two ahead.
-WAIT_TIMEOUT_S = 5.0
-AHEAD = 2
+#: RocketMQ 5, AllocateMappedFileService: keeps two ahead.
+_AHEAD = 2
+#: Small segments fill sooner than a thread is scheduled: of these, more are kept ahead.
+_AHEAD_BYTES = 16 << 20
+_MOST_AHEAD = 8
+#: What failed is tried again at this interval, so that a disk with room again refuses nothing.
+RETRY_S = 1.0
+
+
+def segments_ahead(segment_bytes: int) -> int:
+    """How many segments are kept ready: 2, or what holds 16 MiB, but 8 at most."""
+    return max(_AHEAD, min(_MOST_AHEAD, _AHEAD_BYTES // segment_bytes))
 
 
 class Preallocator:
     """Hands out segments that another thread made ready: a SegmentSource.
 
+    Before `start` there is no thread, and the appender makes each segment itself.
     Thread: "preallocate", the only one that creates segments while it runs. `take` belongs to the
-    appender, `start` and `stop` to the owner.
+    appender, `start` and `stop` to the owner, `wait_ready` to any that holds no lock.
     Locks: `_changed` alone, never held while a file is made. The appender may hold its own lock
-    when it comes in here.
-    Failure: of one segment, kept until it is needed. `take` then has it tried again, and raises
-    only what that attempt says: a disk that was full an hour ago refuses nothing now.
+    when it comes in here: nothing in `take` waits.
+    Failure: of one segment, kept and raised to who needs it, until an attempt a second later
+    succeeds.
     """
 
     def __init__(
-        self, source: SegmentSource, segment_bytes: int, *, timeout_s: float = WAIT_TIMEOUT_S
+        self,
+        source: SegmentSource,
+        segment_bytes: int,
+        *,
+        ahead: int | None = None,
+        retry_s: float | None = None,
     ) -> None:
-        """`source` creates the segments, on the thread of this service."""
+        """`source` creates the segments, on the thread of this service; `ahead` of them are kept
+        ready, 0: each is made when it is asked for. None, None: the defaults above.
+        """
         # Constant after construction.
         self._source = source
         self._segment_bytes = segment_bytes
-        self._timeout_s = timeout_s
+        self._ahead = segments_ahead(segment_bytes) if ahead is None else ahead
+        self._retry_s = RETRY_S if retry_s is None else retry_s
         # A daemon, so that a program that ends by an error ends, without a clean close.
         self._thread = threading.Thread(target=self._run, name="preallocate", daemon=True)
         self._changed = threading.Condition()
         # Guarded by _changed.
         self._wanted: set[int] = set()  # start offsets, those being made included
         self._ready: dict[int, Segment] = {}
-        self._failed: dict[int, Exception] = {}
+        self._failed: dict[int, Exception] = {}  # those that are tried again included
         self._started = False
         self._stopping = False
 
     def start(self) -> None:
-        self._started = True
+        """From now on segments are made by the thread alone. Repeatable; not after `stop`."""
+        with self._changed:
+            if self._started:
+                return
+            self._started = True
         self._thread.start()
 
     def prepare(self, start_offset: int) -> None:
-        """Have the segments at `start_offset` and behind it made ready. Does not wait.
-
-        One whose attempt failed is left alone until it is taken.
-        """
+        """Have the segments at `start_offset` and behind it made ready. Does not wait."""
         with self._changed:
-            self._want_ahead(start_offset)
+            self._want(start_offset, self._ahead)
 
-    def take(self, start_offset: int) -> Segment:
-        """The empty segment that begins at `start_offset`; the two behind it are begun.
+    def take(self, start_offset: int, count: int = 1) -> Segment:
+        """The empty segment that begins at `start_offset`; those behind it are begun.
 
-        Raises DiskFullError or whatever its creation raised, StoreBusyError when it is not ready
-        within 5 s (it goes on being made: ask again), StoreClosedError after `stop`.
+        `count` is how many from there on are needed. Raises at once what the last attempt to make
+        it raised (DiskFullError), SegmentNotReadyError when it is still being made: ask again;
+        StoreClosedError after `stop`.
         """
         if not self._started:
             return self._source.take(start_offset)
         with self._changed:
             if self._stopping:
                 raise StoreClosedError(self._thread.name)
-            self._failed.pop(start_offset, None)
-            if start_offset not in self._ready:
-                self._wanted.add(start_offset)
-                self._changed.notify_all()
-                answered = self._changed.wait_for(
-                    lambda: (
-                        start_offset in self._ready
-                        or start_offset in self._failed
-                        or self._stopping
-                    ),
-                    self._timeout_s,
-                )
-                if not answered:
-                    raise StoreBusyError(
-                        f"segment {start_offset} is not ready after {self._timeout_s:g} s"
-                    )
+            segment = self._ready.pop(start_offset, None)
+            if segment is not None:
+                self._want(start_offset + self._segment_bytes, max(self._ahead, count - 1))
+                return segment
             if (error := self._failed.get(start_offset)) is not None:
                 raise error.with_traceback(None)
-            if start_offset not in self._ready:
-                raise StoreClosedError(self._thread.name)
-            segment = self._ready.pop(start_offset)
-            self._want_ahead(start_offset + self._segment_bytes)
-            return segment
+            self._want(start_offset, max(self._ahead, count))
+            raise SegmentNotReadyError(start_offset)
+
+    def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
+        """Whether `take` has an answer other than to ask again, within `timeout_s`. Blocks."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: (
+                    self._stopping
+                    or start_offset in self._ready
+                    or start_offset in self._failed
+                    or start_offset not in self._wanted
+                ),
+                timeout_s,
+            )
 
     def stop(self) -> None:
         """End the thread and remove what nobody took. Repeatable."""
@@ -118,11 +139,13 @@ class Preallocator:
 
     # --- inside ----------------------------------------------------------------------------
 
-    def _want_ahead(self, start_offset: int) -> None:
+    def _want(self, start_offset: int, count: int) -> None:
         """Called with _changed held."""
-        for ahead in range(AHEAD):
+        for ahead in range(count):
             wanted = start_offset + ahead * self._segment_bytes
-            if wanted not in self._ready and wanted not in self._failed:
+            if wanted in self._failed:
+                break  # one behind a gap would be in the way of the next open
+            if wanted not in self._ready:
                 self._wanted.add(wanted)
         self._changed.notify_all()
 
@@ -132,9 +155,13 @@ class Preallocator:
             try:
                 segment = self._source.take(start_offset)
             except Exception as error:
-                # Any kind: what is not raised to the appender would leave it waiting.
-                if start_offset != reported:  # once, not for each put that tries again
-                    logger.exception("segment %d could not be prepared", start_offset)
+                # Any kind: what is not raised to the appender would leave it asking for ever.
+                if start_offset != reported:  # once, not for each attempt
+                    logger.exception(
+                        "segment %d could not be prepared; tried again every %g s",
+                        start_offset,
+                        self._retry_s,
+                    )
                     reported = start_offset
                 with self._changed:
                     self._failed[start_offset] = error
@@ -142,13 +169,19 @@ class Preallocator:
                     self._wanted = {wanted for wanted in self._wanted if wanted < start_offset}
                     self._changed.notify_all()
             else:
+                reported = None
                 with self._changed:
                     self._ready[start_offset] = segment
+                    self._failed.pop(start_offset, None)
                     self._wanted.discard(start_offset)
                     self._changed.notify_all()
 
     def _next_wanted(self) -> int | None:
-        """The lowest offset that is asked for; waits for one; None at the end."""
+        """The lowest offset that is asked for; waits for one, or for the time of the next attempt
+        at one that failed; None at the end.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._wanted)
+            while not self._stopping and not self._wanted:
+                if not self._changed.wait(self._retry_s if self._failed else None):
+                    self._wanted.update(self._failed)
             return None if self._stopping else min(self._wanted)

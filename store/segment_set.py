@@ -30,8 +30,19 @@ PAGE_BYTES = 4096
 class SegmentSource(Protocol):
     """Where new segments come from: created on the spot, or prepared ahead."""
 
-    def take(self, start_offset: int) -> Segment:
-        """An empty segment that begins at `start_offset`. Raises DiskFullError."""
+    def start(self) -> None:
+        """From now on `take` makes nothing itself, as far as the source can do so. Repeatable."""
+        ...
+
+    def take(self, start_offset: int, count: int = 1) -> Segment:
+        """An empty segment that begins at `start_offset`, the first of `count` that are needed.
+
+        Raises DiskFullError, SegmentNotReadyError.
+        """
+        ...
+
+    def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
+        """Whether a `take` after SegmentNotReadyError is worth while, within `timeout_s`."""
         ...
 
     def stop(self) -> None:
@@ -47,9 +58,15 @@ class DirectSource:
         self._segment_bytes = segment_bytes
         self._warm_up = warm_up
 
-    def take(self, start_offset: int) -> Segment:
+    def start(self) -> None:
+        """There is nobody else to make them."""
+
+    def take(self, start_offset: int, count: int = 1) -> Segment:
         path = self._directory / segment_name(start_offset)
         return Segment.create(path, start_offset, self._segment_bytes, warm_up=self._warm_up)
+
+    def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
+        return True
 
     def stop(self) -> None:
         """Nothing is prepared."""
@@ -155,7 +172,8 @@ class SegmentSet:
     def roll(self) -> Segment:
         """Seal the last segment and begin the next; returns it, empty.
 
-        Raises DiskFullError; the last segment is then as it was, and takes appends still.
+        Raises DiskFullError, SegmentNotReadyError; the last segment is then as it was, and takes
+        appends still.
         """
         self.reserve(1)
         segment = self._reserved.pop(0)
@@ -169,13 +187,25 @@ class SegmentSet:
     def reserve(self, count: int) -> None:
         """The next `count` rolls cannot fail: what they need is there.
 
-        Raises DiskFullError; what was made is kept for later rolls. A crash leaves empty segments
-        behind the end of the log, which the next recovery removes.
+        Raises DiskFullError, SegmentNotReadyError; what was made is kept for later rolls. A crash
+        leaves empty segments behind the end of the log, which the next recovery removes.
         """
         last = self.last
         end = last.start_offset + self.segment_bytes if last is not None else 0
-        while len(self._reserved) < count:
-            self._reserved.append(self._source.take(end + len(self._reserved) * self.segment_bytes))
+        while (have := len(self._reserved)) < count:
+            start = end + have * self.segment_bytes
+            self._reserved.append(self._source.take(start, count - have))
+
+    def make_aside(self) -> None:
+        """From now on no roll makes a segment itself: another thread does. Repeatable."""
+        self._source.start()
+
+    def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
+        """Whether a roll that met SegmentNotReadyError is worth another try, within `timeout_s`.
+
+        Blocks; hold no lock.
+        """
+        return self._source.wait_ready(start_offset, timeout_s)
 
     def truncate(self, offset: int) -> None:
         """Cut the log at `offset`: later segments are removed, the tail of that one is zeroed.

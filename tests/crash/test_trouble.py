@@ -20,6 +20,7 @@ from store.errors import (
     StoreFailedError,
 )
 from store.message import Message
+from store.preallocate import Preallocator
 from store.record import unpack_record
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
@@ -126,6 +127,7 @@ def test_p14_a_full_disk_at_the_roll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: FlushMode, preallocate: bool
 ) -> None:
     root = tmp_path / "store"
+    monkeypatch.setattr("store.preallocate.RETRY_S", 0.05)
     store = open_small(root, flush_mode=mode, preallocate=preallocate)
     store.create_topics([("T", 4)])
     allocate = os.posix_fallocate
@@ -144,6 +146,10 @@ def test_p14_a_full_disk_at_the_roll(
     assert_all_there(store, load.acknowledged)
     # A smaller put may still fit; and when there is space again, everything goes on.
     monkeypatch.setattr(os, "posix_fallocate", allocate)
+    source = store.log._segments._source
+    assert isinstance(source, Preallocator)
+    with source._changed:
+        assert source._changed.wait_for(lambda: not source._failed, 60)
     store.put([Message("T", b"x" * 40_000, 3)] * 3)
     assert store.bounds([("T", 3)])[0].max_offset == 3
     store.close()

@@ -48,7 +48,9 @@ async def _pulled(served: Served) -> list[bytes]:
 async def test_above_the_line_puts_are_refused_and_nothing_acknowledged_goes(
     tmp_path: Path,
 ) -> None:
-    async with serving(tmp_path, store={"delete_when_hours": tuple(range(24))}) as served:
+    async with serving(
+        tmp_path, store={"delete_when_hours": tuple(range(24)), "clean_interval_s": 1e6}
+    ) as served:
         store = served.parts.store
         ratios = iter((0.86, 0.93, 1.0, 0.6))
         store._guard._gauge = lambda _: next(ratios)

@@ -39,21 +39,18 @@ if TYPE_CHECKING:
 SEGMENT = 4096
 
 
-class FullDisk:
-    """A source of segments that runs out after so many."""
+class FullDisk(DirectSource):
+    """A source of segments that runs out after a number of them."""
 
     def __init__(self, directory: Path) -> None:
-        self._source = DirectSource(directory, SEGMENT)
+        super().__init__(directory, SEGMENT)
         self.left = 1000
 
-    def take(self, start_offset: int) -> Segment:
+    def take(self, start_offset: int, count: int = 1) -> Segment:
         if self.left <= 0:
             raise DiskFullError("no space")
         self.left -= 1
-        return self._source.take(start_offset)
-
-    def stop(self) -> None:
-        """Nothing is prepared."""
+        return super().take(start_offset, count)
 
 
 class Harness:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store.errors import DiskFullError, InvalidArgumentError, StoreClosedError, StoreFormatError
 from store.segment import Segment, segment_name
-from store.segment_set import SegmentSet
+from store.segment_set import DirectSource, SegmentSet
 
 SIZE = 8192
 
@@ -56,18 +56,15 @@ def test_roll_follows_on_and_seals(tmp_path: Path) -> None:
 
 
 def test_disk_full_at_roll_leaves_the_last_segment_in_use(tmp_path: Path) -> None:
-    class FullSource:
+    class FullSource(DirectSource):
         full = False
 
-        def take(self, start_offset: int) -> Segment:
+        def take(self, start_offset: int, count: int = 1) -> Segment:
             if self.full:
                 raise DiskFullError("planted")
-            return Segment.create(tmp_path / segment_name(start_offset), start_offset, SIZE)
+            return super().take(start_offset, count)
 
-        def stop(self) -> None:
-            pass
-
-    source = FullSource()
+    source = FullSource(tmp_path, SIZE)
     segments = SegmentSet.load(tmp_path, SIZE, source)
     last = segments.roll()
     source.full = True
