@@ -3,9 +3,12 @@
 1. Listen. Health says alive, not ready; calls are refused with how far the opening is.
 2. Open the store, in a thread: recovery may take a while.
 3. Ready: health says so, calls are taken.
-4. SIGTERM or SIGINT: health says not ready, new calls are refused, long polls and streams end,
-   calls under way have `drain_grace_s`, then they are cancelled.
+4. SIGTERM, SIGINT or SIGHUP: health says not ready, new calls are refused, long polls and streams
+   end, calls under way have `drain_grace_s`, then they are cancelled.
 5. Close the store: what was acknowledged is flushed.
+
+A second signal cancels the calls under way at once, and the process ends within seconds, if need be
+as one that is killed: see last_resort.py.
 """
 
 from __future__ import annotations
@@ -84,14 +87,21 @@ class Listener(Protocol):
     def stopped(self) -> None: ...
 
 
-def run_server(config: ServerConfig, open_store: StoreOpener, listener: Listener) -> None:
-    """Serve until SIGTERM or SIGINT, then drain and close.
+def run_server(
+    config: ServerConfig,
+    open_store: StoreOpener,
+    listener: Listener,
+    *,
+    hurry: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP, then drain and close.
 
+    `hurry` is called at the second signal.
     Raises ServerBindError when the port is taken, and what `open_store` raises.
     """
 
     async def run() -> None:
-        await Server(config, open_store, listener).run()
+        await Server(config, open_store, listener, hurry=hurry).run()
 
     calm_collector()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -110,8 +120,17 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class Server:
     """One run of the server. Made, and owned, by the event loop's thread."""
 
-    def __init__(self, config: ServerConfig, open_store: StoreOpener, listener: Listener) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        open_store: StoreOpener,
+        listener: Listener,
+        *,
+        hurry: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`hurry` is called when `stop` is called for the second time."""
         self._config = config
+        self._on_hurry = hurry
         self._open_store = open_store
         self._listener = listener
         self._stage = Stage()
@@ -125,7 +144,9 @@ class Server:
         """Returns when the store is closed."""
         port = _bind(self._rpc, self._config)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # started with nohup
             loop.add_signal_handler(number, self.stop)
         await self._rpc.start()
         self._listener.listening(self._config.host, port)
@@ -144,8 +165,9 @@ class Server:
 
     def stop(self) -> None:
         """Drain and end `run`; called again: without waiting for the calls under way."""
-        if self._stop.is_set():
+        if self._stop.is_set() and not self._hurry.is_set():
             self._hurry.set()
+            self._on_hurry()
         self._stop.set()
 
     async def _open(self, config: StoreConfig) -> MessageStore | None:

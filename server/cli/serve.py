@@ -16,6 +16,7 @@ from server.app import run_server
 from server.cli.output import BadRequestError, CommandError, json_option, notes
 from server.config import load_config, with_recorded_segments
 from server.errors import ServerBindError
+from server.last_resort import end_process_soon
 from store.errors import (
     InvalidArgumentError,
     StoreError,
@@ -66,7 +67,9 @@ def serve(
     settings: tuple[str, ...],
     as_json: bool,  # noqa: FBT001 - click passes options by name
 ) -> None:
-    """Serve the store in a directory over gRPC, until SIGTERM or Ctrl-C.
+    """Serve the store in a directory over gRPC, until SIGTERM, SIGHUP or Ctrl-C.
+
+    A second signal ends it within seconds, as if it were killed if need be.
 
     With --json, what happens is told as one JSON object a line on standard output.
     """
@@ -96,11 +99,17 @@ def serve(
         raise _why_not_opened(error, config) from error
     listener: Listener = JsonListener() if as_json else TextListener(config)
     try:
-        run_server(config, open_store, listener)
+        run_server(
+            config,
+            open_store,
+            listener,
+            hurry=lambda: end_process_soon("the process was told twice to end"),
+        )
     except ServerBindError as error:
         raise CommandError(str(error), _advice_on_address(error)) from error
     except (StoreError, OSError) as error:
         raise _why_not_opened(error, config) from error
+    end_process_soon("the store is closed, and the process was to end")
 
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:

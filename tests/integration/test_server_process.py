@@ -131,6 +131,35 @@ def test_sigterm_finishes_calls_and_closes_the_store(tmp_path: Path) -> None:
             assert stored[: load.acknowledged[producer]] == list(range(load.acknowledged[producer]))
 
 
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_worker_that_hangs_does_not_keep_the_process_from_ending(
+    tmp_path: Path, signals: int
+) -> None:
+    grace = ("--set", f"server.drain_grace_s={0.1 if signals == 1 else 1000}")
+    with ServerProcess(tmp_path, *grace, module="tests.support.stuck_server") as server:
+        server.wait_for("ready")
+
+        async def put_and_hang() -> None:
+            async with grpc.aio.insecure_channel(server.target) as channel:
+                messages = kvcq_pb2_grpc.MessageServiceStub(channel)
+                await messages.Put(pb.PutRequest(message=pb.Message(topic="load", body=b"7")))
+                hanging = kvcq_pb2_grpc.TopicServiceStub(channel).ListTopics(pb.ListTopicsRequest())
+                # A call is in a worker before a later one is answered.
+                await messages.Pull(pb.PullRequest(topic="load", queue_id=0))
+                server.send(signal.SIGTERM)
+                await asyncio.to_thread(server.wait_for, "draining")
+                if signals == 2:
+                    server.send(signal.SIGTERM)
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await hanging
+
+        asyncio.run(put_and_hang())
+        assert server.wait() == 1
+        assert "worker_0" in "".join(server.errors)
+        assert server.events[-1]["event"] == "stopped", "the store was closed all the same"
+    assert run_kvcq("check", str(tmp_path)).returncode == 0
+
+
 def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     with _ready(tmp_path) as first:
         with ServerProcess(tmp_path) as second:

@@ -21,10 +21,11 @@ TIMEOUT_S = 60.0
 class ServerProcess:
     """Started at once; use it in a `with` block, which kills it if it still runs."""
 
-    def __init__(self, data_dir: Path, *flags: str, port: int = 0) -> None:
+    def __init__(self, data_dir: Path, *flags: str, port: int = 0, module: str = "server") -> None:
+        """`module` is what is run: one that changes something and then runs the server."""
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "server", "serve", "--json"),
+                *(sys.executable, "-m", module, "serve", "--json"),
                 *("--port", str(port), "--data", str(data_dir)),
                 *("--set", "store.segment_bytes=4194304", "--set", "server.drain_notice_s=0.05"),
                 *flags,

@@ -1,0 +1,45 @@
+"""The end of a process that was told twice to end, or that does not end when all is closed.
+
+A thread that hangs, on a disk that does not answer or through a defect, keeps a Python process from
+ending: the interpreter waits for it. What was acknowledged is safe then as it is after a kill.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+logger = logging.getLogger(__name__)
+
+#: How long an ordinary end may take once it is urgent, or when nothing is left to do.
+PATIENCE_S = 5.0
+#: For the line in the log to be written; it may go to a pipe that nobody reads.
+_LAST_LINE_S = 0.2
+
+
+def end_process_soon(why: str) -> None:
+    """The process ends within `PATIENCE_S`, by itself or with exit code 1. Any thread; repeatable.
+
+    Durability: as after a kill. The next opening recovers what was not closed.
+    """
+    # A daemon: it does not hold up a process that ends by itself.
+    threading.Thread(target=_wait_and_end, args=(why,), name="last-resort", daemon=True).start()
+
+
+def _wait_and_end(why: str) -> None:
+    never = threading.Event()
+    never.wait(PATIENCE_S)
+    alive = ", ".join(
+        thread.name
+        for thread in threading.enumerate()
+        if not thread.daemon and thread is not threading.main_thread()
+    )
+    said = threading.Thread(
+        target=logger.error,
+        args=("%s, and did not within %g s; still running: %s", why, PATIENCE_S, alive or "-"),
+        daemon=True,
+    )
+    said.start()
+    said.join(_LAST_LINE_S)
+    os._exit(1)
