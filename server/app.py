@@ -27,6 +27,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from proto.v1 import kvcq_pb2, migration_pb2
 from server import health
 from server.admin_service import AdminService
+from server.appender import Appender
 from server.cold_reads import ColdReads
 from server.collector import calm_collector
 from server.durability import Durability
@@ -59,6 +60,9 @@ SERVICES = (
     ),
     migration_pb2.DESCRIPTOR.services_by_name["MigrationService"].full_name,
 )
+
+#: Large puts that are taken apart and stored at once.
+BULK_THREADS = 2
 
 
 #: About 10 KB each while they wait.
@@ -207,7 +211,8 @@ class Server:
         finally:
             stop_listening()
             parts.growth.close()
-            await asyncio.to_thread(parts.workers.close)
+            for threads in (parts.workers, parts.bulk, parts.appender):
+                await asyncio.to_thread(threads.close)
 
     def _begin_drain(self) -> None:
         self._listener.draining()
@@ -232,18 +237,23 @@ def _make_parts(config: ServerConfig, store: MessageStore) -> Parts:
     flush_timeout_s = store.config.sync_flush_timeout_s
     workers = Workers(config.worker_threads)
     durability = Durability(store, loop, flush_timeout_s)
+    bulk = Workers(BULK_THREADS)
+    appender = Appender(store, bulk)
     return Parts(
         config=config,
         store=store,
         store_host=pack_host(store.config.store_host),
         workers=workers,
+        bulk=bulk,
+        appender=appender,
         cold_reads=ColdReads(workers, config.cold_read_share, lambda: store.log.appended_offset),
         growth=QueueGrowth(loop),
         durability=durability,
-        coalescer=PutCoalescer(store, durability, loop, flush_timeout_s),
+        coalescer=PutCoalescer(store, appender, durability, loop, flush_timeout_s),
         chooser=QueueChooser(store),
         sessions=ProducerSessions(
             store,
+            appender,
             workers,
             config.producer_limit,
             config.remembered_batches,

@@ -27,6 +27,15 @@ class Columns(NamedTuple):
         return Columns(*(mine + theirs for mine, theirs in zip(self, following, strict=True)))
 
 
+class Stored(NamedTuple):
+    """A batch in the log. Acknowledged once `end_offset` is durable."""
+
+    columns: Columns
+    end_offset: int
+    store_time_ms: int
+    repeated: bool
+
+
 def columns_of(requests: Sequence[DispatchRequest]) -> Columns:
     """The places of messages that were appended."""
     return Columns(

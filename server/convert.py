@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from server.columns import Columns
+    from server.put_limits import Budget
     from store.consume_queue import Bounds, DispatchRequest
     from store.message import Pulled
     from store.metadata import TopicConfig
 
 T = TypeVar("T")
 
-MAX_BATCH_MESSAGES = 10_000
 MAX_PULL_MESSAGES = 10_000
 MAX_QUERY_MESSAGES = 1_000
 MAX_PAGE_SIZE = 10_000
@@ -47,12 +47,19 @@ _STATUS = {
 # --- messages in ---------------------------------------------------------------------------
 
 
-def message_in(message: pb.Message, born_host: Host, choose: Callable[[str], int]) -> Message:
-    """The message as the store takes it; `choose` gives a queue to one that names none."""
+def message_in(
+    message: pb.Message, born_host: Host, choose: Callable[[str], int], budget: Budget
+) -> Message:
+    """The message as the store takes it; `choose` gives a queue to one that names none.
+
+    Raises TooMuchError when it has more parts than are left in the budget.
+    """
     topic = message.topic
     # The hottest lines of a put. Emptiness is asked first, and a slice is taken before the tuple:
     # tuple() of protobuf's own containers takes several times as long as all the rest.
     keys, light_queues, properties = message.keys, message.light_queues, message.properties
+    if keys or light_queues or properties:
+        budget.parts(len(keys) + len(light_queues) + len(properties), "messages")
     return Message(
         topic,
         message.body,
@@ -69,41 +76,34 @@ def message_in(message: pb.Message, born_host: Host, choose: Callable[[str], int
 
 
 def batch_in(
-    messages: Sequence[pb.Message], born_host: Host, choose: Callable[[str], int]
+    messages: Sequence[pb.Message], born_host: Host, choose: Callable[[str], int], budget: Budget
 ) -> list[Message]:
-    """All messages of a batch. Raises InvalidArgumentError when there are none, or too many."""
-    if not messages:
-        raise InvalidArgumentError("messages", "is empty")
-    if len(messages) > MAX_BATCH_MESSAGES:
-        raise InvalidArgumentError(
-            "messages", f"{len(messages)} messages, more than {MAX_BATCH_MESSAGES}"
-        )
-    return [message_in(message, born_host, choose) for message in messages]
+    """All messages of a batch. Raises as `request_in` does."""
+    budget.messages(len(messages), "messages")
+    return [message_in(message, born_host, choose, budget) for message in messages]
 
 
 def request_in(
-    request: pb.PutBatchRequest, born_host: Host, choose: Callable[[str], int]
+    request: pb.PutBatchRequest, born_host: Host, choose: Callable[[str], int], budget: Budget
 ) -> list[Message]:
-    """The messages of a batch in either form. Raises InvalidArgumentError."""
+    """The messages of a batch in either form.
+
+    Raises InvalidArgumentError, naming the field; TooMuchError when the budget does not do.
+    """
     if not request.HasField("columns"):
-        return batch_in(request.messages, born_host, choose)
+        return batch_in(request.messages, born_host, choose, budget)
     if request.messages:
         raise InvalidArgumentError("columns", "messages are given as well: give one of the two")
-    return columns_in(request.columns, born_host, choose)
+    return columns_in(request.columns, born_host, choose, budget)
 
 
 def columns_in(
-    columns: pb.MessageColumns, born_host: Host, choose: Callable[[str], int]
+    columns: pb.MessageColumns, born_host: Host, choose: Callable[[str], int], budget: Budget
 ) -> list[Message]:
-    """All messages of a batch by columns. Raises InvalidArgumentError naming the column."""
+    """All messages of a batch by columns. Raises as `request_in` does, naming the column."""
+    count = len(columns.bodies)
+    budget.messages(count, "columns.bodies")
     bodies = list(columns.bodies)
-    count = len(bodies)
-    if not count:
-        raise InvalidArgumentError("columns.bodies", "is empty")
-    if count > MAX_BATCH_MESSAGES:
-        raise InvalidArgumentError(
-            "columns.bodies", f"{count} messages, more than {MAX_BATCH_MESSAGES}"
-        )
     topics = _topics_in(columns, count)
     if columns.queue_ids:
         queue_ids = _column("queue_ids", columns.queue_ids, count)
@@ -119,12 +119,10 @@ def columns_in(
         tags = _column("tags", columns.tags, count)
     keys: Iterable[tuple[str, ...]] = repeat(())
     if columns.keys:
-        keys = [_split(each, " ") for each in _column("keys", columns.keys, count)]
+        keys = _split_column("keys", columns.keys, count, " ", budget)
     light_queues: Iterable[tuple[str, ...]] = repeat(())
     if columns.light_queues:
-        light_queues = [
-            _split(each, ",") for each in _column("light_queues", columns.light_queues, count)
-        ]
+        light_queues = _split_column("light_queues", columns.light_queues, count, ",", budget)
     flags: Iterable[int] = repeat(0)
     if columns.flags:
         flags = _column("flags", columns.flags, count)
@@ -153,6 +151,10 @@ def columns_in(
 
 
 def _topics_in(columns: pb.MessageColumns, count: int) -> list[str]:
+    if len(columns.topics) > count:
+        raise InvalidArgumentError(
+            "columns.topics", f"{len(columns.topics)} topics of {count} messages"
+        )
     names = list(columns.topics)
     if not columns.topic_indexes:
         if len(names) != 1:
@@ -168,15 +170,19 @@ def _topics_in(columns: pb.MessageColumns, count: int) -> list[str]:
     return [names[index] for index in indexes]
 
 
-def _column(name: str, values: Iterable[T], count: int) -> list[T]:
-    column = list(values)
-    if len(column) != count:
-        raise InvalidArgumentError(f"columns.{name}", f"{len(column)} values for {count} messages")
-    return column
+def _column(name: str, values: Sequence[T], count: int) -> list[T]:
+    if len(values) != count:
+        raise InvalidArgumentError(f"columns.{name}", f"{len(values)} values for {count} messages")
+    return list(values)
 
 
-def _split(text: str, separator: str) -> tuple[str, ...]:
-    return tuple(text.split(separator)) if text else ()
+def _split_column(
+    name: str, values: Sequence[str], count: int, separator: str, budget: Budget
+) -> list[tuple[str, ...]]:
+    """Each text as its words."""
+    texts = _column(name, values, count)
+    budget.parts(sum([text.count(separator) + 1 for text in texts if text]), f"columns.{name}")
+    return [tuple(text.split(separator)) if text else () for text in texts]
 
 
 @lru_cache(maxsize=4096)
@@ -204,6 +210,17 @@ def placed_out(request: DispatchRequest, store_host: bytes) -> pb.Placed:
         physical_offset=request.physical_offset,
         message_id=message_id(store_host, request.physical_offset),
         light_queue_offsets=[offset for _, offset in request.light_queues],
+    )
+
+
+def only_placed_out(columns: Columns, store_host: bytes) -> pb.Placed:
+    """Where the one message of the columns came to stand."""
+    return pb.Placed(
+        queue_id=columns.queue_ids[0],
+        queue_offset=columns.queue_offsets[0],
+        physical_offset=columns.physical_offsets[0],
+        message_id=message_id(store_host, columns.physical_offsets[0]),
+        light_queue_offsets=columns.light_queue_offsets,
     )
 
 

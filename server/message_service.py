@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
-from server.columns import columns_of
 from server.interceptors import request_id_of
 from server.long_poll import pull_or_wait, wait_seconds
+from server.put_coalescer import of_single_put
+from server.put_limits import Budget, TooMuchError, inline_budget
 from server.put_stream import Answer, PutStream
 from server.reader import may_begin, read_queue
 from server.subscription import Subscription
@@ -40,13 +41,32 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     async def Put(self, request: pb.PutRequest, context: Context) -> pb.PutResponse:
         parts = self._stage.parts
-        message = convert.message_in(
-            request.message, convert.host_of_peer(context.peer()), parts.chooser.choose
-        )
+        born_host = convert.host_of_peer(context.peer())
+        try:
+            message = convert.message_in(
+                request.message, born_host, parts.chooser.choose, inline_budget()
+            )
+        except TooMuchError:
+            return await self._put_large(parts, request.message, born_host)
         placed, store_time_ms = await parts.coalescer.put(message)
         self.metrics.count("messages_put")
         return pb.PutResponse(
             placed=convert.placed_out(placed, parts.store_host), store_time_ms=store_time_ms
+        )
+
+    async def _put_large(self, parts: Parts, given: pb.Message, born_host: Host) -> pb.PutResponse:
+        try:
+            message = await parts.bulk.run(
+                convert.message_in, given, born_host, parts.chooser.choose, Budget()
+            )
+            stored = await parts.appender.large([message])
+        except InvalidArgumentError as error:
+            raise of_single_put(error) from None
+        await parts.durability.wait(stored.end_offset)
+        self.metrics.count("messages_put")
+        return pb.PutResponse(
+            placed=convert.only_placed_out(stored.columns, parts.store_host),
+            store_time_ms=stored.store_time_ms,
         )
 
     async def PutBatch(self, request: pb.PutBatchRequest, context: Context) -> pb.PutBatchResponse:
@@ -78,22 +98,29 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                 yield response
 
     async def _append(self, parts: Parts, request: pb.PutBatchRequest, born_host: Host) -> Answer:
-        messages = convert.request_in(request, born_host, parts.chooser.choose)
-        if not request.HasField("producer"):
-            appended = parts.store.append(messages)
-            self.metrics.count("messages_put", len(messages))
-            return Answer(
-                convert.batch_out(
-                    columns_of(appended.requests), appended.store_time_ms, parts.store_host
-                ),
-                appended.end_offset,
+        """Append the batch: in the loop, unless it has many messages or parts."""
+        choose = parts.chooser.choose
+        large = False
+        try:
+            messages = convert.request_in(request, born_host, choose, inline_budget())
+        except TooMuchError:
+            large = True
+            messages = await parts.bulk.run(
+                convert.request_in, request, born_host, choose, Budget()
             )
-        producer = request.producer
-        stored = await parts.sessions.append(producer.producer_id, producer.sequence, messages)
-        response = convert.batch_out(stored.columns, stored.store_time_ms, parts.store_host)
-        response.repeated_batch = stored.repeated
+        if request.HasField("producer"):
+            producer = request.producer
+            stored = await parts.sessions.append(
+                producer.producer_id, producer.sequence, messages, large=large
+            )
+        elif large:
+            stored = await parts.appender.large(messages)
+        else:
+            stored = await parts.appender.small(messages)
         if not stored.repeated:
             self.metrics.count("messages_put", len(messages))
+        response = convert.batch_out(stored.columns, stored.store_time_ms, parts.store_host)
+        response.repeated_batch = stored.repeated
         return Answer(response, stored.end_offset)
 
     # --- pull ------------------------------------------------------------------------------

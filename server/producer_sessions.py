@@ -22,7 +22,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.columns import Columns, columns_of
+from server.columns import Columns, Stored
 from server.errors import OutOfSequenceError
 from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
 from store.properties import LMQ_OFFSETS, UNIQ_KEY
@@ -31,6 +31,7 @@ from store.record import unpack_record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from server.appender import Append, Appender
     from server.workers import Workers
     from store.message import Message, StoredMessage
     from store.message_store import MessageStore
@@ -38,15 +39,6 @@ if TYPE_CHECKING:
 # The id stands in an index key, and ":" ends it.
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LAST_SEQUENCE = 1 << 62
-
-
-class Stored(NamedTuple):
-    """A batch in the log. Acknowledged once `end_offset` is durable."""
-
-    columns: Columns
-    end_offset: int
-    store_time_ms: int
-    repeated: bool
 
 
 class _Batch(NamedTuple):
@@ -85,12 +77,14 @@ class ProducerSessions:
     def __init__(
         self,
         store: MessageStore,
+        appender: Appender,
         workers: Workers,
         producer_limit: int,
         remembered_batches: int,
         remembered_messages: int,
     ) -> None:
         self._store = store
+        self._appender = appender
         self._workers = workers
         self._producer_limit = producer_limit
         self._remembered_batches = remembered_batches
@@ -101,8 +95,17 @@ class ProducerSessions:
         self._messages = 0
         self._turns: dict[str, _Turn] = {}
 
-    async def append(self, producer_id: str, sequence: int, messages: Sequence[Message]) -> Stored:
+    async def append(
+        self,
+        producer_id: str,
+        sequence: int,
+        messages: Sequence[Message],
+        *,
+        large: bool = False,
+    ) -> Stored:
         """Store the batch, or find it stored. Not yet durable in SYNC mode.
+
+        A `large` one is appended in a thread.
 
         Raises OutOfSequenceError when it neither follows the producer's last batch nor is in
         the log; InvalidArgumentError and what the store raises: then nothing was written and
@@ -114,14 +117,15 @@ class ProducerSessions:
         try:
             # One batch of a producer at a time: a look into the log must not be overtaken.
             async with turn.lock:
-                return await self._append_in_turn(producer_id, sequence, messages)
+                append = self._appender.large if large else self._appender.small
+                return await self._append_in_turn(producer_id, sequence, messages, append)
         finally:
             turn.users -= 1
             if not turn.users:
                 del self._turns[producer_id]
 
     async def _append_in_turn(
-        self, producer_id: str, sequence: int, messages: Sequence[Message]
+        self, producer_id: str, sequence: int, messages: Sequence[Message], append: Append
     ) -> Stored:
         session = self._sessions.get(producer_id)
         found = None
@@ -137,16 +141,18 @@ class ProducerSessions:
             )
             if found is None and session is not None and sequence < session.next_sequence:
                 raise OutOfSequenceError(producer_id, sequence, session.next_sequence)
-        stored = self._complete(producer_id, sequence, messages, found)
+        stored = await self._complete(producer_id, sequence, messages, found, append)
+        # No await in between: a batch that is stored is remembered.
         self._remember(producer_id, sequence, stored)
         return stored
 
-    def _complete(
+    async def _complete(
         self,
         producer_id: str,
         sequence: int,
         messages: Sequence[Message],
         found: Stored | None,
+        append: Append,
     ) -> Stored:
         """Append what is not in the log yet: all of the batch, or the rest of it."""
         have = found.columns.message_count if found is not None else 0
@@ -154,11 +160,10 @@ class ProducerSessions:
             return found
         rest = list(messages[have:])
         rest[0] = _marked(rest[0], mark_of(producer_id, sequence + have))
-        appended = self._store.append(rest)
-        columns = columns_of(appended.requests)
+        stored = await append(rest)
         if found is not None:
-            columns = found.columns.then(columns)
-        return Stored(columns, appended.end_offset, appended.store_time_ms, repeated=False)
+            return stored._replace(columns=found.columns.then(stored.columns))
+        return stored
 
     def _remember(self, producer_id: str, sequence: int, stored: Stored) -> None:
         session = self._sessions.get(producer_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -16,28 +17,33 @@ TOPIC_LIMIT = 16_384
 
 
 class QueueChooser:
-    """Round robin by topic, bounded. Owned by the event loop's thread."""
+    """Round robin by topic, bounded. Thread: any."""
 
     def __init__(self, store: MessageStore, limit: int = TOPIC_LIMIT) -> None:
         self._store = store
         self._limit = limit
-        # Topic to [queue count, next queue]; least recently used first.
+        # Held for microseconds, a look at the topic's row included: what was read before a topic
+        # was created or deleted is not noted after `forget`.
+        self._choosing = threading.Lock()
+        # Guarded by _choosing. Topic to [queue count, next queue]; least recently used first.
         self._turns: OrderedDict[str, list[int]] = OrderedDict()
 
     def choose(self, topic: str) -> int:
         """The next queue of the topic; a topic that does not exist yet gets a first one."""
-        turn = self._turns.get(topic)
-        if turn is None:
-            turn = self._first_turn(topic)
-        else:
-            self._turns.move_to_end(topic)
-        count, queue_id = turn
-        turn[1] = queue_id + 1 if queue_id + 1 < count else 0
-        return queue_id
+        with self._choosing:
+            turn = self._turns.get(topic)
+            if turn is None:
+                turn = self._first_turn(topic)
+            else:
+                self._turns.move_to_end(topic)
+            count, queue_id = turn
+            turn[1] = queue_id + 1 if queue_id + 1 < count else 0
+            return queue_id
 
     def forget(self, topic: str) -> None:
         """The topic was created or deleted: its queue count is to be read again."""
-        self._turns.pop(topic, None)
+        with self._choosing:
+            self._turns.pop(topic, None)
 
     def _first_turn(self, topic: str) -> list[int]:
         try:

@@ -10,6 +10,7 @@ from server.errors import ServerDrainingError, ServerStartingError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from server.appender import Appender
     from server.cold_reads import ColdReads
     from server.config import ServerConfig
     from server.durability import Durability
@@ -29,6 +30,8 @@ class Parts:
     store: MessageStore
     store_host: bytes  # packed, as message ids begin
     workers: Workers
+    bulk: Workers  # for large puts
+    appender: Appender
     cold_reads: ColdReads
     growth: QueueGrowth
     durability: Durability

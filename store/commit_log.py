@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from isal.isal_zlib import crc32
 
 from store.errors import (
+    AppendWouldWaitError,
     CorruptRecordError,
     InvalidArgumentError,
     MessageNotFoundError,
@@ -35,6 +36,7 @@ from store.record import (
     store_time_of,
 )
 from store.sealed_run import are_sealed
+from store.validation import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,6 +60,10 @@ _COLD_GAP_BYTES = 32 << 10
 _BEGINS_KEPT = 64
 
 
+#: An append that must not wait looks up so many queues at most: 10 to 20 us each.
+_FEW_QUEUES = 256
+
+
 class LogAppend(NamedTuple):
     """Records of one append. They lie in `start_offset..end_offset`, blanks between segments."""
 
@@ -65,6 +71,7 @@ class LogAppend(NamedTuple):
     start_offset: int
     end_offset: int
     store_time_ms: int
+    row_count: int  # to be derived: one for each message, light queue it stands in, and key
 
 
 class CommitLog:
@@ -111,6 +118,7 @@ class CommitLog:
         publish: Callable[[LogAppend], None],
         *,
         separate: bool = False,
+        wait: bool = True,
     ) -> LogAppend:
         """All messages are in the log when this returns, or none. The caller holds `lock`.
 
@@ -118,7 +126,8 @@ class CommitLog:
         then it may leave the first of them. `publish` runs under the lock, in log order, once the
         bytes are readable.
         Raises DiskFullError, SegmentNotReadyError, InvalidArgumentError, StoreClosedError and what
-        loading a queue raises; nothing was written then. Durability: none before `flush`.
+        loading a queue raises; AppendWouldWaitError, unless it may `wait`, when many queues must be
+        looked up. Nothing was written then. Durability: none before `flush`.
         """
         if self._closed:
             raise StoreClosedError("commit log")
@@ -126,10 +135,14 @@ class CommitLog:
         missing = {
             key for message in messages if (key := (message.topic, message.queue_id)) not in hot
         }
+        row_count = len(prepared)
         for details in prepared:
-            if details[3]:
+            if details is not PLAIN:
+                row_count += len(details[1]) + len(details[3])
                 missing.update(key for name in details[3] if (key := (name, LIGHT)) not in hot)
         if missing:
+            if not wait and len(missing) > _FEW_QUEUES:
+                raise AppendWouldWaitError(f"{len(missing)} queues must be looked up")
             wanted = {(message.topic, message.queue_id) for message in messages}
             for details in prepared:
                 wanted.update((name, LIGHT) for name in details[3])
@@ -158,9 +171,12 @@ class CommitLog:
                 encoded.give_back_offsets()
                 raise
             segment.append(data)
-            done = LogAppend(encoded.requests, start, encoded.end_offset, now_ms)
+            requests, end = encoded.requests, encoded.end_offset
         else:
-            done = self._append_across(segment, encoded, messages, prepared, start, now_ms, begin)
+            requests, end = self._append_across(
+                segment, encoded, messages, prepared, start, now_ms, begin
+            )
+        done = LogAppend(requests, start, end, now_ms, row_count)
         self.last_store_time_ms = now_ms
         self.appended_offset = done.end_offset
         publish(done)
@@ -175,7 +191,7 @@ class CommitLog:
         start: int,
         now_ms: int,
         begin: int | None,
-    ) -> LogAppend:
+    ) -> tuple[list[DispatchRequest], int]:
         """Go on in new segments. All that can fail, as on a full disk, comes before the first byte.
 
         Taking bytes back would race with a flush, which may have counted them as durable.
@@ -220,7 +236,7 @@ class CommitLog:
             segment.append(pack_blank(segment.size - segment.appended))
             segment = self._segments.roll()
             segment.append(data)
-        return LogAppend(requests, start, encoded.end_offset, now_ms)
+        return requests, encoded.end_offset
 
     def wait_for_segment(self, start_offset: int, timeout_s: float) -> bool:
         """Whether an append that met SegmentNotReadyError is worth another try, within `timeout_s`.

@@ -93,6 +93,10 @@ class SegmentNotReadyError(StoreBusyError):
         self.start_offset = start_offset
 
 
+class AppendWouldWaitError(StoreBusyError):
+    """An append that must not wait would have to: for another one, or for many look-ups."""
+
+
 class TopicBusyError(StoreBusyError):
     """The topic, or light queue, is being deleted; others are not concerned."""
 

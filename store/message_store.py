@@ -15,6 +15,7 @@ from store.batch_place import MAX_MESSAGES
 from store.checkpoint import Checkpoint, write_checkpoint
 from store.config import FlushMode
 from store.errors import (
+    AppendWouldWaitError,
     DamagedQueueError,
     FlushTimeoutError,
     InvalidArgumentError,
@@ -27,6 +28,7 @@ from store.errors import (
 from store.message import Appended
 from store.reader import TagFilter
 from store.repair import QueueRepair
+from store.reput import SLICE_ROWS
 from store.units import LMQ_PREFIX
 from store.validation import check_group, prepare
 
@@ -119,13 +121,17 @@ class MessageStore:
 
     # --- where data enters -----------------------------------------------------------------
 
-    def append(self, messages: Sequence[Message], *, separate: bool = False) -> Appended:
+    def append(
+        self, messages: Sequence[Message], *, separate: bool = False, wait: bool = True
+    ) -> Appended:
         """All messages are in the log, in order, or none is.
 
         After a crash too, unless they are `separate` puts that only share the append: then the
         first of them may be left, as each would be by itself.
         Not acknowledged in SYNC mode before `end_offset` is durable (`when_durable`). In ASYNC
         mode they are visible on return, unless dispatch lags.
+        `wait` off is for an event loop: AppendWouldWaitError is raised when another thread
+        appends, or many queues must be looked up. The same call is then made in a thread.
         Raises InvalidArgumentError naming the field (`messages[3].body`), UnknownTopicError,
         UnknownQueueError; DiskFullError, StoreBusyError, StoreClosedError, StoreFailedError.
         SegmentNotReadyError, a StoreBusyError, when the log's next segment is still being made:
@@ -143,14 +149,23 @@ class MessageStore:
                 f"{len(messages)} messages, not 1 to {MAX_MESSAGES}" if messages else "is empty",
             )
         log = self.log
-        with log.lock:
+        if not log.lock.acquire(blocking=wait):
+            raise AppendWouldWaitError("another append is under way")
+        try:
             self._check_writable()
             try:
-                done = log.append(messages, prepared, self.reput.offer, separate=separate)
+                done = log.append(
+                    messages, prepared, self.reput.offer, separate=separate, wait=wait
+                )
             except InvalidArgumentError as error:
                 raise _placed_in_batch(error, messages) from None
             if self._sync:
                 self._flush_service.request(done.end_offset, len(messages))
+        finally:
+            log.lock.release()
+        if done.row_count > SLICE_ROWS and not self._sync:
+            # Not under the lock: others append meanwhile.
+            self.reput.dispatch_to(done.end_offset)
         return Appended(done.requests, done.end_offset, done.store_time_ms)
 
     def make_segments_aside(self) -> None:

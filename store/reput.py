@@ -23,7 +23,7 @@ from store.resync import next_record
 from store.sealed_run import SealedParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from store.commit_log import CommitLog, LogAppend
     from store.consume_queue import Dispatcher, DispatchRequest
@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 _PARSE_BATCH = 1024
 #: Log bytes that may wait in the list; what is beyond is parsed from the log.
 _PENDING_BYTES = 64 << 20
+#: One dispatch makes so many rows, but for the last message in it: a write of that many holds the
+#: interpreter for about 10 ms. A message is never divided.
+SLICE_ROWS = 4096
 #: A stalled consume queue is tried again after this long.
 _BUSY_WAIT_S = 0.02
 
@@ -86,12 +89,13 @@ class ReputService:
         """A batch was appended. Called under the append lock; never blocks on the disk."""
         if (
             self._inline
+            and batch.row_count <= SLICE_ROWS
             and self.dispatched.value == batch.start_offset
             and self._dispatching.acquire(blocking=False)
         ):
             try:
                 if self.dispatched.value == batch.start_offset:
-                    self._dispatch(batch.requests, batch.end_offset)
+                    self._dispatch_slice(batch.requests, batch.end_offset)
                     return
             except StoreBusyError:
                 pass  # the reput thread tries again
@@ -110,6 +114,19 @@ class ReputService:
     def wake(self) -> None:
         """The limit has risen."""
         self._wake.set()
+
+    def dispatch_to(self, end: int) -> None:
+        """Dispatch what is appended, up to `end` at least, unless that must wait for RocksDB.
+
+        For an appender whose batch was too large for `offer`, once it holds no lock.
+        """
+        try:
+            while self.dispatched.failure is None and self.dispatched.value < end:
+                self._step()
+        except StoreBusyError:
+            pass  # the reput thread tries again
+        except Exception as error:  # noqa: BLE001 - reported through the watermark
+            self._fail(error)
 
     # --- for the store ---------------------------------------------------------------------
 
@@ -188,24 +205,27 @@ class ReputService:
                     return
             elif pending:
                 limit = min(limit, pending[0].start_offset)
-            requests, end = self._parse(at, limit)
-            self._dispatch(requests, end)
+            self._dispatch(*self._parse(at, limit))
 
     def _dispatch_pending(self, limit: int) -> None:
         """Batches that follow each other make one dispatch: the farther behind, the larger."""
         pending = self._pending
         requests: list[DispatchRequest] = []
-        taken = 0
+        taken = row_count = 0
         end = pending[0].start_offset
         for batch in tuple(pending):
             if batch.start_offset != end or batch.end_offset > limit:
                 break
-            if requests and len(requests) + len(batch.requests) > _PARSE_BATCH * 4:
+            if requests and row_count + batch.row_count > SLICE_ROWS:
                 break
             requests += batch.requests
+            row_count += batch.row_count
             end = batch.end_offset
             taken += 1
-        self._dispatch(requests, end)
+        if row_count <= SLICE_ROWS:
+            self._dispatch_slice(requests, end)
+        else:
+            self._dispatch(requests, end)
         for _ in range(taken):
             self._drop_first()
 
@@ -293,6 +313,11 @@ class ReputService:
         logger.error("the record at physical offset %d stands in no queue: %s", at, reason)
 
     def _dispatch(self, requests: Sequence[DispatchRequest], end: int) -> None:
+        """Piece by piece; what an error leaves over is dispatched later, from the log."""
+        for piece, piece_end in _slices(requests, end):
+            self._dispatch_slice(piece, piece_end)
+
+    def _dispatch_slice(self, requests: Sequence[DispatchRequest], end: int) -> None:
         self._dispatcher.dispatch(requests, end)
         self.dispatched.advance(end)
         if self._listeners and requests:
@@ -310,3 +335,16 @@ class ReputService:
         failure = StoreFailedError(f"dispatch stopped at {self.dispatched.value}: {error}")
         failure.__cause__ = error
         self.dispatched.fail(failure)
+
+
+def _slices(
+    requests: Sequence[DispatchRequest], end: int
+) -> Iterator[tuple[Sequence[DispatchRequest], int]]:
+    """The requests in pieces of about SLICE_ROWS rows, and where each ends in the log."""
+    first = row_count = 0
+    for at, request in enumerate(requests):
+        if row_count >= SLICE_ROWS:
+            yield requests[first:at], request.physical_offset
+            first, row_count = at, 0
+        row_count += 1 + len(request[7]) + len(request[8])
+    yield requests[first:], end

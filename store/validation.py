@@ -8,7 +8,10 @@
 | group           | 1 to 120 characters of the same alphabet                                    |
 | body            | StoreConfig.max_body_bytes                                                  |
 | properties      | 32,767 bytes, with keys, tag, light queues and the CRC item                 |
+| keys            | 4,096 of one message: each is a row of the key index                        |
 | light queues    | StoreConfig.max_light_queues in one message                                 |
+
+Counts and lengths come first: nothing is copied, hashed or searched before it is known to be short.
 
 Source of the first rows: RocketMQ 5, TopicValidator and Validators.
 """
@@ -41,6 +44,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from store.message import Message
+
+#: Of one message.
+MAX_KEYS = 4096
+# Each takes at least a character for its name, one for its value, and two separators.
+_MAX_PROPERTIES = MAX_PROPERTIES_BYTES // 4
+_LONGEST_NAME = 255
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
 # Most topics, in one look: short, and not beginning with %, which is for names with a meaning.
@@ -78,11 +87,12 @@ def check_topic(topic: str, field: str = "topic") -> None:
     """Raises InvalidArgumentError unless `topic` may name a topic."""
     if _PLAIN_TOPIC(topic) and topic != CHECKPOINT_TOPIC:
         return
+    _check_length(topic, field, _LONGEST_NAME)
     if topic.startswith(LMQ_PREFIX):
         raise InvalidArgumentError(
             field, f"{topic!r} is a light queue: name it in light_queues of another topic's message"
         )
-    limit = 255 if topic.startswith(_LONG_PREFIXES) else 127
+    limit = _LONGEST_NAME if topic.startswith(_LONG_PREFIXES) else 127
     _check_name(topic, field, limit)
     if topic == CHECKPOINT_TOPIC:
         raise InvalidArgumentError(field, f"{topic!r} is reserved")
@@ -90,9 +100,10 @@ def check_topic(topic: str, field: str = "topic") -> None:
 
 def check_light_queue(name: str, field: str) -> None:
     """Raises InvalidArgumentError unless `name` may name a light queue."""
+    _check_length(name, field, _LONGEST_NAME)
     if not name.startswith(LMQ_PREFIX) or len(name) == len(LMQ_PREFIX):
         raise InvalidArgumentError(field, f"{name!r} does not begin with {LMQ_PREFIX} and a name")
-    _check_name(name, field, 255)
+    _check_name(name, field, _LONGEST_NAME)
 
 
 def check_group(group: str, field: str = "group") -> None:
@@ -109,10 +120,14 @@ def check_queue_count(count: int, limit: int, field: str = "queue_count") -> Non
 def _check_name(name: str, field: str, limit: int) -> None:
     if not name:
         raise InvalidArgumentError(field, "is empty")
-    if len(name) > limit:
-        raise InvalidArgumentError(field, f"{len(name)} characters, more than {limit}")
+    _check_length(name, field, limit)
     if not _ALPHABET.fullmatch(name):
         raise InvalidArgumentError(field, f"{name!r} has characters other than %|a-zA-Z0-9_-")
+
+
+def _check_length(text: str, field: str, limit: int) -> None:
+    if len(text) > limit:
+        raise InvalidArgumentError(field, f"{len(text)} characters, more than {limit}")
 
 
 class Prepared(NamedTuple):
@@ -183,9 +198,12 @@ def _prepare_tag_and_keys(tag: str, keys: tuple[str, ...]) -> Prepared:
     tag_code = 0
     text = ""
     if tag:
+        _check_length(tag, "tag", MAX_PROPERTIES_BYTES)
         tag_code = _tag_code(tag)
         text = f"TAGS\x01{tag}\x02"
     if keys:
+        if len(keys) > MAX_KEYS:
+            raise InvalidArgumentError("keys", f"{len(keys)} keys, more than {MAX_KEYS}")
         for key in keys:
             _check_key(key)
         text = f"KEYS\x01{' '.join(keys)}\x02{text}"
@@ -194,6 +212,10 @@ def _prepare_tag_and_keys(tag: str, keys: tuple[str, ...]) -> Prepared:
 
 
 def _check_key(key: str) -> None:
+    if len(key) > MAX_PROPERTIES_BYTES:
+        raise InvalidArgumentError(
+            "keys", f"one of {len(key)} characters, more than {MAX_PROPERTIES_BYTES}"
+        )
     if not key or " " in key or NAME_END in key or ITEM_END in key:
         raise InvalidArgumentError("keys", f"{key!r} is empty, or has a blank or a separator in it")
     if not key.isascii():
@@ -246,18 +268,33 @@ def _check_carrier(message: Message, where: str) -> None:
 
 
 def _check_properties(properties: Mapping[str, str], where: str) -> None:
+    field = f"{where}.properties"
+    if len(properties) > _MAX_PROPERTIES:
+        raise InvalidArgumentError(field, f"{len(properties)}, more than {_MAX_PROPERTIES}")
     for name, value in properties.items():
-        field = f"{where}.properties"
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidArgumentError(field, f"{name!r}: names and values are text")
-        field = f"{field}[{name!r}]"
-        if not name or NAME_END in name or ITEM_END in name:
-            raise InvalidArgumentError(field, "the name is empty or has a separator in it")
-        if name in _OWN_PROPERTIES:
-            raise InvalidArgumentError(field, _OWN_PROPERTIES[name])
-        if not value or ITEM_END in value:
-            raise InvalidArgumentError(field, "the value is empty or has a separator in it")
-        _check_text(name + value, field)
+        if len(name) + len(value) > MAX_PROPERTIES_BYTES:
+            raise InvalidArgumentError(
+                field,
+                f"one of {len(name) + len(value)} characters, more than {MAX_PROPERTIES_BYTES}",
+            )
+        reason = _fault_of_property(name, value)
+        if reason:
+            raise InvalidArgumentError(f"{field}[{name!r}]", reason)
+        if not (name.isascii() and value.isascii()):
+            _check_text(name + value, f"{field}[{name!r}]")
+
+
+def _fault_of_property(name: str, value: str) -> str:
+    """What is wrong with it, but for lone surrogates; "" when nothing is."""
+    if not name or NAME_END in name or ITEM_END in name:
+        return "the name is empty or has a separator in it"
+    if name in _OWN_PROPERTIES:
+        return _OWN_PROPERTIES[name]
+    if not value or ITEM_END in value:
+        return "the value is empty or has a separator in it"
+    return ""
 
 
 def _check_numbers(message: Message, index: int) -> None:

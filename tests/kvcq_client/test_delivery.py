@@ -258,8 +258,8 @@ async def test_a_single_put_that_may_be_stored_is_not_repeated(
 ) -> None:
     append = served.parts.store.append
 
-    def stored_but_not_durable(messages: Sequence[StoreMessage]) -> Appended:
-        appended = append(messages)
+    def stored_but_not_durable(messages: Sequence[StoreMessage], *, wait: bool) -> Appended:
+        appended = append(messages, wait=wait)
         raise FlushTimeoutError(appended.end_offset, 5.0)
 
     monkeypatch.setattr(served.parts.store, "append", stored_but_not_durable)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kvcq_client.wire import FRAME_BYTES, Checker, Outgoing, as_bytes, put_stream_request, varint
 from proto.v1 import kvcq_pb2 as pb
 from server.convert import request_in
+from server.put_limits import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ def sent(batch: Sequence[Outgoing]) -> pb.PutBatchRequest:
 
 @given(st.lists(messages, min_size=1, max_size=6))
 def test_the_service_reads_what_was_sent(batch: list[Outgoing]) -> None:
-    read = request_in(sent(batch), ("127.0.0.1", 1), lambda _: CHOSEN)
+    read = request_in(sent(batch), ("127.0.0.1", 1), lambda _: CHOSEN, Budget())
     assert [
         Outgoing(
             one.topic,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proto.v1 import kvcq_pb2 as pb
 from server import convert
+from server.put_limits import MAX_MESSAGES, Budget, TooMuchError, parts_of
 from store.errors import InvalidArgumentError
 
 
@@ -43,6 +46,7 @@ def test_a_message_keeps_every_field() -> None:
         ),
         ("10.0.0.1", 5),
         lambda _: pytest.fail("queue 0 was named"),
+        Budget(max_parts=4),
     )
     assert (message.topic, message.queue_id, message.body) == ("orders", 0, b"b")
     assert (message.tag, message.keys, message.light_queues) == ("t", ("k1", "k2"), ("%LMQ%a",))
@@ -51,13 +55,50 @@ def test_a_message_keeps_every_field() -> None:
 
 
 def test_a_message_without_a_queue_gets_one() -> None:
-    assert convert.message_in(pb.Message(topic="t"), ("::1", 1), lambda _: 3).queue_id == 3
+    message = convert.message_in(pb.Message(topic="t"), ("::1", 1), lambda _: 3, Budget())
+    assert message.queue_id == 3
 
 
-@pytest.mark.parametrize("count", [0, convert.MAX_BATCH_MESSAGES + 1])
+@pytest.mark.parametrize("count", [0, MAX_MESSAGES + 1])
 def test_a_batch_has_some_messages_but_not_too_many(count: int) -> None:
     with pytest.raises(InvalidArgumentError, match="messages"):
-        convert.batch_in([pb.Message(queue_id=0)] * count, ("::1", 1), lambda _: 0)
+        convert.batch_in([pb.Message(queue_id=0)] * count, ("::1", 1), lambda _: 0, Budget())
+
+
+def _of_parts(form: str, counts: list[int]) -> pb.PutBatchRequest:
+    """Messages with so many parts each, of all kinds that the form has."""
+    words = [[f"w{number}" for number in range(count)] for count in counts]
+    if form == "columns":
+        columns = pb.MessageColumns(topics=["t"], bodies=[b""] * len(counts))
+        columns.keys.extend(" ".join(each[1::2]) for each in words)
+        columns.light_queues.extend(",".join(each[::2]) for each in words)
+        return pb.PutBatchRequest(columns=columns)
+    return pb.PutBatchRequest(
+        messages=[
+            pb.Message(
+                topic="t",
+                keys=each[::3],
+                light_queues=each[1::3],
+                properties=dict.fromkeys(each[2::3], "v"),
+            )
+            for each in words
+        ]
+    )
+
+
+@pytest.mark.parametrize("form", ["messages", "columns"])
+@given(counts=st.lists(st.integers(0, 9), min_size=1, max_size=9), limit=st.integers(0, 40))
+def test_a_put_is_refused_by_its_parts_over_all_messages(
+    form: str, counts: list[int], limit: int
+) -> None:
+    request = _of_parts(form, counts)
+    budget = Budget(max_parts=limit)
+    if sum(counts) <= limit:
+        taken = convert.request_in(request, ("::1", 1), lambda _: 0, budget)
+        assert [parts_of(message) for message in taken] == counts
+    else:
+        with pytest.raises(TooMuchError, match=f"{form}.*: more than {limit} light queues"):
+            convert.request_in(request, ("::1", 1), lambda _: 0, budget)
 
 
 def test_zero_asks_for_the_default() -> None:

@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from kvcq.errors import EngineBusyError
 from migration.opening import open_store
+from server.appender import Appender
 from server.errors import OutOfSequenceError
 from server.producer_sessions import ProducerSessions, mark_of
 from server.workers import Workers
@@ -41,11 +42,17 @@ class Bench:
     def __init__(self, store: MessageStore, workers: Workers) -> None:
         self.store = store
         self._workers = workers
+        self._appender = Appender(store, workers)
 
     def sessions(
         self, producers: int = 100, batches: int = 4, messages: int = 1000
     ) -> ProducerSessions:
-        return ProducerSessions(self.store, self._workers, producers, batches, messages)
+        return ProducerSessions(
+            self.store, self._appender, self._workers, producers, batches, messages
+        )
+
+    def close(self) -> None:
+        self._appender.close()
 
     def bodies(self, topic: str = "t", queue_id: int = 0) -> list[bytes]:
         pulled = self.store.pull(topic, queue_id, 0, max_messages=10_000)
@@ -57,7 +64,9 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     config = StoreConfig(root=tmp_path, segment_bytes=SEGMENT_BYTES, preallocate=False)
     workers = Workers(2)
     with open_store(config) as store:
-        yield Bench(store, workers)
+        bench = Bench(store, workers)
+        yield bench
+        bench.close()
     workers.close()
 
 

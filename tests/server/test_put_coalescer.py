@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from server.appender import Appender
 from server.durability import Durability
 from server.put_coalescer import MAX_MESSAGES, PutCoalescer
+from server.put_limits import INLINE_PARTS
+from server.workers import Workers
 from store.consume_queue import DispatchRequest
 from store.errors import (
+    AppendWouldWaitError,
     FlushError,
     FlushTimeoutError,
     InvalidArgumentError,
@@ -32,10 +36,15 @@ class RecordingStore:
         self.appends: list[list[bytes]] = []
         self.refusals: dict[bytes, Exception] = {}
         self.sync = sync
+        self.would_wait = False
         self.waiting: list[Callable[[BaseException | None], None]] = []
 
-    def append(self, messages: Sequence[Message], *, separate: bool) -> Appended:
+    def append(
+        self, messages: Sequence[Message], *, separate: bool, wait: bool = True
+    ) -> Appended:
         assert separate, "puts of several callers are no batch"
+        if not wait and self.would_wait:
+            raise AppendWouldWaitError("another append is under way")
         for index, message in enumerate(messages):
             error = self.refusals.get(message.body)
             if isinstance(error, InvalidArgumentError):
@@ -67,7 +76,9 @@ class RecordingStore:
 def _coalescer(store: RecordingStore, timeout_s: float = 5.0) -> PutCoalescer:
     loop = asyncio.get_running_loop()
     real = cast("MessageStore", store)
-    return PutCoalescer(real, Durability(real, loop, timeout_s), loop, timeout_s)
+    return PutCoalescer(
+        real, Appender(real, Workers(1)), Durability(real, loop, timeout_s), loop, timeout_s
+    )
 
 
 def _message(body: bytes) -> Message:
@@ -132,6 +143,26 @@ async def test_a_large_gathering_is_cut() -> None:
     coalescer = _coalescer(store)
     await asyncio.gather(*(coalescer.put(_message(b"x")) for _ in range(MAX_MESSAGES + 1)))
     assert [len(batch) for batch in store.appends] == [MAX_MESSAGES, 1]
+
+
+async def test_a_gathering_has_few_parts() -> None:
+    store = RecordingStore()
+    put = _coalescer(store).put
+    keys = tuple(map(str, range(INLINE_PARTS // 2)))
+    await asyncio.gather(*(put(Message("t", b"%d" % n, keys=keys)) for n in range(5)))
+    assert store.appends == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+
+
+async def test_puts_that_would_have_to_wait_are_appended_by_a_thread() -> None:
+    store = RecordingStore()
+    store.would_wait = True
+    store.refusals[b"bad"] = InvalidArgumentError("body", "is bad")
+    put = _coalescer(store).put
+    results = await asyncio.gather(
+        *(put(_message(body)) for body in (b"a", b"bad", b"c")), return_exceptions=True
+    )
+    assert [isinstance(result, InvalidArgumentError) for result in results] == [False, True, False]
+    assert store.appends == [[b"a"], [b"c"]]
 
 
 async def test_a_put_cancelled_before_its_turn_is_not_stored() -> None:

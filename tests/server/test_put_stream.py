@@ -96,11 +96,11 @@ async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_for
         append = served.parts.store.append
         refusals = ["refuse the second batch"]
 
-        def busy_once(messages: Sequence[Message]) -> Appended:
+        def busy_once(messages: Sequence[Message], *, wait: bool = True) -> Appended:
             if messages[0].body == b"1" and refusals:
                 refusals.pop()
                 raise StoreBusyError("dispatch stalled")
-            return append(messages)
+            return append(messages, wait=wait)
 
         monkeypatch.setattr(served.parts.store, "append", busy_once)
         call = served.messages.PutStream()

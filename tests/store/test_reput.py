@@ -41,6 +41,8 @@ class Recorder:
     def __init__(self) -> None:
         self.requests: list[DispatchRequest] = []
         self.calls: list[int] = []
+        self.batches: list[tuple[Sequence[DispatchRequest], int]] = []
+        self.stalls_after: int | None = None  # calls
         self.end = 0
         self.busy = 0
         self.error: Exception | None = None
@@ -48,12 +50,15 @@ class Recorder:
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         if self.error is not None:
             raise self.error
+        if self.stalls_after is not None and len(self.calls) >= self.stalls_after:
+            raise StoreBusyError("planted")
         if self.busy > 0:
             self.busy -= 1
             raise StoreBusyError("planted")
         assert end_offset > self.end
         self.requests += requests
         self.calls.append(len(requests))
+        self.batches.append((requests, end_offset))
         self.end = end_offset
 
 
@@ -308,3 +313,54 @@ def test_listeners_come_and_go(harness: Harness) -> None:
     leave()
     harness.append(*SOME)
     assert heard.empty()
+
+
+def _rows(requests: Sequence[DispatchRequest]) -> int:
+    return sum(1 + len(one.keys) + len(one.light_queues) for one in requests)
+
+
+@pytest.mark.parametrize("way", ["appender", "list", "log"])
+def test_many_rows_go_in_several_writes_that_divide_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr("store.reput.SLICE_ROWS", 20)
+    harness = Harness(tmp_path / "log", inline=way == "appender")
+    many = [
+        Message(
+            "T",
+            b"%d" % n,
+            keys=("k",) * (n % 2),
+            light_queues=tuple(f"%LMQ%{n}-{at}" for at in range(n % 9)),
+        )
+        for n in range(60)
+    ]
+    end = harness.append(*many)
+    assert harness.recorder.requests == []  # it was too much for the appender, under its lock
+    if way == "log":
+        harness.reput._pending.clear()
+    harness.reput.dispatch_to(end)
+    assert harness.recorder.requests == harness.appended
+    assert harness.dispatched.value == harness.recorder.end == end
+    assert len(harness.recorder.batches) > 5
+    largest = max(_rows([one]) for one in harness.appended)
+    for at, (requests, piece_end) in enumerate(harness.recorder.batches):
+        assert _rows(requests) < 20 + largest
+        last = requests[-1]
+        assert piece_end >= last.physical_offset + last.record_size
+        for following, _ in harness.recorder.batches[at + 1 : at + 2]:
+            assert following[0].physical_offset >= piece_end
+    harness.close()
+
+
+def test_a_stall_between_two_writes_of_a_batch_costs_none_of_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.reput.SLICE_ROWS", 4)
+    end = harness.append(*(Message("T", b"%d" % n) for n in range(20)))
+    harness.recorder.stalls_after = 2
+    harness.reput.dispatch_to(end)
+    assert len(harness.recorder.requests) == 8
+    assert harness.dispatched.value == harness.appended[8].physical_offset
+    harness.recorder.stalls_after = None
+    harness.reput.dispatch_to(end)
+    assert harness.recorder.requests == harness.appended

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from store.message import Message
 from store.properties import MAX_PROPERTIES_BYTES
 from store.record import CRC_ITEM_BYTES, dispatch_request
 from store.validation import (
+    MAX_KEYS,
     PLAIN,
     check_group,
     check_light_queue,
@@ -21,6 +22,9 @@ from store.validation import (
     prepare,
 )
 from tests.support.log_writer import Entry, LogWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PLAIN_MESSAGE = Message("T", b"body")
 
@@ -207,3 +211,29 @@ def test_prepared_is_what_parsing_finds(
     parsed = dispatch_request(writer.append(Entry(properties=prepared.properties)).record, 0)
     assert parsed.keys == prepared.keys
     assert parsed.tag_code == prepared.tag_code
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (Message("T", b"", keys=tuple(map(str, range(MAX_KEYS + 1)))), "keys"),
+        (Message("T", b"", properties={f"p{n}": "v" for n in range(8192)}), "properties"),
+        (Message("T", b"", tag="x" * 32_768), "tag"),
+        (Message("T", b"", keys=("x" * 32_768,)), "keys"),
+        (Message("T", b"", properties={"p": "x" * 32_767}), "properties"),
+        (Message("T", b"", light_queues=("%LMQ%" + "x" * 300,)), "light_queues"),
+    ],
+)
+def test_what_is_too_long_is_refused_by_its_length(message: Message, field: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="more than") as caught:
+        prepare(message, 3, 1 << 20, 4096)
+    assert caught.value.field == f"messages[3].{field}"
+    assert len(str(caught.value)) < 200  # the text itself is not repeated
+
+
+@pytest.mark.parametrize("check", [check_topic, lambda name: check_light_queue(name, "topic")])
+def test_a_long_name_is_not_repeated_in_its_refusal(check: Callable[[str], None]) -> None:
+    for name in ("%LMQ%" + "x" * 5000, "%" * 5000, "x" * 5000):
+        with pytest.raises(InvalidArgumentError) as caught:
+            check(name)
+        assert len(str(caught.value)) < 200
