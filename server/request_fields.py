@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.convert import MAX_BATCH_MESSAGES, MAX_QUEUES
+from server.convert import MAX_QUEUES
+from server.put_limits import MAX_MESSAGES
 from store.errors import InvalidArgumentError
 from store.properties import MAX_PROPERTIES_BYTES
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
-#: Topics of one CreateTopics, queues added or removed by one request of a subscription.
-MAX_TOPICS = 100_000
+#: Topics of one CreateTopics: they are one write.
+MAX_TOPICS = 10_000
+#: Queues added, or removed, by one request of a subscription.
 MAX_SUBSCRIBED = 100_000
 MAX_RULES = 10_000
 MAX_FILES = 10_000
@@ -34,16 +36,16 @@ COUNT_LIMITS = {
     "kvcq.v1.Message.keys": MAX_PROPERTIES_BYTES // 2,
     "kvcq.v1.Message.light_queues": MAX_PROPERTIES_BYTES // 2,
     "kvcq.v1.Message.properties": MAX_PROPERTIES_BYTES // 2,
-    "kvcq.v1.MessageColumns.topics": MAX_BATCH_MESSAGES,
-    "kvcq.v1.MessageColumns.topic_indexes": MAX_BATCH_MESSAGES,
-    "kvcq.v1.MessageColumns.queue_ids": MAX_BATCH_MESSAGES,
-    "kvcq.v1.MessageColumns.bodies": MAX_BATCH_MESSAGES,
-    "kvcq.v1.MessageColumns.tags": MAX_BATCH_MESSAGES,
-    "kvcq.v1.MessageColumns.keys": MAX_BATCH_MESSAGES,
-    "kvcq.v1.MessageColumns.light_queues": MAX_BATCH_MESSAGES,
-    "kvcq.v1.MessageColumns.flags": MAX_BATCH_MESSAGES,
-    "kvcq.v1.MessageColumns.born_times_ms": MAX_BATCH_MESSAGES,
-    "kvcq.v1.PutBatchRequest.messages": MAX_BATCH_MESSAGES,
+    "kvcq.v1.MessageColumns.topics": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.topic_indexes": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.queue_ids": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.bodies": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.tags": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.keys": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.light_queues": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.flags": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.born_times_ms": MAX_MESSAGES,
+    "kvcq.v1.PutBatchRequest.messages": MAX_MESSAGES,
     "kvcq.v1.SubscribeRequest.add": MAX_SUBSCRIBED,
     "kvcq.v1.SubscribeRequest.remove": MAX_SUBSCRIBED,
     "kvcq.v1.GetOffsetsRequest.queues": MAX_QUEUES,

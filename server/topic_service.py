@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
+from server.request_fields import MAX_TOPICS
 from store.errors import InvalidArgumentError
 from store.units import LMQ_PREFIX
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from server.interceptors import Context
     from server.metrics import CallMetrics
     from server.stage import Stage
-
-MAX_TOPICS = 100_000  # of one request
 
 
 class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
@@ -25,22 +24,28 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         self._stage = stage
         self.metrics = metrics
 
-    async def CreateTopics(
-        self, request: pb.CreateTopicsRequest, context: Context
-    ) -> pb.CreateTopicsResponse:
+    async def CreateTopics(self, request: pb.CreateTopicsRequest, context: Context) -> bytes:
         parts = self._stage.parts
         if len(request.topics) > MAX_TOPICS:
             raise InvalidArgumentError(
                 "topics", f"{len(request.topics)} topics, more than {MAX_TOPICS}"
             )
-        wanted = [
-            (topic.name, convert.not_negative(f"topics[{index}].queue_count", topic.queue_count))
-            for index, topic in enumerate(request.topics)
-        ]
-        made = await parts.workers.run(parts.store.create_topics, wanted)
-        for name, _ in wanted:
-            parts.chooser.forget(name)
-        return pb.CreateTopicsResponse(topics=map(convert.topic_out, made))
+
+        def create() -> bytes:
+            wanted = [
+                (
+                    topic.name,
+                    convert.not_negative(f"topics[{index}].queue_count", topic.queue_count),
+                )
+                for index, topic in enumerate(request.topics)
+            ]
+            made = parts.store.create_topics(wanted)
+            for name, _ in wanted:
+                parts.chooser.forget(name)
+            response = pb.CreateTopicsResponse(topics=map(convert.topic_out, made))
+            return response.SerializeToString()
+
+        return await parts.workers.run(create)
 
     async def DeleteTopic(
         self, request: pb.DeleteTopicRequest, context: Context

@@ -16,6 +16,7 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import pytest
 
 from proto.v1 import kvcq_pb2_grpc
 from tests.support.serving import Served, serving
@@ -84,7 +85,7 @@ async def watched_server(
 ) -> AsyncIterator[Watched]:
     """A server in this loop, watched until the end of the block."""
     watch = LoopWatch()
-    plain_run = asyncio.Handle._run  # type: ignore[attr-defined]
+    plain_run = asyncio.Handle._run
     thread = threading.get_ident()
 
     def timed_run(handle: asyncio.Handle) -> None:
@@ -95,8 +96,11 @@ async def watched_server(
             watch.collecting(phase, info)
 
     async with serving(directory, **settings) as served:
-        with grpc.insecure_channel(served.target, options=_OPTIONS) as channel:
-            asyncio.Handle._run = timed_run  # type: ignore[attr-defined]
+        with (
+            grpc.insecure_channel(served.target, options=_OPTIONS) as channel,
+            pytest.MonkeyPatch.context() as patch,
+        ):
+            patch.setattr(asyncio.Handle, "_run", timed_run)
             gc.callbacks.append(collecting)
             try:
                 yield Watched(
@@ -108,4 +112,3 @@ async def watched_server(
                 )
             finally:
                 gc.callbacks.remove(collecting)
-                asyncio.Handle._run = plain_run  # type: ignore[attr-defined]
