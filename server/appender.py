@@ -42,8 +42,12 @@ class Appender:
             return await to_its_end(self._behind.run(self._append, messages))
 
     async def large(self, messages: Sequence[Message]) -> Stored:
-        """Append in a thread for large requests."""
+        """Append in a thread for large puts."""
         return await to_its_end(self._bulk.run(self._append, messages))
+
+    async def large_of(self, make: Callable[[], Sequence[Message]]) -> Stored:
+        """Append what `make` gives, both in a thread for large puts."""
+        return await to_its_end(self._bulk.run(lambda: self._append(make())))
 
     async def waiting(self, messages: Sequence[Message]) -> Appended:
         """Append puts of several callers that would have kept the loop waiting."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from proto.v1 import kvcq_pb2 as pb
@@ -21,10 +21,11 @@ from store.record import parse_message_id
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    from server.edge import Requests
     from server.interceptors import Context
     from server.metrics import CallMetrics
     from server.stage import Parts, Stage
-    from store.message import Host, KeyQueryPage
+    from store.message import Host, KeyQueryPage, Message
 
 #: Bounds of that many queues are read in the loop; more of them in a worker.
 INLINE_QUEUES = 16
@@ -39,9 +40,13 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     # --- put -------------------------------------------------------------------------------
 
-    async def Put(self, request: pb.PutRequest, context: Context) -> pb.PutResponse:
+    async def Put(
+        self, request: pb.PutRequest, context: Context, *, large: bool = False
+    ) -> pb.PutResponse:
         parts = self._stage.parts
         born_host = convert.host_of_peer(context.peer())
+        if large:
+            return await self._put_large(parts, request.message, born_host)
         try:
             message = convert.message_in(
                 request.message, born_host, parts.chooser.choose, inline_budget()
@@ -55,11 +60,11 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         )
 
     async def _put_large(self, parts: Parts, given: pb.Message, born_host: Host) -> pb.PutResponse:
+        def message_in() -> list[Message]:
+            return [convert.message_in(given, born_host, parts.chooser.choose, Budget())]
+
         try:
-            message = await parts.bulk.run(
-                convert.message_in, given, born_host, parts.chooser.choose, Budget()
-            )
-            stored = await parts.appender.large([message])
+            stored = await parts.appender.large_of(message_in)
         except InvalidArgumentError as error:
             raise of_single_put(error) from None
         await parts.durability.wait(stored.end_offset)
@@ -69,21 +74,24 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             store_time_ms=stored.store_time_ms,
         )
 
-    async def PutBatch(self, request: pb.PutBatchRequest, context: Context) -> pb.PutBatchResponse:
+    async def PutBatch(
+        self, request: pb.PutBatchRequest, context: Context, *, large: bool = False
+    ) -> pb.PutBatchResponse:
         parts = self._stage.parts
-        answer = await self._append(parts, request, convert.host_of_peer(context.peer()))
+        born_host = convert.host_of_peer(context.peer())
+        answer = await self._append(parts, request, born_host, large=large)
         if not parts.durability.is_durable(answer.end_offset):
             await parts.durability.wait(answer.end_offset)
         return answer.response
 
     async def PutStream(
-        self, requests: AsyncIterator[pb.PutStreamRequest], context: Context
+        self, requests: Requests, context: Context
     ) -> AsyncGenerator[pb.PutStreamResponse, None]:
         parts = self._stage.parts
         born_host = convert.host_of_peer(context.peer())
 
         async def append(batch: pb.PutBatchRequest) -> Answer:
-            return await self._append(parts, batch, born_host)
+            return await self._append(parts, batch, born_host, large=requests.is_large)
 
         stream = PutStream(
             append,
@@ -97,28 +105,31 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             async for response in responses:
                 yield response
 
-    async def _append(self, parts: Parts, request: pb.PutBatchRequest, born_host: Host) -> Answer:
-        """Append the batch: in the loop, unless it has many messages or parts."""
-        choose = parts.chooser.choose
-        large = False
-        try:
-            messages = convert.request_in(request, born_host, choose, inline_budget())
-        except TooMuchError:
-            large = True
-            messages = await parts.bulk.run(
-                convert.request_in, request, born_host, choose, Budget()
-            )
+    async def _append(
+        self, parts: Parts, request: pb.PutBatchRequest, born_host: Host, *, large: bool
+    ) -> Answer:
+        """Append the batch: in the loop, unless it is large, or has many messages or parts."""
+
+        def messages_in(budget: Budget | None = None) -> list[Message]:
+            return convert.request_in(request, born_host, parts.chooser.choose, budget or Budget())
+
+        messages: list[Message] | None = None
+        if not large:
+            with suppress(TooMuchError):
+                messages = messages_in(inline_budget())
         if request.HasField("producer"):
+            if large := messages is None:
+                messages = await parts.bulk.run(messages_in)
             producer = request.producer
             stored = await parts.sessions.append(
                 producer.producer_id, producer.sequence, messages, large=large
             )
-        elif large:
-            stored = await parts.appender.large(messages)
+        elif messages is None:
+            stored = await parts.appender.large_of(messages_in)
         else:
             stored = await parts.appender.small(messages)
         if not stored.repeated:
-            self.metrics.count("messages_put", len(messages))
+            self.metrics.count("messages_put", stored.columns.message_count)
         response = convert.batch_out(stored.columns, stored.store_time_ms, parts.store_host)
         response.repeated_batch = stored.repeated
         return Answer(response, stored.end_offset)

@@ -258,8 +258,10 @@ async def test_a_single_put_that_may_be_stored_is_not_repeated(
 ) -> None:
     append = served.parts.store.append
 
-    def stored_but_not_durable(messages: Sequence[StoreMessage], *, wait: bool) -> Appended:
-        appended = append(messages, wait=wait)
+    def stored_but_not_durable(
+        messages: Sequence[StoreMessage], *, separate: bool, wait: bool
+    ) -> Appended:
+        appended = append(messages, separate=separate, wait=wait)
         raise FlushTimeoutError(appended.end_offset, 5.0)
 
     monkeypatch.setattr(served.parts.store, "append", stored_but_not_durable)

@@ -39,9 +39,7 @@ class RecordingStore:
         self.would_wait = False
         self.waiting: list[Callable[[BaseException | None], None]] = []
 
-    def append(
-        self, messages: Sequence[Message], *, separate: bool, wait: bool = True
-    ) -> Appended:
+    def append(self, messages: Sequence[Message], *, separate: bool, wait: bool = True) -> Appended:
         assert separate, "puts of several callers are no batch"
         if not wait and self.would_wait:
             raise AppendWouldWaitError("another append is under way")
