@@ -21,11 +21,10 @@ from kvcq.options import FamilyProfile, Profile, metadata_profile
 from kvcq.rocks import RocksEngine
 from migration.errors import LogDamageError
 from migration.file_queue_options import Adoption, FileQueueOptions
-from migration.legacy import Inventory, take_inventory
+from migration.legacy import Inventory, own_rocksdb, take_inventory
 from migration.legacy_findings import Remedy
 from migration.log_survey import segment_files
 from migration.record_lookup import RecordLookup
-from migration.rocketmq_config import read_group_offsets
 from migration.sides import FileSideStore
 from migration.state import FILE_NAME, MigrationState, Phase, read_state, write_state
 from store.checkpoint import Checkpoint, write_checkpoint
@@ -83,12 +82,17 @@ def adopt(
     if inventory.refusals:
         kind_of_error = StoreFormatError if inventory.log.goes_on_at is None else LogDamageError
         raise kind_of_error(root, "; ".join(inventory.refusals) + ". Nothing was changed")
-    trust = inventory.was_closed and not any(
-        finding.remedy is not Remedy.IGNORE for finding in inventory.findings
+    trust = (
+        inventory.was_closed
+        and not inventory.queues_in_rocksdb
+        and all(finding.remedy is Remedy.IGNORE for finding in inventory.findings)
     )
-    state = MigrationState(Phase.ADOPTING, layout=inventory.layout, trust_files=trust).moved(
-        clock.now_ms(), "taking over a store of RocketMQ's"
-    )
+    state = MigrationState(
+        Phase.ADOPTING,
+        layout=inventory.layout,
+        trust_files=trust,
+        config=inventory.config.sources,
+    ).moved(clock.now_ms(), "taking over a store of RocketMQ's")
     if routing is not None:
         state = replace(state, routing=routing)
     fresh = not (root / FILE_NAME).exists()
@@ -107,14 +111,14 @@ def adopt(
         progress("topics and groups", 0.0)
         metadata = MetadataStore(RocksEngine.open(directory.meta, metadata_profile()))
         held.callback(metadata.close)
-        _import_metadata(root, inventory, metadata, clock)
+        _import_metadata(inventory, metadata, clock)
         progress("topics and groups", 1.0)
         made, passed_over = _what_was_done(root, inventory)
         event = f"taken over; made again from the log: {len(made)} queues or indexes"
         state = state.moved(clock.now_ms(), event, phase=Phase.FILES)
         write_state(root, state)
         if tell is not None:
-            for line in (*made, *passed_over):
+            for line in (*_config_told(inventory), *made, *passed_over):
                 tell(line)
         return state
 
@@ -147,6 +151,17 @@ def _what_was_done(root: Path, inventory: Inventory) -> tuple[list[str], list[st
     return lines, left
 
 
+def _config_told(inventory: Inventory) -> list[str]:
+    """What was found of the broker's topics, groups and offsets, table by table."""
+    return [
+        f"{table.path}: {table.rows} {table.holds}: {table.detail}"
+        if not table.offsets
+        else f"{table.path}: {table.offsets} offsets of {table.rows} topics and groups: "
+        f"{table.detail}"
+        for table in inventory.config.found
+    ]
+
+
 def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progress) -> None:
     """What was surveyed survives a power loss, so that no opening has to survey it again."""
     paths = segment_files(directory.commitlog)
@@ -172,9 +187,10 @@ def _seed_expired(
 
     The log has no message of them any more, and without file queues nothing else knows them.
     """
-    if inventory.log.start == 0 or not (directory.consumequeue / "CURRENT").is_file():
+    database = own_rocksdb(directory.root)
+    if inventory.log.start == 0 or database is None:
         return
-    engine = RocksEngine.open_read_only(directory.consumequeue, _ROCKETMQ_ROCKSDB)
+    engine = RocksEngine.open_read_only(database, _ROCKETMQ_ROCKSDB)
     theirs = KvConsumeQueueStore(engine)
     files = _open_files(directory, inventory, clock, progress)
     try:
@@ -221,7 +237,7 @@ def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Pro
         files.close()
 
 
-def _import_metadata(root: Path, inventory: Inventory, metadata: Metadata, clock: Clock) -> None:
+def _import_metadata(inventory: Inventory, metadata: Metadata, clock: Clock) -> None:
     """Topics with as many queues as anything says they have; offsets as they were committed."""
     now_ms = clock.now_ms()
     write_time_fall(metadata, inventory.log.times.found)
@@ -230,7 +246,7 @@ def _import_metadata(root: Path, inventory: Inventory, metadata: Metadata, clock
         TopicConfig(name, count, now_ms, 0) for name, count in inventory.topics.items()
     )
     groups: dict[str, list[tuple[str, int, int]]] = {}
-    for group, topic, queue_id, offset in read_group_offsets(root):
+    for group, topic, queue_id, offset in inventory.config.offsets:
         groups.setdefault(group, []).append((topic, queue_id, offset))
     for group, offsets in groups.items():
         metadata.commit_offsets(group, offsets)

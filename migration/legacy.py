@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from migration.broker_config import BrokerConfig, is_own_topic, read_config
 from migration.cq_format import UNIT_SIZE, UNITS_PER_FILE, parse_file_name, parse_queue_id
 from migration.errors import LogDamageError
 from migration.index_format import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexLayout, parse_index_name
 from migration.legacy_check import check_legacy
-from migration.legacy_findings import Remedy
+from migration.legacy_findings import Fault, Remedy
 from migration.log_survey import LogSurvey, segment_files, survey_log
 from migration.record_lookup import RecordLookup
-from migration.rocketmq_config import read_topics
 from migration.state import FileLayout, Phase, read_state
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.segment_set import SegmentSet
@@ -23,7 +23,7 @@ from store.units import LMQ_PREFIX
 from store.validation import check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from migration.legacy_findings import Finding
@@ -43,6 +43,9 @@ class Inventory:
     was_closed: bool  # RocketMQ removed its abort file
     topics: dict[str, int]  # queue counts
     findings: list[Finding]
+    config: BrokerConfig = field(default_factory=BrokerConfig)
+    #: Queues that RocketMQ keeps in its own RocksDB alone: their files are made from the log.
+    queues_in_rocksdb: int = 0
 
     @property
     def refusals(self) -> list[str]:
@@ -69,9 +72,11 @@ def take_inventory(
 ) -> Inventory:
     """Read the log once, and hold all derived files against it.
 
-    Raises StoreFormatError when the segments cannot be those of one log, or the sizes of queue and
-    index files cannot be told.
+    Raises StoreFormatError when the segments cannot be those of one log, the sizes of queue and
+    index files cannot be told, or a table of `config/` makes no sense; EngineFailedError when one
+    of its databases cannot be read.
     """
+    config = read_config(root)
     segment_bytes = detect_segment_bytes(root)
     layout = layout or detect_layout(root)
     try:
@@ -101,6 +106,8 @@ def take_inventory(
     finally:
         segments.close()
         lookup.close()
+    topics = _topics(root, log, config)
+    faults, in_rocksdb = _queues_without_files(root, topics, findings)
     return Inventory(
         segment_bytes,
         len(segments),
@@ -108,8 +115,10 @@ def take_inventory(
         log,
         last_ms,
         not (root / "abort").exists(),
-        _topics(root, log),
-        findings,
+        topics,
+        faults,
+        config,
+        in_rocksdb,
     )
 
 
@@ -223,12 +232,56 @@ def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLa
     )
 
 
-def _topics(root: Path, log: LogSurvey) -> dict[str, int]:
-    """Queue counts: the most that topics.json, the queue files, or the log say.
+def _queues_without_files(
+    root: Path, topics: Mapping[str, int], findings: Sequence[Finding]
+) -> tuple[list[Finding], int]:
+    """The findings that are faults, and how many queues are in RocketMQ's RocksDB alone.
 
-    With a topics.json, a topic that only the log knows was deleted, and stays so.
+    A broker with storeType=defaultRocksDB has no queue files, one with combineCQUseRocksdbForLmq
+    none of light queues. Of a deleted topic there are none to miss.
     """
-    known = read_topics(root)
+    names = [
+        topic.name
+        for topic in _entries(root / "consumequeue")
+        if any(parse_queue_id(queue.name) is not None for queue in _entries(topic))
+    ]
+    no_files = own_rocksdb(root) is not None and not names
+    no_light_files = own_rocksdb(root) is not None and not any(
+        name.startswith(LMQ_PREFIX) for name in names
+    )
+    faults = []
+    elsewhere = 0
+    for finding in findings:
+        name = finding.topic
+        if finding.fault is not Fault.MISSING_QUEUE or name is None:
+            faults.append(finding)
+        elif name not in topics and not name.startswith(LMQ_PREFIX):
+            continue
+        elif no_light_files if name.startswith(LMQ_PREFIX) else no_files:
+            elsewhere += 1
+        else:
+            faults.append(finding)
+    return faults, elsewhere
+
+
+def own_rocksdb(root: Path) -> Path | None:
+    """RocketMQ's own RocksDB of queues, among the queue files or apart; None without one.
+
+    Source: RocketMQ 5.5, useSeparateStorePathForRocksdbCQ.
+    """
+    for name in ("consumequeue", "consumequeue_rocksdb"):
+        if (root / name / "CURRENT").is_file():
+            return root / name
+    return None
+
+
+def _topics(root: Path, log: LogSurvey, config: BrokerConfig) -> dict[str, int]:
+    """Queue counts: the most that the broker's table, the queue files, or the log say.
+
+    With a table, a topic that only the log knows was deleted, and stays so; but for those that
+    every broker has, which need not be in it.
+    """
+    known = config.topics
     counts = dict(known or {})
     for topic in _entries(root / "consumequeue"):
         for queue in _entries(topic):
@@ -236,7 +289,7 @@ def _topics(root: Path, log: LogSurvey) -> dict[str, int]:
             if queue_id is not None:
                 counts[topic.name] = max(counts.get(topic.name, 1), queue_id + 1)
     for name, queue_id in log.topics.items():
-        if known is None or name in counts:
+        if known is None or name in counts or is_own_topic(name):
             counts[name] = max(counts.get(name, 1), queue_id + 1)
     found: dict[str, int] = {}
     for name, count in sorted(counts.items()):

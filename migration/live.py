@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from migration.backfill import Filler
+from migration.broker_config import write_back
 from migration.errors import JobCancelledError, UnknownJobError
 from migration.jobs import Job
-from migration.rocketmq_config import OFFSETS_FILE, write_back_offsets
 from migration.routes import Routes, SideName, may_gain
 from migration.routing import Route
 from migration.state import BEFORE_CUTOVER, Phase, Target, VerifyResult
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.backfill import GainedPart
+    from migration.broker_config import WrittenBack
     from migration.double_queue_store import DoubleQueueStore
     from migration.routing import RoutingPolicy
     from migration.side_opener import SideOpener
@@ -206,7 +207,7 @@ class LiveMigration:
                     )
                 )
                 self._drop(SideName.ROCKSDB)
-                self.give_offsets_back()
+                self.give_config_back()
                 return None
             if state.phase is Phase.ROCKSDB:
                 if state.pending is None and not self._double.is_joined(SideName.FILES):
@@ -611,11 +612,19 @@ class LiveMigration:
                 return f"the {name.value} side is {left} bytes of log behind"
         return "RocksDB is not in use" if state.phase is Phase.FILES else "a side is not ready"
 
-    def give_offsets_back(self) -> int | None:
-        """RocketMQ's consumerOffset.json says what was committed here. Raises StoreFormatError."""
-        written = write_back_offsets(self._keeper.root, self._store.metadata)
+    def give_config_back(self) -> WrittenBack | None:
+        """RocketMQ's `config/` says what topics and committed offsets there are.
+
+        Raises StoreFormatError, OSError, EngineFailedError.
+        """
+        written = write_back(
+            self._keeper.root,
+            self._store.metadata,
+            self.state.config,
+            self._clock.now_ms(),
+        )
         if written is not None:
-            self._keeper.move(f"{written} committed offsets written to {OFFSETS_FILE}")
+            self._keeper.move("; ".join(written.lines()))
         return written
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,6 +31,7 @@ from store.store_dir import DirKind, inspect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from migration.broker_config import ConfigFound
     from migration.legacy_findings import Finding
     from migration.live import LiveMigration
     from migration.state import FileLayout
@@ -75,6 +76,8 @@ class Plan:
     findings: tuple[Finding, ...]
     blocking: tuple[str, ...]  # reasons for which `start` would be refused
     next_command: str
+    config: tuple[ConfigFound, ...] = ()  # tables of the broker's own directory
+    queues_in_rocksdb: int = 0  # RocketMQ has no files of them; they are made from the log
 
     @property
     def faults(self) -> list[Finding]:
@@ -156,7 +159,7 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
     finally:
         segments.close()
     log = inventory.log
-    return _plan(
+    found = _plan(
         "rocketmq",
         "none",
         inventory.segment_count,
@@ -170,6 +173,9 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
         findings=tuple(inventory.findings),
         blocking=tuple(inventory.refusals),
         following=f"kvcq migrate start {root}",
+    )
+    return replace(
+        found, config=inventory.config.found, queues_in_rocksdb=inventory.queues_in_rocksdb
     )
 
 

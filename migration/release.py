@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from migration.errors import IllegalStepError
 from migration.file_queue_checkpoint import FILE_NAME as FILE_CHECKPOINT
 from migration.migrator import open_migrator
-from migration.rocketmq_config import OFFSETS_FILE
 from migration.state import FILE_NAME, Phase, read_state, write_state
 from migration.state_keeper import next_command
 from store.clock import SystemClock
@@ -25,14 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from migration.broker_config import WrittenBack
+
 _EVENT = "given back to RocketMQ"
 
 
 def release(root: Path, progress: Callable[[str, float], None] | None = None) -> list[str]:
     """A broker can be started on `root`; what was done, for people. Repeatable after a crash.
 
-    Topics that were made here are not in its topics.json. Raises IllegalStepError in another state
-    than FILES, StoreLockedError while a service has it open, StoreFormatError.
+    Raises IllegalStepError in another state than FILES, StoreLockedError while a service has it
+    open, StoreFormatError.
     """
     state = read_state(root)
     if state is None and inspect(root)[0] is DirKind.ROCKETMQ:
@@ -58,8 +59,8 @@ def release(root: Path, progress: Callable[[str, float], None] | None = None) ->
                 )
             # Opened, so that log and files agree, and everything is flushed.
             with open_migrator(root, progress) as migrator:
-                written = migrator.live.give_offsets_back()
-            done.append(_offsets_told(root, written))
+                written = migrator.live.give_config_back()
+            done += _told(root, written)
         directory = StoreDir.open(root, identity.segment_bytes, clock)
         try:
             if not begun:
@@ -82,12 +83,13 @@ def release(root: Path, progress: Callable[[str, float], None] | None = None) ->
     return done
 
 
-def _offsets_told(root: Path, written: int | None) -> str:
-    if written is not None:
-        return f"{written} committed offsets written to {OFFSETS_FILE}"
-    if (root / "config").is_dir():
-        return "no offsets were committed: none written"
-    return (
-        "there is no config/ in the directory: committed offsets were NOT written back. RocketMQ "
-        "goes on from those in its own consumerOffset.json"
-    )
+def _told(root: Path, written: WrittenBack | None) -> list[str]:
+    lines = written.lines() if written is not None else []
+    if not (root / "config").is_dir():
+        return [
+            "there is no config/ in the directory: topics and committed offsets were NOT written "
+            "back. RocketMQ goes on from those in its own config/"
+        ]
+    if written is None or not written.offsets_path:
+        lines.append("no offsets were committed: none written")
+    return lines

@@ -105,6 +105,8 @@ class MigrationState:
     verified: VerifyResult | None = None
     #: Why the last verification did not end; empty when it did. It begins anew, always.
     verify_broken_off: str = ""
+    #: Tables of the broker's `config/` that were taken over; None when nobody noted that.
+    config: tuple[str, ...] | None = None
     #: (ms since 1970, what happened)
     history: tuple[tuple[int, str], ...] = ()
 
@@ -146,6 +148,7 @@ def to_document(state: MigrationState) -> dict[str, Any]:
         "reclaim_unexpired": state.reclaim_unexpired,
         "verified": None if state.verified is None else asdict(state.verified),
         "verify_broken_off": state.verify_broken_off,
+        "config": None if state.config is None else list(state.config),
         "history": [list(each) for each in state.history],
     }
 
@@ -187,6 +190,7 @@ def read_state(root: Path) -> MigrationState | None:
             # Not in files of the first programs.
             reclaim_unexpired=document.get("reclaim_unexpired"),
             verify_broken_off=document.get("verify_broken_off", ""),
+            config=None if document.get("config") is None else tuple(document["config"]),
             history=tuple((time_ms, event) for time_ms, event in document["history"]),
         )
     except (KeyError, TypeError, ValueError, InvalidArgumentError) as error:

@@ -142,6 +142,8 @@ def plan_out(plan: Plan) -> pb.MigrationPlan:
         ],
         blocking=plan.blocking,
         next_command=plan.next_command,
+        config=[pb.MigrationConfigTable(**table._asdict()) for table in plan.config],
+        queues_in_rocksdb=plan.queues_in_rocksdb,
     )
 
 

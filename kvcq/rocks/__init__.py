@@ -17,6 +17,7 @@ What the binding does and the engine hides (each one has a test):
 
 from kvcq.rocks.engine import RocksEngine
 from kvcq.rocks.failures import damage_mark
+from kvcq.rocks.opening import list_families
 from kvcq.rocks.sst import SstFile, write_sst
 
-__all__ = ["RocksEngine", "SstFile", "damage_mark", "write_sst"]
+__all__ = ["RocksEngine", "SstFile", "damage_mark", "list_families", "write_sst"]

@@ -81,6 +81,17 @@ def let_go(opened: Opened, *, flushed: bool) -> None:
         shutil.rmtree(opened.links, ignore_errors=True)
 
 
+def list_families(path: Path) -> list[str]:
+    """Names of the families of the database at `path`; nothing in its directory changes.
+
+    Raises as `open_writable` does.
+    """
+    try:
+        return Rdict.list_cf(str(path), Options(raw_mode=True))
+    except Exception as error:
+        raise opening_failure(path, str(error)) from error
+
+
 def scratch_of(path: Path) -> Path:
     """Beside the database, since RocksDB links files into it: the same file system."""
     return path.with_name(f"{path.name}.tmp")

@@ -299,7 +299,7 @@ def routing(
 def release(directory: Path, as_json: bool) -> None:  # noqa: FBT001
     """Give the stopped store in DIRECTORY, in state FILES, back to RocketMQ.
 
-    Committed offsets are written to its config/consumerOffset.json; what is ours is removed.
+    Topics and committed offsets are written to its config/; what is ours is removed.
     """
     with _target(directory, "", quiet=as_json) as (where, _watch):
         done = where.release()
@@ -629,10 +629,21 @@ def _show_plan(found: pb.MigrationPlan, limit: int) -> None:
             ),
             ("disk needed", f"{found.disk_needed_bytes:,} of {found.disk_free_bytes:,} free bytes"),
             ("time expected", f"{found.expected_s:,.1f} s"),
+            *(
+                [("queues in RocketMQ's RocksDB alone", f"{found.queues_in_rocksdb:,}")]
+                if found.queues_in_rocksdb
+                else []
+            ),
             ("faults", f"{len(faults):,}"),
             ("left where they are", f"{len(passed_over):,}"),
         ],
     )
+    if found.config:
+        print_table(
+            "topics, groups and offsets of the broker",
+            ("where", "kept as", "holds", "rows", "offsets", "what becomes of it"),
+            [(t.path, t.form, t.holds, t.rows, t.offsets, t.detail) for t in found.config],
+        )
     for title, each in (("faults, and what would be done", faults), ("left alone", passed_over)):
         if each[:limit]:
             print_table(

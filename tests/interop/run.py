@@ -15,8 +15,12 @@ from migration.opening import open_store
 from store.message import Boundary
 from tests.golden.rocketmq_log import DecodedLog, check_keys, check_records, check_units
 from tests.interop import ours
+from tests.interop.broker_judge import BrokerJudge
+from tests.interop.broker_judge import make_golden as make_broker_golden
+from tests.interop.given_back import compare_given_back
 from tests.interop.judge import Judge
 from tests.interop.make_golden import make_golden
+from tests.support import broker_store
 
 if TYPE_CHECKING:
     from store.message_store import MessageStore
@@ -38,6 +42,25 @@ def we_read_theirs(judge: Judge, scratch: Path, seed: int) -> None:
         env=os.environ | {"KVCQ_GOLDEN": str(scratch)},
         check=True,
     )
+
+
+def we_read_their_config(judge: BrokerJudge, scratch: Path) -> None:
+    """The tests on golden brokers, on stores that a broker writes now."""
+    make_broker_golden(judge, scratch)
+    tests = "tests/golden/test_broker_config.py"
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests],
+        cwd=REPOSITORY,
+        env=os.environ | {"KVCQ_GOLDEN_BROKER": str(scratch)},
+        check=True,
+    )
+
+
+def they_read_config_given_back(judge: BrokerJudge, scratch: Path) -> None:
+    """Topics, offsets and messages of stores that were taken over, changed and released."""
+    for form in broker_store.FORMS:
+        compare_given_back(judge, form, scratch / form)
+        say(f"  {form}: equal")
 
 
 def they_read_ours(judge: Judge, scratch: Path, seed: int) -> None:
@@ -127,6 +150,11 @@ def main() -> None:
         they_read_what_is_written_twice(judge, Path(scratch) / "twice", seed)
         say("we read what RocketMQ writes")
         we_read_theirs(judge, Path(scratch) / "theirs", seed)
+        say("a broker reads the topics and offsets that we give back")
+        broker = BrokerJudge()
+        they_read_config_given_back(broker, Path(scratch) / "back")
+        say("we read the topics and offsets that a broker writes")
+        we_read_their_config(broker, Path(scratch) / "brokers")
     say("all equal")
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from migration.broker_config import GroupOffset, read_config
 from migration.errors import IllegalStepError
 from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
 from migration.release import release
-from migration.rocketmq_config import GroupOffset, read_group_offsets
 from migration.state import FileLayout, read_state
 from store.errors import StoreFormatError
 from store.store_dir import DirKind, inspect
@@ -47,7 +47,7 @@ def test_a_released_store_is_rocketmqs_again_with_our_offsets(root: Path) -> Non
     done_lines = release(root)
     assert any("1 committed offsets" in line for line in done_lines)
     assert inspect(root)[0] is DirKind.ROCKETMQ
-    assert read_group_offsets(root) == [GroupOffset("g", "orders", 0, 7)]
+    assert read_config(root).offsets == [GroupOffset("g", "orders", 0, 7)]
     left = {each.name for each in root.iterdir()}
     assert not left & {"store.json", "migration.json", "meta", "kvcq", "file_queue_checkpoint"}
     assert left >= {"commitlog", "consumequeue", "index", "config"}
@@ -97,5 +97,5 @@ def test_a_rollback_to_files_writes_offsets_back(root: Path) -> None:
         done(migrator.start())
         migrator.rollback()
         events = [event for _, event in migrator.status().state.history]
-    assert read_group_offsets(root) == [GroupOffset("g", "orders", 0, 7)]
+    assert read_config(root).offsets == [GroupOffset("g", "orders", 0, 7)]
     assert "committed offsets" in events[-1]

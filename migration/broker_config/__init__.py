@@ -1,0 +1,26 @@
+"""What a RocketMQ broker keeps in `config/`: topics, groups, committed offsets; read, written back.
+
+A broker keeps them in one of several forms, by its settings, and an earlier one's files stay where
+they are. `tables.py` says what a table is, `json_files.py` and `databases.py` read and write them,
+`choice.py` tells which of them the broker goes by, `reading.py` and `back.py` use all of that. From
+the rest of the migration it needs nothing.
+"""
+
+from migration.broker_config.back import WrittenBack, write_back
+from migration.broker_config.reading import (
+    BrokerConfig,
+    ConfigFound,
+    GroupOffset,
+    is_own_topic,
+    read_config,
+)
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigFound",
+    "GroupOffset",
+    "WrittenBack",
+    "is_own_topic",
+    "read_config",
+    "write_back",
+]

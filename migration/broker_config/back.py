@@ -1,0 +1,205 @@
+"""Topics and committed offsets written back for a broker, in the form that they came in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from migration.broker_config.choice import Choice, choose
+from migration.broker_config.databases import write_database_table
+from migration.broker_config.json_files import OFFSETS_FILE, TOPICS_FILE, write_json_table
+from migration.broker_config.reading import (
+    is_own_topic,
+    merged_rows,
+    queue_count,
+    read_tables,
+    topic_and_group,
+)
+from migration.broker_config.tables import DIRECTORY, SEPARATOR, Form, Kind, Table
+from store.errors import InvalidArgumentError
+from store.units import LMQ_PREFIX
+from store.validation import check_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from store.metadata import Metadata
+
+_PAGE = 1000
+_JSON_PATHS = {Kind.TOPICS: TOPICS_FILE, Kind.OFFSETS: OFFSETS_FILE}
+#: What programs took over that kept no account of it.
+_ALWAYS_TAKEN_OVER = (OFFSETS_FILE,)
+_READ_AND_WRITE = 6
+
+
+class WrittenBack(NamedTuple):
+    """What a broker finds now."""
+
+    offsets: int
+    offsets_path: str  # file or database, below the store's directory
+    topics_made: int
+    topics_removed: int
+    topics_path: str
+
+    def lines(self) -> list[str]:
+        """For people."""
+        lines = []
+        if self.offsets_path:
+            lines.append(f"{self.offsets} committed offsets written to {self.offsets_path}")
+        if self.topics_made or self.topics_removed:
+            lines.append(
+                f"{self.topics_made} topics written to {self.topics_path}, "
+                f"{self.topics_removed} removed from it"
+            )
+        return lines
+
+
+def write_back(
+    root: Path, metadata: Metadata, sources: Sequence[str] | None, now_ms: int
+) -> WrittenBack | None:
+    """The broker's tables hold the topics and committed offsets of `metadata`, durably.
+
+    `sources` are the tables that were taken over, None when nobody noted that: only in these rows
+    are removed, of topics and groups that were deleted here. Rows that could not be taken over stay
+    as they are. None, and nothing is written, when there is no `config/` or nothing to say.
+
+    Repeatable; after a crash each table says what it said before, or all of this. Raises
+    StoreFormatError, OSError, EngineFailedError while a broker has a database open.
+    """
+    if not (root / DIRECTORY).is_dir():
+        return None
+    taken_over = _ALWAYS_TAKEN_OVER if sources is None else tuple(sources)
+    choices = choose(read_tables(root))
+    topics_before = _target(choices[Kind.TOPICS], Kind.TOPICS, sources)
+    topics = _topics(metadata, topics_before, merged_rows(choices[Kind.TOPICS]), taken_over)
+    before = _target(choices[Kind.OFFSETS], Kind.OFFSETS, sources)
+    offsets = _offsets(metadata, before, taken_over)
+    made = topics.keys() - topics_before.rows.keys()
+    removed = topics_before.rows.keys() - topics.keys()
+    if topics != topics_before.rows:
+        _write(root, topics_before, topics, choices[Kind.TOPICS], now_ms)
+    written = bool(offsets) or bool(before.rows)
+    if written:
+        _write(root, before, offsets, choices[Kind.OFFSETS], now_ms)
+    if not written and topics == topics_before.rows:
+        return None
+    return WrittenBack(
+        sum(len(row) for name, row in offsets.items() if _is_ours(name)),
+        before.path if written else "",
+        len(made),
+        len(removed),
+        topics_before.path,
+    )
+
+
+def _target(choice: Choice, kind: Kind, sources: Sequence[str] | None) -> Table:
+    """The table that is written to; an empty one when there is none of its kind."""
+    for table in (*choice.used, *(table for table, _ in choice.passed)):
+        if sources is None or table.path in sources:
+            return table
+    if choice.used:
+        return choice.used[0]
+    return Table(kind=kind, form=Form.JSON, path=_JSON_PATHS[kind])
+
+
+def _write(root: Path, before: Table, rows: dict[str, Any], choice: Choice, now_ms: int) -> None:
+    tables = (*choice.used, *(table for table, _ in choice.passed))
+    # Above all the others: a broker imports what counts further than its own.
+    counter = 1 + max((each.counter for each in tables), default=0)
+    table = replace(before, rows=rows, counter=counter, changed_ms=now_ms)
+    if table.form in (Form.JSON, Form.LIGHT):
+        write_json_table(root, table)
+    else:
+        write_database_table(root, table, before)
+
+
+def _topics(
+    metadata: Metadata, before: Table, known: dict[str, Any], taken_over: Sequence[str]
+) -> dict[str, Any]:
+    """Settings of the topics that there are; those of topics that stay are the broker's own."""
+    ours = dict(_queue_counts(metadata))
+    rows = {
+        name: row
+        for name, row in before.rows.items()
+        if name in ours or before.path not in taken_over or not _can_be_ours(name)
+    }
+    for name, count in ours.items():
+        row = rows.get(name, known.get(name))
+        if row is None:
+            if is_own_topic(name):
+                continue
+            row = _new_topic(name, count)
+        elif queue_count(row) < count:
+            row = {**row, "readQueueNums": count, "writeQueueNums": count}
+        rows[name] = row
+    return rows
+
+
+def _new_topic(name: str, count: int) -> dict[str, Any]:
+    return {
+        "attributes": {},
+        "order": False,
+        "perm": _READ_AND_WRITE,
+        "readQueueNums": count,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": count,
+    }
+
+
+def _can_be_ours(name: str) -> bool:
+    """Whether the topic would have been taken over, and was deleted here if it is not there."""
+    if name.startswith(LMQ_PREFIX) or is_own_topic(name):
+        return False
+    try:
+        check_topic(name)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+def _is_ours(name: str) -> bool:
+    try:
+        topic_and_group(name)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+def _offsets(
+    metadata: Metadata, before: Table, taken_over: Sequence[str]
+) -> dict[str, dict[int, int]]:
+    """By topic and group. What nobody here could have changed is as it was."""
+    rows: dict[str, dict[int, int]] = {
+        name: row
+        for name, row in before.rows.items()
+        if before.path not in taken_over or not _is_ours(name)
+    }
+    fresh: dict[str, dict[int, int]] = {}
+    for group, topic, queue_id, offset in _committed(metadata):
+        fresh.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = offset
+    for name, row in fresh.items():
+        rows[name] = {**rows.get(name, {}), **row}
+    return rows
+
+
+def _queue_counts(metadata: Metadata) -> Iterator[tuple[str, int]]:
+    after: str | None = None
+    while topics := metadata.list_topics("", after, _PAGE):
+        for topic in topics:
+            yield topic.name, topic.queue_count
+        after = topics[-1].name
+
+
+def _committed(metadata: Metadata) -> Iterator[tuple[str, str, int, int]]:
+    after: str | None = None
+    while groups := metadata.list_groups(after, _PAGE):
+        for group in groups:
+            last: tuple[str, int] | None = None
+            while rows := metadata.list_committed(group, last, _PAGE):
+                for topic, queue_id, offset in rows:
+                    yield group, topic, queue_id, offset
+                last = rows[-1][:2]
+        after = groups[-1]

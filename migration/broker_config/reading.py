@@ -1,0 +1,169 @@
+"""Topics, groups and committed offsets as the broker would read them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from migration.broker_config.choice import choose
+from migration.broker_config.databases import read_database_tables
+from migration.broker_config.json_files import read_json_tables
+from migration.broker_config.tables import SEPARATOR, Kind, Table
+from store.errors import InvalidArgumentError, StoreFormatError
+from store.validation import check_group
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from migration.broker_config.choice import Choice
+
+logger = logging.getLogger(__name__)
+
+#: Topics that a broker makes in memory at each start; it deletes none of them.
+#: Source: RocketMQ 5.5, TopicValidator and TopicConfigManager.
+_OWN_TOPICS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "TBW102",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+_OWN_PREFIXES = ("rmq_sys_", "RMQ_SYS_")
+
+
+class GroupOffset(NamedTuple):
+    """A committed offset."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+class ConfigFound(NamedTuple):
+    """One table of the directory, for people."""
+
+    path: str  # the file or the database, below the store's directory
+    form: str
+    holds: str
+    rows: int
+    offsets: int  # in all rows, of a table of offsets
+    detail: str
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """What the broker's directory says."""
+
+    #: Queue counts; None when there is no table of topics.
+    topics: dict[str, int] | None = None
+    groups: frozenset[str] = frozenset()
+    offsets: list[GroupOffset] = field(default_factory=list)
+    found: tuple[ConfigFound, ...] = ()
+    #: Paths of the tables that topics and offsets are written back to.
+    sources: tuple[str, ...] = ()
+
+
+def is_own_topic(name: str) -> bool:
+    """Whether every broker has the topic, without being told."""
+    return name in _OWN_TOPICS or name.startswith(_OWN_PREFIXES)
+
+
+def read_tables(root: Path) -> list[Table]:
+    """All tables in the directory. Raises StoreFormatError, EngineFailedError."""
+    return [*read_json_tables(root), *read_database_tables(root)]
+
+
+def merged_rows(choice: Choice) -> dict[str, Any]:
+    """Rows of all tables that are used."""
+    rows: dict[str, Any] = {}
+    for table in choice.used:
+        rows.update(table.rows)
+    return rows
+
+
+def read_config(root: Path) -> BrokerConfig:
+    """Nothing in the directory changes. Raises StoreFormatError, EngineFailedError.
+
+    Offsets of a group whose name no group of ours can have are passed over; `found` says so.
+    """
+    choices = choose(read_tables(root))
+    topics = choices[Kind.TOPICS]
+    queue_counts = {}
+    for name, row in merged_rows(topics).items():
+        try:
+            queue_counts[name] = queue_count(row)
+        except (TypeError, ValueError) as error:
+            path = root / topics.used[-1].path
+            raise StoreFormatError(path, f"topic {name!r} does not make sense: {error}") from error
+    offsets: list[GroupOffset] = []
+    refused: list[str] = []
+    for name, row in merged_rows(choices[Kind.OFFSETS]).items():
+        try:
+            topic, group = topic_and_group(name)
+        except InvalidArgumentError as error:
+            logger.warning("offsets of %r are passed over: %s", name, error)
+            refused.append(name)
+            continue
+        offsets += [
+            GroupOffset(group, topic, queue_id, offset)
+            for queue_id, offset in row.items()
+            if offset >= 0
+        ]
+    return BrokerConfig(
+        queue_counts if topics.used else None,
+        frozenset(merged_rows(choices[Kind.GROUPS])),
+        offsets,
+        tuple(_found(choices, refused)),
+        tuple(
+            choice.used[0].path
+            for kind, choice in choices.items()
+            if choice.used and kind is not Kind.GROUPS
+        ),
+    )
+
+
+def queue_count(row: dict[str, Any]) -> int:
+    """Of a topic's settings."""
+    return max(1, int(row.get("writeQueueNums") or 0), int(row.get("readQueueNums") or 0))
+
+
+def topic_and_group(name: str) -> tuple[str, str]:
+    """Of the name of an offset row. Raises InvalidArgumentError for a group that cannot be."""
+    topic, separator, group = name.partition(SEPARATOR)
+    if not separator:
+        raise InvalidArgumentError("group", f"{name!r} has no {SEPARATOR}")
+    check_group(group)
+    return topic, group
+
+
+def _found(choices: dict[Kind, Choice], refused: Sequence[str]) -> list[ConfigFound]:
+    found = []
+    for kind, choice in choices.items():
+        for number, table in enumerate(choice.used):
+            detail = "taken over"
+            if kind is Kind.GROUPS:
+                detail = "stays where it is: a group needs no settings here"
+            elif number:
+                detail = f"taken over, before rows of {choice.used[0].path}"
+            if kind is Kind.OFFSETS and not number and refused:
+                detail += f"; not those of {len(refused)} with names no group can have here"
+            found.append(_row(table, detail))
+        found += [_row(table, reason) for table, reason in choice.passed]
+    return found
+
+
+def _row(table: Table, detail: str) -> ConfigFound:
+    return ConfigFound(
+        table.path,
+        table.form.value,
+        table.kind.value,
+        len(table.rows),
+        table.offsets,
+        detail,
+    )

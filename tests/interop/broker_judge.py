@@ -1,0 +1,83 @@
+"""Runs the released RocketMQ broker, which writes and reads `config/` in each of its forms.
+
+The stores that it writes are kept in tests/golden/broker: `python -m tests.interop.broker_judge`
+makes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.interop.make_golden import pack
+from tests.support import broker_store
+
+PROJECT = Path(__file__).parent / "broker"
+
+#: A run takes about twenty seconds: the broker waits at its start and at its end.
+TIMEOUT_S = 300
+
+
+class BrokerJudge:
+    """The compiled program. Building it needs a JDK, Maven and the network, the first time."""
+
+    def __init__(self) -> None:
+        target = PROJECT / "target"
+        subprocess.run(
+            [
+                *("mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml")),
+                *("compile", "dependency:build-classpath"),
+                f"-Dmdep.outputFile={target / 'classpath'}",
+            ],
+            check=True,
+            timeout=900,
+        )
+        jars = (target / "classpath").read_text("utf-8").strip()
+        self._classpath = os.pathsep.join([str(target / "classes"), jars])
+
+    def write(self, form: str, root: Path) -> None:
+        """A new store in `root`, with its configuration in one of `broker_store.FORMS`."""
+        self._run("write", form, str(root))
+
+    def read(self, form: str, root: Path) -> dict[str, Any]:
+        """What a broker finds in `root`: topics, groups, offsets, bodies. Works on a copy."""
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch) / "store"
+            shutil.copytree(root, copy)
+            answer = Path(scratch) / "answer.json"
+            self._run("read", form, str(copy), str(answer))
+            document: dict[str, Any] = json.loads(answer.read_bytes())
+            return document
+
+    def _run(self, *arguments: str) -> None:
+        with tempfile.TemporaryDirectory() as home:
+            command = ["java", "-Xmx1g", f"-Duser.home={home}"]  # its logs go home
+            command += ["-cp", self._classpath, "kvcq.interop.broker.Main", *arguments]
+            done = subprocess.run(
+                command, check=False, timeout=TIMEOUT_S, capture_output=True, text=True
+            )
+        if done.returncode != 0:
+            complaint = done.stderr[-4000:]
+            raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}:\n{complaint}")
+
+
+def make_golden(judge: BrokerJudge, directory: Path) -> None:
+    """Write a store of each form, and what the broker then finds in it, to `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        for form in broker_store.FORMS:
+            root = Path(scratch) / form
+            judge.write(form, root)
+            pack(root, directory / f"{form}.tar.xz")
+            text = json.dumps(judge.read(form, root), ensure_ascii=False, separators=(",", ":"))
+            (directory / f"{form}.expected.json.xz").write_bytes(lzma.compress(text.encode()))
+
+
+if __name__ == "__main__":
+    make_golden(BrokerJudge(), broker_store.DIRECTORY)

@@ -1,0 +1,236 @@
+"""Which of a broker's tables are read, and how topics and offsets are written back to them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.engine import KvBatch
+from kvcq.errors import EngineUnavailableError
+from kvcq.metadata_store import MetadataStore
+from kvcq.options import metadata_profile
+from kvcq.rocks import RocksEngine
+from migration.broker_config import GroupOffset, WrittenBack, read_config, write_back
+from store.errors import StoreFormatError
+from store.files import write_file
+from tests.support.tree import tree_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BEFORE = """{
+\t"dataVersion":{"counter":7,"timestamp":1},
+\t"offsetTable":{
+\t\t"orders@billing":{0:5,1:6},
+\t\t"orders@gone":{0:1},
+\t\t"no separator":{0:3}
+\t}
+}"""
+
+
+def _write_back(root: Path, metadata: MetadataStore) -> WrittenBack | None:
+    return write_back(root, metadata, None, 0)
+
+
+def _written(root: Path, metadata: MetadataStore) -> int:
+    """How many offsets were written."""
+    written = _write_back(root, metadata)
+    assert written is not None
+    return written.offsets
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Iterator[MetadataStore]:
+    store = MetadataStore(RocksEngine.open(tmp_path / "meta", metadata_profile()))
+    yield store
+    store.close()
+
+
+def test_committed_offsets_come_back_as_rocketmq_writes_them(
+    tmp_path: Path, metadata: MetadataStore
+) -> None:
+    (tmp_path / "config").mkdir()
+    path = tmp_path / "config" / "consumerOffset.json"
+    path.write_text(BEFORE)
+    metadata.commit_offsets("billing", [("orders", 0, 9), ("orders", 1, 6), ("%LMQ%a", 0, 2)])
+    assert _written(tmp_path, metadata) == 3
+    assert read_config(tmp_path).offsets == [
+        GroupOffset("billing", "%LMQ%a", 0, 2),
+        GroupOffset("billing", "orders", 0, 9),
+        GroupOffset("billing", "orders", 1, 6),
+    ]
+    text = path.read_text()
+    assert '"orders@billing":{0:9,1:6}' in text  # queue ids without quotes
+    assert '"no separator":{0:3}' in text  # nobody here could have changed it
+    assert "gone" not in text  # the group was deleted here
+    assert '"counter":8' in text
+    assert path.with_name("consumerOffset.json.bak").read_text() == BEFORE
+    assert sorted(each.name for each in path.parent.iterdir()) == [
+        "consumerOffset.json",
+        "consumerOffset.json.bak",
+    ]
+
+
+def test_writing_offsets_back_can_be_repeated(tmp_path: Path, metadata: MetadataStore) -> None:
+    (tmp_path / "config").mkdir()
+    metadata.commit_offsets("billing", [("orders", queue_id, 1) for queue_id in range(2500)])
+    assert _written(tmp_path, metadata) == 2500
+    first = read_config(tmp_path).offsets
+    assert _written(tmp_path, metadata) == 2500
+    assert read_config(tmp_path).offsets == first
+
+
+def test_without_a_config_directory_nothing_is_written(
+    tmp_path: Path, metadata: MetadataStore
+) -> None:
+    metadata.commit_offsets("billing", [("orders", 0, 9)])
+    assert _write_back(tmp_path, metadata) is None
+    assert not (tmp_path / "config").exists()
+
+
+def test_a_store_without_offsets_gets_no_file(tmp_path: Path, metadata: MetadataStore) -> None:
+    (tmp_path / "config").mkdir()
+    assert _write_back(tmp_path, metadata) is None
+    assert not list((tmp_path / "config").iterdir())
+
+
+def test_p9_a_crash_beside_a_damaged_file_leaves_its_whole_copy(
+    tmp_path: Path, metadata: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").mkdir()
+    path = tmp_path / "config" / "consumerOffset.json"
+    path.write_text(BEFORE[:40])
+    path.with_name("consumerOffset.json.bak").write_text(BEFORE)
+    metadata.commit_offsets("billing", [("orders", 0, 9)])
+
+    def crash(target: Path, data: bytes) -> None:
+        if target == path:
+            raise OSError("crash")
+        write_file(target, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("migration.broker_config.json_files.write_file", crash)
+        with pytest.raises(OSError, match="crash"):
+            _write_back(tmp_path, metadata)
+    assert _written(tmp_path, metadata) == 1
+    assert '"no separator":{0:3}' in path.read_text()
+
+
+def _offsets_file(root: Path, name: str, timestamp: int, mtime_s: int, offset: int) -> Path:
+    path = root / "config" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        f'{{"dataVersion":{{"counter":0,"timestamp":{timestamp}}},'
+        f'"offsetTable":{{"orders@billing":{{0:{offset}}}}},'
+        f'"lmqOffsetTable":{{"%LMQ%a@%LMQ%reader":{offset}}}}}'
+    )
+    os.utime(path, (mtime_s, mtime_s))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("light_written_s", "light_changed_ms", "read"),
+    [(2000, 1, "lmqConsumerOffset.json"), (1010, 1, "consumerOffset.json"), (500, 9, None)],
+)
+def test_of_two_files_of_offsets_the_one_written_last_is_read(
+    tmp_path: Path, light_written_s: int, light_changed_ms: int, read: str | None
+) -> None:
+    """Within a minute, as after a copy, the one whose data version was changed last."""
+    _offsets_file(tmp_path, "consumerOffset.json", 5, 1000, 1)
+    _offsets_file(tmp_path, "lmqConsumerOffset.json", light_changed_ms, light_written_s, 2)
+    found = read_config(tmp_path)
+    light = read == "lmqConsumerOffset.json"
+    assert GroupOffset("billing", "orders", 0, 2 if light else 1) in found.offsets
+    assert (GroupOffset("%LMQ%reader", "%LMQ%a", 0, 2) in found.offsets) == light
+    assert found.sources == (f"config/{read or 'consumerOffset.json'}",)
+    passed = [each for each in found.found if each.detail.startswith("not read")]
+    assert len(passed) == 1
+    assert passed[0].path != found.sources[0]
+
+
+def test_offsets_of_groups_of_light_queues_go_where_the_broker_looks_for_them(
+    tmp_path: Path, metadata: MetadataStore
+) -> None:
+    path = _offsets_file(tmp_path, "lmqConsumerOffset.json", 1, 1000, 2)
+    metadata.commit_offsets("%LMQ%reader", [("%LMQ%a", 0, 7)])
+    metadata.commit_offsets("billing", [("orders", 0, 8), ("%LMQ%a", 0, 9)])
+    sources = ["config/lmqConsumerOffset.json"]
+    written = write_back(tmp_path, metadata, sources, 0)
+    assert written is not None
+    assert (written.offsets, written.offsets_path) == (3, sources[0])
+    text = path.read_text()
+    assert '"%LMQ%a@%LMQ%reader":7' in text
+    assert '"orders@billing":{0:8}' in text
+    assert '"%LMQ%a@billing":{0:9}' in text
+    assert not (tmp_path / "config" / "consumerOffset.json").exists()
+
+
+def test_rows_that_nobody_noted_as_taken_over_stay(tmp_path: Path, metadata: MetadataStore) -> None:
+    """Programs that did not read a form must not have emptied it when a later one releases."""
+    _offsets_file(tmp_path, "lmqConsumerOffset.json", 1, 1000, 2)
+    (tmp_path / "config" / "topics.json").write_text(
+        '{"topicConfigTable":{"empty":{"topicName":"empty","writeQueueNums":2}}}'
+    )
+    metadata.commit_offsets("other", [("orders", 0, 8)])
+    assert write_back(tmp_path, metadata, None, 0) is not None
+    found = read_config(tmp_path)
+    assert GroupOffset("billing", "orders", 0, 2) in found.offsets
+    assert GroupOffset("other", "orders", 0, 8) in found.offsets
+    assert found.topics == {"empty": 2}
+
+
+def _database(root: Path, name: str, rows: dict[str, str], counter: int) -> RocksEngine:
+    path = root / "config" / name
+    path.parent.mkdir(exist_ok=True)
+    engine = RocksEngine.open(path, metadata_profile("default", "kvDataVersion"))
+    batch = KvBatch()
+    for key, value in rows.items():
+        batch.put("default", key.encode(), value.encode())
+    batch.put("kvDataVersion", b"kvDataVersionKey", b'{"counter":%d,"timestamp":1}' % counter)
+    engine.write(batch)
+    return engine
+
+
+def test_rows_in_the_write_ahead_log_of_a_broker_that_runs_are_read(tmp_path: Path) -> None:
+    """What a broker wrote last is in its log alone; and it may have the database open."""
+    engine = _database(tmp_path, "consumerOffsets", {"orders@billing": '{"offsetTable":{0:5}}'}, 1)
+    before = tree_digest(tmp_path)
+    assert read_config(tmp_path).offsets == [GroupOffset("billing", "orders", 0, 5)]
+    assert tree_digest(tmp_path) == before
+    with pytest.raises(EngineUnavailableError):
+        RocksEngine.open(tmp_path / "config" / "consumerOffsets", metadata_profile())
+    engine.close()
+
+
+def test_files_whose_version_counts_further_win_over_a_database(
+    tmp_path: Path, metadata: MetadataStore
+) -> None:
+    """As a broker imports them at its start; what is written back counts further than both."""
+    rows = {"orders@billing": '{"offsetTable":{"0":5}}', "orders@audit": '{"offsetTable":{"0":6}}'}
+    _database(tmp_path, "consumerOffsets", rows, 3).close()
+    path = tmp_path / "config" / "consumerOffset.json"
+    path.write_text('{"dataVersion":{"counter":9},"offsetTable":{"orders@billing":{0:7}}}')
+    found = read_config(tmp_path)
+    assert sorted(found.offsets) == [
+        GroupOffset("audit", "orders", 0, 6),
+        GroupOffset("billing", "orders", 0, 7),
+    ]
+    assert found.sources == ("config/consumerOffsets",)
+    metadata.commit_offsets("billing", [("orders", 0, 8)])
+    text = path.read_text()
+    written = write_back(tmp_path, metadata, found.sources, 0)
+    assert written is not None
+    assert written.offsets_path == "config/consumerOffsets"
+    assert path.read_text() == text
+    assert read_config(tmp_path).offsets == [GroupOffset("billing", "orders", 0, 8)]
+
+
+def test_a_database_row_that_makes_no_sense_is_an_error_that_names_the_database(
+    tmp_path: Path,
+) -> None:
+    _database(tmp_path, "topics", {"orders": "[1]"}, 1).close()
+    with pytest.raises(StoreFormatError, match="config/topics"):
+        read_config(tmp_path)
