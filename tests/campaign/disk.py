@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import random
     from pathlib import Path
+    from threading import Event
 
 _SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32)
 _NO_LOG_FLUSH = 2
@@ -50,12 +51,17 @@ class LoopDisk:
             subprocess.run(["umount", str(self.mount_point)], check=True)
             self._is_mounted = False
 
-    def lose_power(self, chance: random.Random) -> None:
-        """Nothing reaches the disk any more. Some dirty pages may have, by chance, before."""
+    def lose_power(self, chance: random.Random, lost: Event) -> None:
+        """Nothing reaches the disk any more. Some dirty pages may have, by chance, before.
+
+        Sets `lost` first: an fsync that is under way just then may end well without having
+        written all, which no machine without power lives to tell.
+        """
         if chance.random() < 0.7:
             self._write_back_some(chance)
         directory = os.open(self.mount_point, os.O_RDONLY)
         try:
+            lost.set()
             fcntl.ioctl(directory, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
         finally:
             os.close(directory)

@@ -20,7 +20,7 @@ from migration.check import check_store
 from tests.campaign.disk import LoopDisk
 from tests.campaign.judge import judge
 from tests.campaign.model import Failure, Model
-from tests.campaign.workload import Stubs, Worker
+from tests.campaign.workload import Session, Stubs, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -231,7 +231,7 @@ class Lives:
         stop = threading.Event()
         self._power_lost.clear()
         threads = [
-            threading.Thread(target=worker.run, args=(stubs, stop, self._power_lost))
+            threading.Thread(target=worker.run, args=(Session(stubs, stop, self._power_lost),))
             for worker in self._workers
         ]
         for thread in threads:
@@ -262,8 +262,7 @@ class Lives:
     def _kill(self, server: Server, *, power: bool) -> None:
         if power:
             assert self._disk is not None
-            self._power_lost.set()
-            self._disk.lose_power(self._chance)
+            self._disk.lose_power(self._chance, self._power_lost)
             self._may_lose |= self._settings["store.flush_mode"] == "async"
         with suppress(ProcessLookupError):  # it had ended by itself
             server.send(signal.SIGKILL)

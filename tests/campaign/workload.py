@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 20.0
 #: The server did not do it, or cannot say: the same call is made again.
-_AGAIN = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
-_DISK_FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
-_REFUSALS = frozenset({grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT})
+_AGAIN = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
 
 
 class Gone(Exception):
@@ -49,6 +53,40 @@ class Stubs:
 
     def close(self) -> None:
         self.channel.close()
+
+
+class Session:
+    """One life of the server, as a worker meets it."""
+
+    def __init__(self, stubs: Stubs, stop: Event, power_lost: Event) -> None:
+        self.stubs = stubs
+        self.stop = stop
+        self._power_lost = power_lost
+
+    def call(self, method: Callable[..., Any], request: object, *, once: bool = False) -> Any:  # noqa: ANN401 - the response of the method
+        """The response; None with `once` when it is unknown whether it was done.
+
+        Raises Gone when the server is not there, or the power, Refused on any other answer.
+        """
+        while True:
+            try:
+                answer = method(request, timeout=DEADLINE_S)
+            except grpc.RpcError as error:
+                # A disk that is gone is told of in many ways. gRPC itself cancels calls that
+                # come in while its server ends.
+                if self._power_lost.is_set() or error.code() is grpc.StatusCode.CANCELLED:
+                    raise Gone from None
+                if error.code() not in _AGAIN:
+                    raise Refused(error) from None
+                if self.stop.is_set() or not _has_reason(error):
+                    raise Gone from None
+                if once:
+                    return None
+            else:
+                if self._power_lost.is_set():
+                    raise Gone  # nobody has seen this answer
+                return answer
+            self.stop.wait(0.01)
 
 
 class Worker:
@@ -78,26 +116,22 @@ class Worker:
         self.deleted = 0
         self.failure: BaseException | None = None
 
-    def run(self, stubs: Stubs, stop: Event, power_lost: Event) -> None:
-        """Until `stop`, or until the server is gone. A Failure is kept in `failure`."""
+    def run(self, session: Session) -> None:
+        """Until it stops or the server is gone. A Failure is kept in `failure`."""
         try:
-            self._settle(stubs, stop)
-            while not stop.is_set():
-                self._chance.choices(self._calls, self._weights)[0](stubs, stop)
+            self._settle(session)
+            while not session.stop.is_set():
+                self._chance.choices(self._calls, self._weights)[0](session)
         except Gone:
             pass
-        except Refused as refused:
-            # A disk that is gone is told of in many ways.
-            if not power_lost.is_set():
-                self.failure = refused
         except Exception as error:  # noqa: BLE001 - the driver raises it again
             self.failure = error
 
-    def _settle(self, stubs: Stubs, stop: Event) -> None:
+    def _settle(self, session: Session) -> None:
         if self.model.pending is not None:
-            self._send(stubs, stop, self.model.pending)
+            self._send(session, self.model.pending)
         if self.model.pending_deletion:
-            self._finish_deletion(stubs, stop)
+            self._finish_deletion(session)
 
     # --- puts ------------------------------------------------------------------------------
 
@@ -116,19 +150,19 @@ class Worker:
             chance.sample(model.light_queues, chance.randrange(1, 4)) if light else [],
         )
 
-    def _new_batch(self, stubs: Stubs, stop: Event) -> None:
+    def _new_batch(self, session: Session) -> None:
         count = self._chance.choice((1, 2, 3, 5, 8, 40))
         model = self.model
         batch = Batch(
             model.producer_id, model.next_sequence, [self._new_message() for _ in range(count)]
         )
         model.pending = batch
-        self._send(stubs, stop, batch)
+        self._send(session, batch)
 
-    def _send(self, stubs: Stubs, stop: Event, batch: Batch) -> None:
+    def _send(self, session: Session, batch: Batch) -> None:
         """Until it is answered. Raises Gone; then it stays pending."""
         request = _request(batch, as_columns=self._chance.random() < 0.5)
-        answer = _call(stop, stubs.messages.PutBatch, request)
+        answer = session.call(session.stubs.messages.PutBatch, request)
         self._take(batch, answer)
         self.model.pending = None
         self.model.next_sequence = batch.sequence + len(batch.messages)
@@ -154,11 +188,11 @@ class Worker:
             )
             self.model.acknowledge(message, place)
 
-    def _single_put(self, stubs: Stubs, stop: Event) -> None:
+    def _single_put(self, session: Session) -> None:
         message = self._new_message()
         self.model.doubtful[message.number] = message
         request = pb.PutRequest(message=_message(message))
-        answer = _call(stop, stubs.messages.Put, request, once=True)
+        answer = session.call(session.stubs.messages.Put, request, once=True)
         if answer is None:
             return  # it stays in doubt
         placed = answer.placed
@@ -172,7 +206,7 @@ class Worker:
         self.model.acknowledge(message, place)
         self.acknowledged += 1
 
-    def _resend(self, stubs: Stubs, stop: Event) -> None:
+    def _resend(self, session: Session) -> None:
         """A batch that was acknowledged is sent again: the same answer, nothing stored."""
         if not self.model.batches:
             return
@@ -180,13 +214,13 @@ class Worker:
         request = _request(batch, as_columns=self._chance.random() < 0.5)
         before = batch.store_time_ms
         try:
-            answer = _call(stop, stubs.messages.PutBatch, request)
+            answer = session.call(session.stubs.messages.PutBatch, request)
         except Refused as refused:
-            self._expect_expired(stubs, stop, batch, str(refused))
+            self._expect_expired(session, batch, str(refused))
             return
         if not answer.repeated_batch:
             # Right only if it expired in between; then it is new, and stands where it says.
-            self._expect_expired(stubs, stop, batch, "stored again")
+            self._expect_expired(session, batch, "stored again")
             batch.store_time_ms = 0
             for message in batch.messages:
                 message.place = None
@@ -196,7 +230,7 @@ class Worker:
             raise Failure(f"{batch.producer_id}:{batch.sequence}: another store time")
         self.resent += 1
 
-    def _altered(self, stubs: Stubs, stop: Event) -> None:
+    def _altered(self, session: Session) -> None:
         """Other content under a number that was used: refused, nothing stored."""
         if not self.model.batches:
             return
@@ -217,21 +251,20 @@ class Worker:
             producer=pb.ProducerSequence(producer_id=batch.producer_id, sequence=batch.sequence),
         )
         try:
-            answer = _call(stop, stubs.messages.PutBatch, request)
+            answer = session.call(session.stubs.messages.PutBatch, request)
         except Refused:
             self.refused += 1
             return
         self._expect_expired(
-            stubs,
-            stop,
+            session,
             batch,
             f"other content under its number was taken, repeated: {answer.repeated_batch}",
         )
         raise Gone  # it expired, and a batch of its number was stored: what it is stays unknown
 
-    def _expect_expired(self, stubs: Stubs, stop: Event, batch: Batch, what: str) -> None:
+    def _expect_expired(self, session: Session, batch: Batch, what: str) -> None:
         """Raises Failure unless a message of the batch lies below the log's start now."""
-        values = _call(stop, stubs.admin.GetStatistics, pb.GetStatisticsRequest()).values
+        values = session.call(session.stubs.admin.GetStatistics, pb.GetStatisticsRequest()).values
         start = values["log_start_offset"]
         places = [message.place for message in batch.messages]
         if not any(place is not None and place.physical_offset < start for place in places):
@@ -240,7 +273,7 @@ class Worker:
 
     # --- the rest --------------------------------------------------------------------------
 
-    def _commit(self, stubs: Stubs, stop: Event) -> None:
+    def _commit(self, session: Session) -> None:
         model = self.model
         topic, queue_id = self._chance.choice(model.topics), self._chance.randrange(2)
         ends = [
@@ -254,14 +287,13 @@ class Worker:
         key = (topic, queue_id)
         model.committed.setdefault(key, {None}).add(offset)
         position = pb.QueuePosition(topic=topic, queue_id=queue_id, offset=offset)
-        _call(
-            stop,
-            stubs.groups.CommitOffsets,
+        session.call(
+            session.stubs.groups.CommitOffsets,
             pb.CommitOffsetsRequest(group=model.group, offsets=[position]),
         )
         model.committed[key] = {offset}
 
-    def _delete(self, stubs: Stubs, stop: Event) -> None:
+    def _delete(self, session: Session) -> None:
         model = self.model
         names = {sent.topic for sent in model.required.values()}
         lights = {
@@ -274,12 +306,12 @@ class Worker:
         if not candidates:
             return
         model.pending_deletion = self._chance.choice(candidates)
-        self._finish_deletion(stubs, stop)
+        self._finish_deletion(session)
 
-    def _finish_deletion(self, stubs: Stubs, stop: Event) -> None:
+    def _finish_deletion(self, session: Session) -> None:
         name = self.model.pending_deletion
         try:
-            _call(stop, stubs.topics.DeleteTopic, pb.DeleteTopicRequest(name=name))
+            session.call(session.stubs.topics.DeleteTopic, pb.DeleteTopicRequest(name=name))
         except Refused as refused:
             if refused.code is not grpc.StatusCode.NOT_FOUND:
                 raise
@@ -297,27 +329,6 @@ class Refused(Failure):
     def __init__(self, error: grpc.RpcError) -> None:
         super().__init__(f"{error.code()}: {error.details()}")
         self.code = error.code()
-
-
-def _call(stop: Event, method: Callable[..., Any], request: object, *, once: bool = False) -> Any:  # noqa: ANN401 - the response of the method
-    """The response; None with `once` when it is unknown whether it was done.
-
-    Raises Gone when the server is not there, Refused on any other answer.
-    """
-    while True:
-        try:
-            return method(request, timeout=DEADLINE_S)
-        except grpc.RpcError as error:
-            code = error.code()
-            if code is grpc.StatusCode.CANCELLED:
-                raise Gone from None  # by gRPC itself, as its server ends
-            if code not in _AGAIN and code is not _DISK_FULL:
-                raise Refused(error) from None
-            if stop.is_set() or not _has_reason(error):
-                raise Gone from None
-            if once:
-                return None
-        stop.wait(0.01)
 
 
 def _has_reason(error: grpc.RpcError) -> bool:
