@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from threading import get_ident
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -25,7 +26,10 @@ class Gate(Generic[T]):
         self._changed = threading.Condition(self._lock)
         # Guarded by _lock.
         self._content: T | None = None
-        self._inside = 0
+        # Threads, by their number. Not a count: an interrupt (Ctrl-C) may come when a thread is
+        # counted in, and before its call can say that it will leave. It then counts as inside until
+        # its next call, which enters for itself; a count would stay wrong.
+        self._inside: set[int] = set()
         self._end: tuple[type[Exception], str] | None = None
 
     def enter(self) -> T:
@@ -33,15 +37,17 @@ class Gate(Generic[T]):
         with self._lock:
             content = self._content
             if content is None:
+                self._inside.discard(get_ident())  # if it is inside, from an interrupted call
+                self._changed.notify_all()
                 content = self._wait_for_content()
-            self._inside += 1
+            self._inside.add(get_ident())
             return content
 
     def leave(self) -> None:
         with self._lock:
-            self._inside -= 1
+            self._inside.discard(get_ident())
             # Whoever takes the content out has emptied the place first.
-            if self._content is None and self._inside == 0:
+            if self._content is None and not self._inside:
                 self._changed.notify_all()
 
     def take(self) -> T:
@@ -52,7 +58,8 @@ class Gate(Generic[T]):
         with self._lock:
             content = self._wait_for_content()
             self._content = None
-            self._changed.wait_for(lambda: self._inside == 0)
+            self._inside.discard(get_ident())  # if it is inside, from an interrupted call
+            self._changed.wait_for(lambda: not self._inside)
             return content
 
     def put(self, content: T) -> None:

@@ -97,8 +97,11 @@ class MetadataStore:
             for topic in topics
         ]
         if rows:
-            self._engine.write(KvBatch(puts={META: rows}, sync=sync))
-            self._unsynced = self._unsynced or not sync
+            try:
+                self._engine.write(KvBatch(puts={META: rows}, sync=sync))
+            finally:  # also when an interrupt comes right behind the write
+                if not sync:
+                    self._unsynced = True
 
     def sync(self) -> None:
         # One at a time: who finds the flag taken back must not return before the flush has ended.

@@ -115,16 +115,20 @@ class BatchEncoder:
         room: int,
         now_ms: int,
         begin: int | None = None,
+        runs: list[Encoded] | None = None,
     ) -> Encoded:
         """Encode `messages[first:]` from physical `offset` on, while they fit in `room` bytes.
 
         Every queue named must be in `queues`. Offsets are taken from them; `give_back_offsets`
         undoes that. `begin` is where the record of `messages[0]` lies, when all of them are one
-        batch; None when each is by itself.
+        batch; None when each is by itself. What is returned is added to `runs` before the first
+        offset is taken: an interrupt may end this anywhere.
         Raises InvalidArgumentError (after giving back) when the properties of a message become
         too long with its light queue offsets in them, or the batch too long.
         """
         encoded = Encoded(offset, queues)
+        if runs is not None:
+            runs.append(encoded)
         try:
             self._encode(encoded, messages, prepared, first, queues, offset, room, now_ms, begin)
         except BaseException:

@@ -2,6 +2,8 @@
 
 Append: records become readable bytes of the mapped segment under one lock, and get their queue
 offsets in the same critical section. They are durable once `flush` has passed them.
+Ctrl-C, or whatever else a signal handler raises, may end an append between any two steps. So what
+it is about to do is noted first, and who comes next undoes it, or does the rest: `settle`.
 Read: by physical offset, from the mapping when the bytes are hot, else through the file.
 """
 
@@ -63,6 +65,10 @@ _BEGINS_KEPT = 64
 #: An append that must not wait looks up so many queues at most: 10 to 20 us each.
 _FEW_QUEUES = 256
 
+#: All that an append copies, each with its physical offset. From here on it is finished, whatever
+#: ends it. The runs tell whose it is.
+_Ready = tuple["list[Encoded]", list[tuple[int, bytes]], "LogAppend"]
+
 
 class LogAppend(NamedTuple):
     """Records of one append. They lie in `start_offset..end_offset`, blanks between segments."""
@@ -101,9 +107,14 @@ class CommitLog:
         self._clock = clock
         self._hot_read_bytes = hot_read_bytes
         self._before_flush = before_flush
-        # Guarded by lock; read freely.
+        # Guarded by lock; read freely. The segments say where the log ends; `appended_offset` is
+        # that end, too, but while an append copies.
         self.appended_offset = segments.end_offset
         self.last_store_time_ms = last_store_time_ms
+        # Of an append under way, or ended on its way: what took queue offsets; and once it is
+        # certain, what is copied. The second counts only when it is of the first.
+        self._begun: list[Encoded] | None = None
+        self._ready: _Ready | None = None
         self._closed = False
         # Where a segment begins within an append, to where that append begins; the latest ones.
         # Replaced whole, read by the flush thread.
@@ -124,11 +135,14 @@ class CommitLog:
 
         They are one batch, which a crash leaves whole or not at all, unless they are `separate`:
         then it may leave the first of them. `publish` runs under the lock, in log order, once the
-        bytes are readable.
+        bytes are readable. When an interrupt ends the append, all of them are in the log, or none,
+        as soon as `settle` has run, which this tries to do itself; `publish` may not have run then.
         Raises DiskFullError, SegmentNotReadyError, InvalidArgumentError, StoreClosedError and what
         loading a queue raises; AppendWouldWaitError, unless it may `wait`, when many queues must be
         looked up. Nothing was written then. Durability: none before `flush`.
         """
+        if self._begun is not None:
+            self.settle()
         if self._closed:
             raise StoreClosedError("commit log")
         hot = self._queues.young
@@ -150,93 +164,130 @@ class CommitLog:
             hot = self._queues.young
         # Store times never fall along the log: search by time and expiry stand on it.
         now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
-        start = self.appended_offset
-        begin = start if len(messages) > 1 and not separate else None
         segment = self._segments.last
         assert segment is not None, "recovery makes the first segment"
-        encoded = self._encoder.encode(
-            messages,
-            prepared,
-            0,
-            hot,
-            start,
-            segment.start_offset + segment.size - start,
-            now_ms,
-            begin,
-        )
-        if encoded.count == len(messages):
-            try:
-                data = b"".join(encoded.parts)
-            except MemoryError:
-                encoded.give_back_offsets()
-                raise
-            segment.append(data)
-            requests, end = encoded.requests, encoded.end_offset
-        else:
-            requests, end = self._append_across(
-                segment, encoded, messages, prepared, start, now_ms, begin
+        start = segment.start_offset + segment.appended
+        assert start == self.appended_offset, f"bytes up to {start}, end {self.appended_offset}"
+        begin = start if len(messages) > 1 and not separate else None
+        runs: list[Encoded] = []
+        self._begun = runs
+        try:
+            encoded = self._encoder.encode(
+                messages,
+                prepared,
+                0,
+                hot,
+                start,
+                segment.size - segment.appended,
+                now_ms,
+                begin,
+                runs,
             )
-        done = LogAppend(requests, start, end, now_ms, row_count)
-        self.last_store_time_ms = now_ms
-        self.appended_offset = done.end_offset
-        publish(done)
+            if encoded.count == len(messages):
+                data = b"".join(encoded.parts)
+                done = LogAppend(encoded.requests, start, encoded.end_offset, now_ms, row_count)
+                self._ready = (runs, [(start, data)], done)
+                # `_finish`, in short.
+                self.last_store_time_ms = now_ms
+                segment.append(data)
+                self.appended_offset = done.end_offset
+            else:
+                ready = self._encode_across(
+                    segment, runs, messages, prepared, now_ms, begin, row_count
+                )
+                self._ready = ready
+                self._finish(ready)
+                done = ready[2]
+            publish(done)
+        except BaseException:
+            self.settle()
+            raise
+        self._begun = None
+        self._ready = None  # it keeps the bytes of the append
         return done
 
-    def _append_across(
-        self,
-        segment: Segment,
-        encoded: Encoded,
-        messages: Sequence[Message],
-        prepared: Sequence[Prepared],
-        start: int,
-        now_ms: int,
-        begin: int | None,
-    ) -> tuple[list[DispatchRequest], int]:
-        """Go on in new segments. All that can fail, as on a full disk, comes before the first byte.
+    def settle(self) -> None:
+        """No append is half done: one that was ended on its way is undone, or finished.
 
-        Taking bytes back would race with a flush, which may have counted them as durable.
+        For the holder of `lock`. Repeatable, and it may be ended on its way itself.
         """
-        runs = [encoded]
-        try:
-            first = encoded.count
-            while first < len(messages):
-                offset = segment.start_offset + len(runs) * segment.size
-                if not first and begin is not None:
-                    begin = offset
-                encoded = self._encoder.encode(
-                    messages,
-                    prepared,
-                    first,
-                    self._queues.young,
-                    offset,
-                    segment.size,
-                    now_ms,
-                    begin,
-                )
-                runs.append(encoded)
-                first += encoded.count
-                if encoded.count == 0:
-                    raise InvalidArgumentError(
-                        f"messages[{first}].body",
-                        f"the record does not fit a segment of {segment.size} bytes",
-                    )
-            parts = [b"".join(run.parts) for run in runs]
-            requests = [request for run in runs for request in run.requests]
-            self._segments.reserve(len(runs) - 1)
-        except BaseException:
+        runs = self._begun
+        if runs is None:
+            return
+        ready = self._ready
+        if ready is not None and ready[0] is runs:
+            self._finish(ready)
+        else:
             for run in reversed(runs):
                 run.give_back_offsets()
-            raise
+        self._begun = None
+
+    def _finish(self, ready: _Ready) -> None:
+        """Copy what is not there yet, then raise the end: nothing of it can be taken back, since a
+        flush may have counted the first bytes as durable."""
+        _, places, done = ready
+        self.last_store_time_ms = done.store_time_ms
+        for start, data in places:
+            segment = self._segments.last
+            assert segment is not None, "recovery makes the first segment"
+            if start >= segment.start_offset + segment.size:
+                segment = self._segments.roll()
+            if segment.start_offset + segment.appended == start:
+                segment.append(data)
+        self.appended_offset = done.end_offset
+
+    def _encode_across(
+        self,
+        segment: Segment,
+        runs: list[Encoded],
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        now_ms: int,
+        begin: int | None,
+        row_count: int,
+    ) -> _Ready:
+        """Encode into new segments, too, and reserve them: all that can fail, as on a full disk,
+        comes before the first byte."""
+        start = segment.start_offset + segment.appended
+        segment_end = segment.start_offset + segment.size
+        first = runs[0].count
+        while first < len(messages):
+            offset = segment_end + (len(runs) - 1) * segment.size
+            if not first and begin is not None:
+                begin = offset
+            encoded = self._encoder.encode(
+                messages,
+                prepared,
+                first,
+                self._queues.young,
+                offset,
+                segment.size,
+                now_ms,
+                begin,
+                runs,
+            )
+            first += encoded.count
+            if encoded.count == 0:
+                raise InvalidArgumentError(
+                    f"messages[{first}].body",
+                    f"the record does not fit a segment of {segment.size} bytes",
+                )
+        places: list[tuple[int, bytes]] = []
+        at = start
+        for run in runs[:-1]:
+            blank = pack_blank(segment_end - run.end_offset)
+            places.append((at, b"".join([*run.parts, blank])))
+            at = segment_end
+            segment_end += segment.size
+        places.append((at, b"".join(runs[-1].parts)))
+        requests = [request for run in runs for request in run.requests]
+        self._segments.reserve(len(runs) - 1)
         # Known before any byte of it can be flushed.
         begins = dict(list(self._begins.items())[-_BEGINS_KEPT:])
-        begins |= {segment.start_offset + at * segment.size: start for at in range(1, len(runs))}
+        begins |= {place: start for place, _ in places[1:]}
         self._begins = begins
-        segment.append(parts[0])
-        for data in parts[1:]:
-            segment.append(pack_blank(segment.size - segment.appended))
-            segment = self._segments.roll()
-            segment.append(data)
-        return requests, encoded.end_offset
+        done = LogAppend(requests, start, runs[-1].end_offset, now_ms, row_count)
+        return runs, places, done
 
     def wait_for_segment(self, start_offset: int, timeout_s: float) -> bool:
         """Whether an append that met SegmentNotReadyError is worth another try, within `timeout_s`.
@@ -424,6 +475,7 @@ class CommitLog:
     def close(self) -> None:
         """No more appends; readers get StoreClosedError. Does not flush. Repeatable."""
         with self.lock:
+            self.settle()
             self._closed = True
         self._segments.close()
 

@@ -42,7 +42,7 @@ class FlushService:
     """What both services share: the thread, the requests, the round, and how it ends.
 
     Thread: one, named, the only caller of `log.flush()` while it runs.
-    Locks: `_changed` alone, never held across a flush or a callback of the watermark.
+    Locks: `_lock` alone, never held across a flush or a callback of the watermark.
     Failure: final. The kernel may drop dirty pages after a failed fsync, so a second one could
     report success for bytes that are gone. The watermark fails with FlushError, and no
     fsync is tried again, by `stop` neither.
@@ -54,8 +54,11 @@ class FlushService:
         self._flushed = flushed
         # A daemon, so that a program that ends by an error ends, without a clean close.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._changed = threading.Condition()
-        # Guarded by _changed.
+        # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
+        # of an appender does not leave it held, as it may a condition.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        # Guarded by _lock.
         self._requested = flushed.value
         self._stopping = False
         self._idle = False
@@ -77,7 +80,7 @@ class FlushService:
 
         `puts` is how many callers will be answered by that.
         """
-        with self._changed:
+        with self._lock:
             if end > self._requested:
                 self._requested = end
                 self._puts += puts
@@ -91,7 +94,7 @@ class FlushService:
 
         Whoever waits for more than that gets StoreClosedError.
         """
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._changed.notify()
         if self._thread.is_alive():
@@ -167,7 +170,7 @@ class GroupCommitService(FlushService):
         self._shared = False  # owned by the thread: the last round answered several puts
 
     def _wait_for_round(self) -> bool:
-        with self._changed:
+        with self._lock:
             self._idle = True
             self._changed.wait_for(lambda: self._stopping or self._requested > self._flushed.value)
             if self._shared and self._gather_s > 0 and self._puts < ENOUGH_PUTS:
@@ -178,7 +181,7 @@ class GroupCommitService(FlushService):
             return not self._stopping
 
     def _gather(self) -> None:
-        """Wait while puts keep coming, until there are enough; `_changed` is held."""
+        """Wait while puts keep coming, until there are enough; `_lock` is held."""
         self._gathering = True
         for _ in range(_GATHER_STEPS):
             before = self._puts
@@ -215,7 +218,7 @@ class IntervalFlushService(FlushService):
         self._thorough_s: float | None = None
 
     def _wait_for_round(self) -> bool:
-        with self._changed:
+        with self._lock:
             self._idle = True
             self._changed.wait_for(
                 lambda: self._stopping or self._requested > self._flushed.value, self._interval_s

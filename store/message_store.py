@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from store.clock import Clock
-    from store.commit_log import CommitLog
+    from store.commit_log import CommitLog, LogAppend
     from store.config import StoreConfig
     from store.consume_queue import Bounds, ConsumeQueueStore, DispatchRequest
     from store.disk import DiskGuard
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from store.retention import RetentionService
     from store.store_dir import StoreDir
     from store.topics import Topics
+    from store.validation import Prepared
     from store.watermark import Watermark
 
 logger = logging.getLogger(__name__)
@@ -129,7 +130,8 @@ class MessageStore:
         After a crash too, unless they are `separate` puts that only share the append: then the
         first of them may be left, as each would be by itself.
         Not acknowledged in SYNC mode before `end_offset` is durable (`when_durable`). In ASYNC
-        mode they are visible on return, unless dispatch lags.
+        mode they are visible on return, unless dispatch lags. When Ctrl-C ends it, or whatever else
+        a signal handler raises, they may be in the log all the same: all of them, or none.
         `wait` off is for an event loop: AppendWouldWaitError is raised when another thread
         appends, or many queues must be looked up. The same call is then made in a thread.
         Raises InvalidArgumentError naming the field (`messages[3].body`), UnknownTopicError,
@@ -149,24 +151,44 @@ class MessageStore:
                 f"{len(messages)} messages, not 1 to {MAX_MESSAGES}" if messages else "is empty",
             )
         log = self.log
-        if not log.lock.acquire(blocking=wait):
-            raise AppendWouldWaitError("another append is under way")
-        try:
-            self._check_writable()
+        if wait:
+            with log.lock:  # no interrupt leaves it held
+                done = self._append(messages, prepared, separate=separate, wait=True)
+        elif log.lock.acquire(blocking=False):
             try:
-                done = log.append(
-                    messages, prepared, self.reput.offer, separate=separate, wait=wait
-                )
-            except InvalidArgumentError as error:
-                raise _placed_in_batch(error, messages) from None
-            if self._sync:
-                self._flush_service.request(done.end_offset, len(messages))
-        finally:
-            log.lock.release()
+                done = self._append(messages, prepared, separate=separate, wait=False)
+            finally:
+                log.lock.release()
+        else:
+            raise AppendWouldWaitError("another append is under way")
         if done.row_count > SLICE_ROWS and not self._sync:
             # Not under the lock: others append meanwhile.
             self.reput.dispatch_to(done.end_offset)
         return Appended(done.requests, done.end_offset, done.store_time_ms)
+
+    def _append(
+        self,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        *,
+        separate: bool,
+        wait: bool,
+    ) -> LogAppend:
+        """Under the append lock."""
+        self._check_writable()
+        try:
+            done = self.log.append(
+                messages, prepared, self.reput.offer, separate=separate, wait=wait
+            )
+            if self._sync:
+                self._flush_service.request(done.end_offset, len(messages))
+        except InvalidArgumentError as error:
+            raise _placed_in_batch(error, messages) from None
+        except BaseException:
+            # Ctrl-C, say: if all of it is in the log, it is dispatched all the same.
+            self.reput.wake()
+            raise
+        return done
 
     def make_segments_aside(self) -> None:
         """From now on no append makes a segment itself, also with `preallocate` off. Repeatable.
@@ -351,6 +373,7 @@ class MessageStore:
         sync raises: the topics may exist then, and the store takes no more writes.
         """
         with self.log.lock:
+            self.log.settle()
             self._check_writable()
             created = self._topics.create(topics, self.log.appended_offset)
         # Not under the lock: who appends, the event loop of a service for one, would wait for the
@@ -365,6 +388,7 @@ class MessageStore:
         UnknownTopicError, StoreBusyError.
         """
         with self.log.lock:
+            self.log.settle()
             self._check_writable()
             count = self._topics.begin_delete(name)
             for queue_id in range(-1, 0) if name.startswith(LMQ_PREFIX) else range(count):
@@ -564,6 +588,7 @@ class MessageStore:
             if self._closed:
                 return
             with self.log.lock:
+                self.log.settle()
                 self._closed = True
             # Whatever fails on the way, the rest is let go of, and the lock last of all.
             with ExitStack() as stack:

@@ -42,7 +42,7 @@ class Preallocator:
     Before `start` there is no thread, and the appender makes each segment itself.
     Thread: "preallocate", the only one that creates segments while it runs. `take` belongs to the
     appender, `start` and `stop` to the owner, `wait_ready` to any that holds no lock.
-    Locks: `_changed` alone, never held while a file is made. The appender may hold its own lock
+    Locks: `_lock` alone, never held while a file is made. The appender may hold its own lock
     when it comes in here: nothing in `take` waits.
     Failure: of one segment, kept and raised to who needs it, until an attempt a second later
     succeeds.
@@ -66,17 +66,21 @@ class Preallocator:
         self._retry_s = RETRY_S if retry_s is None else retry_s
         # A daemon, so that a program that ends by an error ends, without a clean close.
         self._thread = threading.Thread(target=self._run, name="preallocate", daemon=True)
-        self._changed = threading.Condition()
-        # Guarded by _changed.
+        # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
+        # of the appender does not leave it held, as it may a condition.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        # Guarded by _lock.
         self._wanted: set[int] = set()  # start offsets, those being made included
         self._ready: dict[int, Segment] = {}
         self._failed: dict[int, Exception] = {}  # those that are tried again included
+        self._handed: Segment | None = None  # the last one taken
         self._started = False
         self._stopping = False
 
     def start(self) -> None:
         """From now on segments are made by the thread alone. Repeatable; not after `stop`."""
-        with self._changed:
+        with self._lock:
             if self._started:
                 return
             self._started = True
@@ -84,7 +88,7 @@ class Preallocator:
 
     def prepare(self, start_offset: int) -> None:
         """Have the segments at `start_offset` and behind it made ready. Does not wait."""
-        with self._changed:
+        with self._lock:
             self._want(start_offset, self._ahead)
 
     def take(self, start_offset: int, count: int = 1) -> Segment:
@@ -92,17 +96,21 @@ class Preallocator:
 
         `count` is how many from there on are needed. Raises at once what the last attempt to make
         it raised (DiskFullError), SegmentNotReadyError when it is still being made: ask again;
-        StoreClosedError after `stop`.
+        StoreClosedError after `stop`. Who is interrupted on the way may take it again.
         """
         if not self._started:
             return self._source.take(start_offset)
-        with self._changed:
+        with self._lock:
             if self._stopping:
                 raise StoreClosedError(self._thread.name)
-            segment = self._ready.pop(start_offset, None)
-            if segment is not None:
+            if self._handed is not None and self._handed.start_offset == start_offset:
+                self._ready.pop(start_offset, None)
+                return self._handed
+            if start_offset in self._ready:
                 self._want(start_offset + self._segment_bytes, max(self._ahead, count - 1))
-                return segment
+                self._handed = self._ready[start_offset]
+                del self._ready[start_offset]
+                return self._handed
             if (error := self._failed.get(start_offset)) is not None:
                 raise error.with_traceback(None)
             self._want(start_offset, max(self._ahead, count))
@@ -110,7 +118,7 @@ class Preallocator:
 
     def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
         """Whether `take` has an answer other than to ask again, within `timeout_s`. Blocks."""
-        with self._changed:
+        with self._lock:
             return self._changed.wait_for(
                 lambda: (
                     self._stopping
@@ -123,7 +131,7 @@ class Preallocator:
 
     def stop(self) -> None:
         """End the thread and remove what nobody took. Repeatable."""
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._wanted.clear()
             self._changed.notify_all()
@@ -140,7 +148,7 @@ class Preallocator:
     # --- inside ----------------------------------------------------------------------------
 
     def _want(self, start_offset: int, count: int) -> None:
-        """Called with _changed held."""
+        """Called with _lock held."""
         for ahead in range(count):
             wanted = start_offset + ahead * self._segment_bytes
             if wanted in self._failed:
@@ -163,14 +171,14 @@ class Preallocator:
                         self._retry_s,
                     )
                     reported = start_offset
-                with self._changed:
+                with self._lock:
                     self._failed[start_offset] = error
                     # One behind a gap would be in the way of the next open.
                     self._wanted = {wanted for wanted in self._wanted if wanted < start_offset}
                     self._changed.notify_all()
             else:
                 reported = None
-                with self._changed:
+                with self._lock:
                     self._ready[start_offset] = segment
                     self._failed.pop(start_offset, None)
                     self._wanted.discard(start_offset)
@@ -180,7 +188,7 @@ class Preallocator:
         """The lowest offset that is asked for; waits for one, or for the time of the next attempt
         at one that failed; None at the end.
         """
-        with self._changed:
+        with self._lock:
             while not self._stopping and not self._wanted:
                 if not self._changed.wait(self._retry_s if self._failed else None):
                     self._wanted.update(self._failed)

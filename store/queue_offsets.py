@@ -56,19 +56,21 @@ class QueueOffsets:
         self._dispatched = dispatched
 
     def __len__(self) -> int:
-        return len(self.young) + len(self._old)
+        return len(self.young.keys() | self._old.keys())
 
     def warm(self, keys: Sequence[QueueKey]) -> None:
         """Afterwards all `keys` are in `young`. Raises what `load` raises, and changes nothing."""
         missing = [key for key in keys if key not in self.young and key not in self._old]
         loaded = self._load(missing) if missing else ()
-        # Taken out before the turn, which lets go of the older generation.
-        known = {key: old for key in keys if (old := self._old.pop(key, None)) is not None}
+        # Looked up before the turn, which lets go of the older generation. Nothing is taken out of
+        # it: an interrupt must not lose a queue that is not dispatched yet.
+        known = {
+            key: queue
+            for key in keys
+            if (queue := self.young.get(key) or self._old.get(key)) is not None
+        }
         if len(self.young) + len(keys) > self._generation:
             self._turn()
-            known.update(
-                {key: old for key in keys if (old := self._old.pop(key, None)) is not None}
-            )
         self.young.update(known)
         self.young.update(zip(missing, loaded, strict=True))
 
@@ -85,6 +87,6 @@ class QueueOffsets:
     def _turn(self) -> None:
         if self._dispatched() < self._old_end:
             return  # some of the older ones are not in the consume queue yet: grow for a moment
-        self._old = self.young
         self._old_end = self._appended()
+        self._old = self.young
         self.young = {}

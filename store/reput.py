@@ -21,6 +21,7 @@ from store.record import (
 )
 from store.resync import next_record
 from store.sealed_run import SealedParser
+from store.wake import Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,11 +73,12 @@ class ReputService:
         self._inline = inline
         self._skip_damaged = skip_damaged
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
-        self._wake = threading.Event()
+        self._wake = Wake()
         self._dispatching = threading.Lock()
-        # Appended by the appender, popped under _dispatching.
+        # Appended by the appender, popped under _dispatching. Each counts its own bytes.
         self._pending: deque[LogAppend] = deque()
-        self._pending_bytes = 0
+        self._offered_bytes = 0
+        self._taken_bytes = 0
         self._parser = SealedParser()  # under _dispatching
         # Replaced whole, so that it can be read without a lock.
         self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
@@ -86,33 +88,38 @@ class ReputService:
     # --- for the appender ------------------------------------------------------------------
 
     def offer(self, batch: LogAppend) -> None:
-        """A batch was appended. Called under the append lock; never blocks on the disk."""
+        """A batch was appended. Called under the append lock; never blocks on the disk.
+
+        An interrupt may end it anywhere: what was not dispatched is, after the next `wake`.
+        """
         if (
             self._inline
             and batch.row_count <= SLICE_ROWS
             and self.dispatched.value == batch.start_offset
-            and self._dispatching.acquire(blocking=False)
+            and not self._dispatching.locked()
         ):
             try:
-                if self.dispatched.value == batch.start_offset:
-                    self._dispatch_slice(batch.requests, batch.end_offset)
-                    return
+                # Not acquired without waiting and released in a `finally`, since an interrupt could
+                # come in between. Should the reput thread be first, it is at this very batch.
+                with self._dispatching:
+                    if self.dispatched.value == batch.start_offset:
+                        self._dispatch_slice(batch.requests, batch.end_offset)
+                    if self.dispatched.value >= batch.end_offset:
+                        return
             except StoreBusyError:
                 pass  # the reput thread tries again
             except Exception as error:  # noqa: BLE001 - reported through the watermark
                 self._fail(error)
                 return
-            finally:
-                self._dispatching.release()
         size = batch.end_offset - batch.start_offset
-        if self._pending_bytes + size <= _PENDING_BYTES:
-            self._pending_bytes += size
+        if self._offered_bytes - self._taken_bytes + size <= _PENDING_BYTES:
             self._pending.append(batch)
+            self._offered_bytes += size
         if self._inline:
             self._wake.set()
 
     def wake(self) -> None:
-        """The limit has risen."""
+        """The limit has risen, or an append was interrupted before all of it was dispatched."""
         self._wake.set()
 
     def dispatch_to(self, end: int) -> None:
@@ -170,7 +177,6 @@ class ReputService:
         try:
             while True:
                 self._wake.wait()
-                self._wake.clear()
                 stopping = self._stopped.is_set()
                 # A watermark that has failed does not rise any more.
                 while self.dispatched.failure is None and self.dispatched.value < self._limit():
@@ -230,8 +236,9 @@ class ReputService:
             self._drop_first()
 
     def _drop_first(self) -> None:
-        batch = self._pending.popleft()
-        self._pending_bytes -= batch.end_offset - batch.start_offset
+        batch = self._pending[0]
+        self._taken_bytes += batch.end_offset - batch.start_offset
+        self._pending.popleft()
 
     def _parse(self, at: int, limit: int) -> tuple[list[DispatchRequest], int]:
         """Requests of the records from `at` on, and where they end. At least one step forward."""

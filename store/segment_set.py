@@ -37,7 +37,8 @@ class SegmentSource(Protocol):
     def take(self, start_offset: int, count: int = 1) -> Segment:
         """An empty segment that begins at `start_offset`, the first of `count` that are needed.
 
-        Raises DiskFullError, SegmentNotReadyError.
+        Raises DiskFullError, SegmentNotReadyError. A caller that is interrupted before it has the
+        segment may make the same call again.
         """
         ...
 
@@ -63,6 +64,8 @@ class DirectSource:
 
     def take(self, start_offset: int, count: int = 1) -> Segment:
         path = self._directory / segment_name(start_offset)
+        if path.exists() and not _holds_data(path):
+            path.unlink()  # made by a call that was interrupted before it could say so
         return Segment.create(path, start_offset, self._segment_bytes, warm_up=self._warm_up)
 
     def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
@@ -176,12 +179,13 @@ class SegmentSet:
         appends still.
         """
         self.reserve(1)
-        segment = self._reserved.pop(0)
+        segment = self._reserved[0]
         last = self.last
         if last is not None:
             last.seal()
         with self._lock:
             self._segments = [*self._segments, segment]
+        del self._reserved[0]  # last, so that an interrupt does not lose it
         return segment
 
     def reserve(self, count: int) -> None:
@@ -192,9 +196,12 @@ class SegmentSet:
         """
         last = self.last
         end = last.start_offset + self.segment_bytes if last is not None else 0
-        while (have := len(self._reserved)) < count:
+        reserved = self._reserved
+        if reserved and reserved[0] is last:  # an interrupted roll
+            del reserved[0]
+        while (have := len(reserved)) < count:
             start = end + have * self.segment_bytes
-            self._reserved.append(self._source.take(start, count - have))
+            reserved.append(self._source.take(start, count - have))
 
     def make_aside(self) -> None:
         """From now on no roll makes a segment itself: another thread does. Repeatable."""
@@ -279,8 +286,11 @@ class SegmentSet:
         """Close all segments, without a flush; what was prepared ahead is removed. Repeatable."""
         # Last one first: a crash in between leaves no gap.
         self._source.stop()
+        last = self.last
         while self._reserved:
             segment = self._reserved.pop()
+            if segment is last:  # an interrupted roll
+                continue
             try:
                 segment.destroy()
             except OSError:

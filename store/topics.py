@@ -166,6 +166,10 @@ class Topics:
         found = dict(zip(names, self._metadata.topics(names), strict=True)) if names else {}
         missing = [topic for topic, config in found.items() if config is None]
         created = self._automatic(missing, log_end) if missing else {}
+        for topic in names:
+            # Whoever created it may have been interrupted before saying so.
+            if self._live_from.get(topic) == _NEVER and topic not in created:
+                self._forget([topic])
         for topic, queue_id in keys:
             if queue_id == LIGHT:
                 continue
@@ -174,8 +178,10 @@ class Topics:
                 raise UnknownQueueError(topic, queue_id, config.queue_count)
         if created:
             # Durable with the log's next flush, before any record of theirs is.
-            self._metadata.put_topics(created.values(), sync=False)
-            self._forget(created)
+            try:
+                self._metadata.put_topics(created.values(), sync=False)
+            finally:
+                self._forget(created)
         # A topic made just now has no messages: there is nothing to look up.
         known = [
             (topic, 0 if queue_id == LIGHT else queue_id)

@@ -85,3 +85,30 @@ def test_the_end_reaches_those_who_wait_and_those_who_come() -> None:
     with pytest.raises(ValueError, match="over"):
         gate.take()
     assert [str(error) for error in errors] == ["over", "over"]
+
+
+def test_a_thread_that_never_said_it_left_is_out_with_its_next_call() -> None:
+    """An interrupt may come right behind `enter`."""
+    gate: Gate[str] = Gate()
+    gate.put("content")
+    gate.enter()
+    assert gate.enter() == "content"
+    gate.leave()
+    assert gate.take() == "content"
+    gate.put("content")
+    gate.enter()
+    taken: list[str] = []
+    taker = threading.Thread(target=lambda: taken.append(gate.take()))
+    taker.start()
+    while gate._content is not None:  # taken out: now it waits for those inside
+        taker.join(0.001)
+
+    def put_back() -> None:
+        taker.join()
+        gate.put(taken[0])
+
+    putter = threading.Thread(target=put_back)
+    putter.start()
+    assert gate.enter() == "content"
+    putter.join()
+    gate.leave()
