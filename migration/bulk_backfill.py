@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from migration.bulk_worker import BulkPlan
 from migration.routes import SideName
 from store.errors import StoreError
+from store.files import DIRECTORY_MODE
 from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class BulkBackfill:
         if side.name is not SideName.ROCKSDB or self._left(side) < LEAST_BYTES:
             return
         shutil.rmtree(self._output, ignore_errors=True)
-        self._output.mkdir()
+        self._output.mkdir(DIRECTORY_MODE)
         try:
             while self._run_process(side):
                 pass

@@ -19,14 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.errors import DiskFullError
-from store.files import fsync_directory
+from store.errors import DiskFullError, OutOfDescriptorsError
+from store.files import FILE_MODE, fsync_directory, telling_of_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
 
 class _Handle:
@@ -194,20 +193,28 @@ class FileHandles:
     def sync(self, files: Iterable[str], directories: Iterable[str]) -> None:
         """Durable when it returns. What was deleted meanwhile is passed over.
 
-        Raises OSError as the kernel gave it; the caller must treat that as final.
+        Raises OSError as the kernel gave it; the caller must treat that as final. And
+        OutOfDescriptorsError: all of them count as not durable again.
         """
-        for path in files:
-            try:
-                handle = self._pin(path)
-            except FileNotFoundError:
-                continue
-            try:
-                os.fdatasync(handle.fd)
-            finally:
-                self._unpin(handle)
-        for directory in directories:
-            with contextlib.suppress(FileNotFoundError):
-                fsync_directory(Path(directory))
+        files, directories = set(files), set(directories)
+        try:
+            for path in files:
+                try:
+                    handle = self._pin(path)
+                except FileNotFoundError:
+                    continue
+                try:
+                    os.fdatasync(handle.fd)
+                finally:
+                    self._unpin(handle)
+            for directory in directories:
+                with contextlib.suppress(FileNotFoundError):
+                    fsync_directory(Path(directory))
+        except OutOfDescriptorsError:
+            with self._lock:
+                self._dirty |= files
+                self._dirty_directories |= directories
+            raise
 
     def close(self) -> None:
         """Close every file. Repeatable; a later read opens again."""
@@ -241,15 +248,13 @@ class FileHandles:
 
     def _open(self, path: str, more_flags: int = 0) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | more_flags
-        try:
-            return os.open(path, flags, 0o644)
-        except OSError as error:
-            if error.errno not in _TOO_MANY:
-                raise
+        with contextlib.suppress(OutOfDescriptorsError), telling_of_descriptors():
+            return os.open(path, flags, FILE_MODE)
         # Others in this process took the handles we counted on: half of ours is theirs from now.
         self._limit = max(1, len(self._table) // 2)
         self._evict(len(self._table) - self._limit)
-        return os.open(path, flags, 0o644)
+        with telling_of_descriptors():
+            return os.open(path, flags, FILE_MODE)
 
     def _evict(self, count: int) -> None:
         idle = (path for path, handle in self._table.items() if not handle.pins)

@@ -40,8 +40,8 @@ from migration.file_queue_set import FileQueueSet
 from migration.index_file_set import IndexFileSet
 from store.clock import Clock, SystemClock
 from store.consume_queue import DispatchRequest
-from store.errors import FlushError, StoreFailedError
-from store.files import fsync_directory
+from store.errors import FlushError, StoreBusyError, StoreFailedError
+from store.files import DIRECTORY_MODE, fsync_directory
 from store.record import MIN_RECORD_BYTES
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class FileQueueStore(FileQueueReads):
             try:
                 for queue, units in pending:
                     queue.undo(units)
-            except OSError:
+            except (OSError, StoreBusyError):
                 # Units nobody dispatched may be left; the next opening cuts them off.
                 self._failure = error
             raise
@@ -288,7 +288,7 @@ class FileQueueStore(FileQueueReads):
             if sequence <= self._applied_deletions:
                 return
             trash = self._root / TRASH_DIRECTORY
-            trash.mkdir(exist_ok=True)
+            trash.mkdir(DIRECTORY_MODE, exist_ok=True)
             if self._queues.move_topic_away(topic, trash / str(sequence)):
                 fsync_directory(self._root / QUEUE_DIRECTORY)
                 fsync_directory(trash)

@@ -23,6 +23,7 @@ from migration.index_format import (
     key_hashes,
     parse_index_name,
 )
+from store.files import DIRECTORY_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -189,7 +190,7 @@ class IndexFileSet:
         if newest is not None and newest.free > 0:
             return newest
         if newest is None and not self.root.is_dir():
-            self.root.mkdir()
+            self.root.mkdir(DIRECTORY_MODE)
             self._handles.mark_directory(str(self.root.parent))
         after = newest.path.name if newest is not None else None
         path = self.root / index_name(self._clock.now_ms(), after)

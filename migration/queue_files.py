@@ -20,6 +20,7 @@ from migration.cq_format import (
     unpack_units,
     valid_units,
 )
+from store.files import DIRECTORY_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -263,7 +264,7 @@ class QueueFiles:
             missing.append(made)
             made = made.parent
         for directory in reversed(missing):
-            directory.mkdir(exist_ok=True)
+            directory.mkdir(DIRECTORY_MODE, exist_ok=True)
             self._handles.mark_directory(str(directory.parent))
 
     def remove(self, start: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from migration.cq_format import valid_units
 from migration.file_queue_store import FileQueueStore
 from store.consume_queue import ConsumeQueueStore
-from store.files import fsync_directory
+from store.files import DIRECTORY_MODE, fsync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,7 +99,7 @@ class FileSideStore(FileQueueStore):
             self._check_writable()
             trash = self._root / _TRASH
             shutil.rmtree(trash, ignore_errors=True)
-            trash.mkdir()
+            trash.mkdir(DIRECTORY_MODE)
             if self._queues.move_topic_away(topic, trash / "queues"):
                 fsync_directory(self._queues.root)
             shutil.rmtree(trash, ignore_errors=True)

@@ -19,6 +19,7 @@ error's own values as metadata. What a caller may do about it follows from the c
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
@@ -81,6 +82,7 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
     server_errors.ServerBindError: StatusRow(_Code.UNAVAILABLE, "CANNOT_LISTEN", ("host", "port")),
     store_errors.StoreClosedError: StatusRow(_Code.UNAVAILABLE, "STORE_CLOSED"),
     store_errors.StoreBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
+    store_errors.OutOfDescriptorsError: StatusRow(_Code.UNAVAILABLE, "OUT_OF_DESCRIPTORS"),
     store_errors.SegmentNotReadyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
     kvcq_errors.EngineBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
     kvcq_errors.EngineUnavailableError: StatusRow(_Code.UNAVAILABLE, "ENGINE_UNAVAILABLE"),
@@ -140,6 +142,8 @@ class Refusal(NamedTuple):
 
 def row_of(error: BaseException) -> StatusRow | None:
     """The row of the exception's class, or of its nearest parent that has one."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return STATUS_BY_ERROR[store_errors.OutOfDescriptorsError]
     for kind in _known_kinds(type(error)):
         return STATUS_BY_ERROR[kind]
     return None

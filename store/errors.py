@@ -97,6 +97,10 @@ class AppendWouldWaitError(StoreBusyError):
     """An append that must not wait would have to: for another one, or for many look-ups."""
 
 
+class OutOfDescriptorsError(StoreBusyError):
+    """The process, or the system, has no file descriptor left. Try again when others are closed."""
+
+
 class TopicBusyError(StoreBusyError):
     """The topic, or light queue, is being deleted; others are not concerned."""
 

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from typing import TYPE_CHECKING
 
+from store.errors import OutOfDescriptorsError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: What a file is called until it is complete. A crash may leave it; nothing reads it.
 TEMPORARY_SUFFIX = ".tmp"
 
 
+#: Of new files and directories: the owner's, readable by the group. What is there keeps its mode.
+FILE_MODE = 0o640
+DIRECTORY_MODE = 0o750
+
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+
+
+@contextlib.contextmanager
+def telling_of_descriptors() -> Iterator[None]:
+    """OSError becomes OutOfDescriptorsError where it says that there is no descriptor left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _TOO_MANY:
+            raise
+        raise OutOfDescriptorsError(f"{error.filename}: {error.strerror}") from error
+
+
 def fsync_directory(path: Path) -> None:
-    """Entries created, renamed or removed in `path` so far survive a power loss."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Entries created, renamed or removed in `path` so far survive a power loss.
+
+    Raises OSError, OutOfDescriptorsError.
+    """
+    with telling_of_descriptors():
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -28,19 +55,22 @@ def make_directory(path: Path) -> None:
     while not missing[-1].parent.exists():
         missing.append(missing[-1].parent)
     for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(DIRECTORY_MODE, exist_ok=True)
         fsync_directory(directory.parent)
 
 
 def write_file(path: Path, data: bytes) -> None:
     """`path` holds exactly `data`, durably; after a crash, either that or what it held before.
 
-    Written under a temporary name, fsynced, renamed over `path`, directory fsynced. Raises OSError;
-    `path` is then unchanged, and no temporary file is left.
+    Written under a temporary name, fsynced, renamed over `path`, directory fsynced. It has the mode
+    that it had, or FILE_MODE. Raises OSError; `path` is then unchanged, and no temporary file is
+    left.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        with temporary.open("wb") as file:
+        with open(temporary, "wb", opener=_open_new) as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -50,3 +80,7 @@ def write_file(path: Path, data: bytes) -> None:
             temporary.unlink()
         raise
     fsync_directory(path.parent)
+
+
+def _open_new(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)

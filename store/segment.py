@@ -20,7 +20,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from store.errors import DiskFullError, InvalidArgumentError, StoreClosedError, StoreFormatError
-from store.files import TEMPORARY_SUFFIX, fsync_directory
+from store.files import (
+    FILE_MODE,
+    TEMPORARY_SUFFIX,
+    fsync_directory,
+    telling_of_descriptors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +104,7 @@ class Segment:
 
         With `warm_up` zeros are really written, page by page, so that later flushes need not
         record that blocks came into use, and the pages are in memory.
-        Raises DiskFullError; nothing is left of the file then.
+        Raises DiskFullError, OutOfDescriptorsError; nothing is left of the file then.
         Durability: file, length, blocks and directory entry survive a power loss on return. A crash
         before that leaves a file under a temporary name, or none.
         """
@@ -108,8 +113,8 @@ class Segment:
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         temporary.unlink(missing_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with _disk_full(path, size):
-            descriptor = os.open(temporary, flags, 0o644)
+        with _disk_full(path, size), telling_of_descriptors():
+            descriptor = os.open(temporary, flags, FILE_MODE)
             try:
                 _allocate(descriptor, 0, size)
                 if warm_up:

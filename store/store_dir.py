@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from store.errors import StoreFormatError, StoreLockedError
-from store.files import TEMPORARY_SUFFIX, fsync_directory, make_directory, write_file
+from store.files import FILE_MODE, TEMPORARY_SUFFIX, fsync_directory, make_directory, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,7 +182,7 @@ class StoreDir:
             key = _file_key(path)
             if key in _held:
                 raise StoreLockedError(self.root, f"open in this process already, {os.getpid()}")
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             except OSError as error:

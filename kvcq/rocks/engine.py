@@ -31,7 +31,7 @@ from kvcq.rocks.opening import (
 from kvcq.rocks.rows import encode, read_options, scan_rows, write_options
 from kvcq.rocks.statistics import BACKGROUND_ERRORS, read_statistics
 from store.errors import InvalidArgumentError
-from store.files import fsync_directory
+from store.files import DIRECTORY_MODE, fsync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -280,7 +280,7 @@ class RocksEngine:
                 return
             options = self._family_options()
             if ttl_s is not None:
-                self._scratch.mkdir(exist_ok=True)
+                self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
                 for family in families:
                     scratch = self._scratch / f"filter-{next(self._numbers)}"
                     options[family.name] = build_filter_options(family, ttl_s, self._cache, scratch)
@@ -340,7 +340,7 @@ class RocksEngine:
     def _create(self) -> None:
         new = self._scratch / "new"
         shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
+        new.mkdir(DIRECTORY_MODE, parents=True)
         opened = open_writable(new, self._profile, self._family_options(), create=True)
         let_go(opened, flushed=True)
         del opened
@@ -391,7 +391,7 @@ class RocksEngine:
         # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
         # written in between.
         self._write_out(opened)
-        self._scratch.mkdir(exist_ok=True)
+        self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
         target = self._scratch / f"flush-{next(self._numbers)}"
         try:
             Checkpoint(opened.db).create_checkpoint(str(target))

@@ -42,6 +42,12 @@ _NOT_DAMAGE = (
 )
 
 
+#: A read finds no file descriptor left: that passes when others are closed. One that a flush does
+#: not find leaves a background error in the database, and is none of these.
+_READING = "While open a file for random read"
+_NO_DESCRIPTOR = (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE))
+
+
 def is_stall(error: Exception) -> bool:
     """Whether a write was refused because it would have had to wait."""
     return str(error).startswith(_STALL)
@@ -51,6 +57,8 @@ def failure(doing: str, error: Exception) -> KvcqError:
     """What to raise when `error` ended what is named `doing`."""
     if is_stall(error):
         return EngineBusyError(f"{doing}: RocksDB stalls writes")
+    if _READING in str(error) and any(each in str(error) for each in _NO_DESCRIPTOR):
+        return EngineBusyError(f"{doing}: {error}")
     if "Corruption" in str(error):
         return EngineDamagedError(f"{doing}: {error!r}")
     return EngineFailedError(f"{doing}: {error!r}")

@@ -34,6 +34,7 @@ from server.cli.output import (
     CommandError,
     InterruptedCommandError,
 )
+from server.cli.process import prepare_to_open_stores
 from server.status import row_of
 from store.errors import InvalidArgumentError, StoreError, StoreLockedError
 
@@ -205,6 +206,7 @@ class RemoteTarget:
 @contextmanager
 def local_target(root: Path, watch: Watch) -> Iterator[LocalTarget]:
     """The directory of a stopped store, opened when a step needs that. Raises CommandError."""
+    prepare_to_open_stores()
     target = LocalTarget(root, watch)
     try:
         try:

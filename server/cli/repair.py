@@ -14,6 +14,7 @@ from migration.opening import open_store
 from migration.repair_metadata import repair_metadata
 from migration.repair_queues import set_queues_aside
 from server.cli.output import CommandError, json_option, notes, print_json
+from server.cli.process import prepare_to_open_stores
 from store.config import StoreConfig
 from store.errors import StoreError, StoreFormatError, StoreLockedError
 
@@ -49,6 +50,7 @@ def repair(
         raise click.UsageError("say what to make again: --metadata or --queues")
     if skip_damaged and what != "queues":
         raise click.UsageError("--skip-damaged needs --queues")
+    prepare_to_open_stores()
     try:
         with _bar() as progress:
             task = progress.add_task("", total=1.0)

@@ -14,9 +14,11 @@ import click
 from migration.opening import open_store
 from server.app import run_server
 from server.cli.output import BadRequestError, CommandError, json_option, notes
+from server.cli.process import prepare_to_open_stores
 from server.config import load_config, with_recorded_segments
 from server.errors import ServerBindError
 from server.last_resort import end_process_soon
+from server.outlet import Outlet, OutletHandler
 from store.errors import (
     InvalidArgumentError,
     StoreError,
@@ -25,6 +27,8 @@ from store.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from server.app import Listener
     from server.config import ServerConfig
 
@@ -35,6 +39,12 @@ _UNUSABLE = frozenset(
         *(errno.ELOOP, errno.ENAMETOOLONG, errno.EEXIST),
     }
 )
+
+
+_STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
+
+#: For the last lines to be written, should somebody read them.
+_LAST_LINES_S = 1.0
 
 
 @click.command()
@@ -73,10 +83,12 @@ def serve(
 
     With --json, what happens is told as one JSON object a line on standard output.
     """
+    prepare_to_open_stores()
+    errors = Outlet(_STANDARD_ERROR)
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
+        handlers=[OutletHandler(errors.write)],
     )
     # Its jobs run every second: neither a run is news, nor one that is left out under load.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
@@ -97,7 +109,10 @@ def serve(
         config = with_recorded_segments(config)
     except (StoreError, OSError) as error:
         raise _why_not_opened(error, config) from error
-    listener: Listener = JsonListener() if as_json else TextListener(config)
+    results = Outlet(_STANDARD_OUTPUT)
+    listener: Listener = (
+        JsonListener(results.write) if as_json else TextListener(config, errors.write)
+    )
     try:
         run_server(
             config,
@@ -109,6 +124,9 @@ def serve(
         raise CommandError(str(error), _advice_on_address(error)) from error
     except (StoreError, OSError) as error:
         raise _why_not_opened(error, config) from error
+    finally:
+        for outlet in (errors, results):
+            outlet.drain(_LAST_LINES_S)
     end_process_soon("the store is closed, and the process was to end")
 
 
@@ -150,60 +168,63 @@ def _name_and_value(text: str) -> tuple[str, str]:
 class TextListener:
     """Tells a person what happens, and what to type next."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, write: Callable[[str], None]) -> None:
         self._config = config
+        self._write = write
         self._step = ""
 
     def listening(self, host: str, port: int) -> None:
-        _note(f"[bold]kvcq[/] listens on {host}:{port}, opening {self._config.data_dir}")
+        self._note(f"[bold]kvcq[/] listens on {host}:{port}, opening {self._config.data_dir}")
 
     def opening(self, step: str, fraction: float) -> None:
         if step != self._step or fraction >= 1:
             self._step = step
-            _note(f"  {step}: {fraction:.0%}")
+            self._note(f"  {step}: {fraction:.0%}")
 
     def ready(self, host: str, port: int) -> None:
         where = "" if (host, port) == ("127.0.0.1", 8081) else f" --server {host}:{port}"
         kvcq = _command()
-        _note("[bold green]ready.[/] In a second terminal:")
-        _note(f'  {kvcq} put{where} orders "hello" --key order-1 --tag created')
-        _note(f"  {kvcq} pull{where} orders")
-        _note(f"  {kvcq} query{where} orders order-1")
-        _note("Ctrl-C ends it in order.")
+        self._note("[bold green]ready.[/] In a second terminal:")
+        self._note(f'  {kvcq} put{where} orders "hello" --key order-1 --tag created')
+        self._note(f"  {kvcq} pull{where} orders")
+        self._note(f"  {kvcq} query{where} orders order-1")
+        self._note("Ctrl-C ends it in order.")
 
     def draining(self) -> None:
-        _note("draining: finishing calls, then closing the store")
+        self._note("draining: finishing calls, then closing the store")
 
     def stopped(self) -> None:
-        _note("stopped; the store is closed")
+        self._note("stopped; the store is closed")
 
-
-def _note(text: str) -> None:
-    notes.print(text, highlight=False, soft_wrap=True)
+    def _note(self, text: str) -> None:
+        with notes.capture() as rendered:
+            notes.print(text, highlight=False, soft_wrap=True)
+        self._write(rendered.get())
 
 
 class JsonListener:
     """Tells a program what happens: one object a line on standard output."""
 
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
     def listening(self, host: str, port: int) -> None:
-        _emit(event="listening", host=host, port=port)
+        self._emit(event="listening", host=host, port=port)
 
     def opening(self, step: str, fraction: float) -> None:
-        _emit(event="opening", step=step, fraction=fraction)
+        self._emit(event="opening", step=step, fraction=fraction)
 
     def ready(self, host: str, port: int) -> None:
-        _emit(event="ready", host=host, port=port)
+        self._emit(event="ready", host=host, port=port)
 
     def draining(self) -> None:
-        _emit(event="draining")
+        self._emit(event="draining")
 
     def stopped(self) -> None:
-        _emit(event="stopped")
+        self._emit(event="stopped")
 
-
-def _emit(**values: object) -> None:
-    sys.stdout.write(json.dumps(values) + "\n")
-    sys.stdout.flush()
+    def _emit(self, **values: object) -> None:
+        self._write(json.dumps(values) + "\n")
 
 
 def _command() -> str:

@@ -1,0 +1,94 @@
+"""Lines for a stream that perhaps nobody reads: whoever says something never waits for the reader.
+
+A pipe that is full, as when a supervisor hangs, stops the process that writes into it. In a server
+that is the event loop: all calls would wait for the reader of a log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+#: Characters that wait for a reader. Beyond that lines are dropped, and counted.
+WAITING_MOST = 1 << 20
+
+
+class Outlet:
+    """Writes text to a descriptor on a thread of its own.
+
+    Not through a file object of Python's: the end of the interpreter would wait for its lock, or
+    abort, while the thread hangs in a write.
+    Thread: "outlet", a daemon; `write` on any. Locks: `_changed`, never held during a write.
+    Failure: a descriptor that cannot be written takes nothing more; what comes is dropped.
+    """
+
+    def __init__(self, descriptor: int, *, waiting_most: int = WAITING_MOST) -> None:
+        # Constant after construction.
+        self._descriptor = descriptor
+        self._most = waiting_most
+        self._changed = threading.Condition()
+        # Guarded by _changed.
+        self._waiting: deque[str] = deque()
+        self._size = 0  # of what waits, and of what is being written
+        self._dropped = 0  # lines since the last one that was taken
+        self._is_broken = False
+        self._thread = threading.Thread(target=self._run, name="outlet", daemon=True)
+        self._thread.start()
+
+    def write(self, text: str) -> None:
+        """The text is written some time, or dropped and counted. Never waits."""
+        with self._changed:
+            if self._is_broken or self._size + len(text) > self._most:
+                self._dropped += text.count("\n")
+                return
+            if self._dropped:
+                text = f"{self._dropped} lines were dropped here: nobody read them in time\n{text}"
+                self._dropped = 0
+            self._waiting.append(text)
+            self._size += len(text)
+            self._changed.notify_all()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Whether all that was said so far was written within `timeout_s`. Blocks."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._size or self._is_broken, timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                text = "".join(self._waiting)
+                self._waiting.clear()
+            data = memoryview(text.encode("utf-8", "backslashreplace"))
+            try:
+                while data:
+                    data = data[os.write(self._descriptor, data) :]
+            except OSError:  # its reader is gone
+                with self._changed:
+                    self._is_broken = True
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                self._size -= len(text)
+                self._changed.notify_all()
+
+
+class OutletHandler(logging.Handler):
+    """Log records, as lines of an outlet."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        super().__init__()
+        self._write = write
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._write(self.format(record) + "\n")
+        except Exception:  # noqa: BLE001 - as logging has it: a line that is wrong ends nothing
+            self.handleError(record)
