@@ -28,6 +28,7 @@ from kvcq.rocks.opening import (
     open_writable,
     scratch_of,
 )
+from kvcq.rocks.proof import NoteKeeper, prove
 from kvcq.rocks.rows import encode, read_options, scan_rows, write_options
 from kvcq.rocks.statistics import BACKGROUND_ERRORS, read_statistics
 from store.errors import InvalidArgumentError
@@ -72,6 +73,7 @@ class RocksEngine:
         # Kept when the database is reopened: cached blocks stay valid.
         self._cache = Cache(profile.cache_bytes)
         self._write_options = write_options(profile)
+        self._note = NoteKeeper(path, wal=profile.wal)
         self._slow: Gate[str] = Gate()
         self._gate: Gate[Opened] = Gate()
         # About how many range deletions the memtables hold: those that write add to it without a
@@ -89,17 +91,21 @@ class RocksEngine:
         It is created aside and moved in place, so a crash leaves all of it or nothing: a
         directory without its families, CURRENT or manifest is damage and refused. What a crash
         left in the scratch directory beside it (`<name>.tmp`) is removed.
+        A database that is not the one noted last is refused before anything in it changes.
         Raises EngineFailedError; EngineUnavailableError when that says nothing of the files.
         """
         engine = cls(path, profile, read_only=False)
         try:
             if not path.exists() or not any(path.iterdir()):
                 engine._create()
+            prove(path)
             engine._gate.put(open_writable(path, profile, engine._family_options()))
             # Now that the database's own lock says that nobody else is using it.
             shutil.rmtree(engine._scratch, ignore_errors=True)
         except OSError as error:
             raise EngineUnavailableError(f"cannot open {path}: {error}") from error
+        if profile.wal:  # else the next flush is in time: what comes before it may be lost anyway
+            engine._note.refresh()
         engine._slow.put(_SLOW)
         return engine
 
@@ -114,6 +120,7 @@ class RocksEngine:
         if not (path / "CURRENT").is_file():
             # RocksDB would make the directory.
             raise EngineFailedError(f"cannot open {path}: no database there")
+        prove(path)
         engine = cls(path, profile, read_only=True)
         engine._gate.put(open_through_links(path, profile, engine._family_options()))
         engine._slow.put(_SLOW)
@@ -206,6 +213,7 @@ class RocksEngine:
         """See KvEngine. Other threads read and write meanwhile."""
         with self._slowly("flush") as opened:
             self._flush(opened)
+            self._refresh_note()
 
     def settle(self) -> None:
         """See KvEngine. Other threads read and write meanwhile."""
@@ -213,6 +221,7 @@ class RocksEngine:
             return
         with self._slowly("flush") as opened:
             self._write_out(opened)
+            self._refresh_note()
 
     def compact(
         self,
@@ -289,6 +298,7 @@ class RocksEngine:
                 self._flush(opened)
             self._reopen(options)
             self._ttl_s = ttl_s
+            self._refresh_note()
         except KvcqError:
             raise
         except Exception as error:
@@ -314,12 +324,18 @@ class RocksEngine:
             error.__traceback__ = None  # its frames would keep the directory locked
             raise failure("last flush", error) from error
         finally:
-            let_go(opened, flushed=flushed)
-            del opened
-            self._gate.end(EngineClosedError, f"{self._path} is closed")
-            self._slow.end(EngineClosedError, f"{self._path} is closed")
-            if not self._read_only:
-                shutil.rmtree(self._scratch, ignore_errors=True)
+            try:
+                let_go(opened, flushed=flushed)
+            except Exception as error:
+                error.__traceback__ = None
+                raise failure("closing", error) from error
+            finally:
+                del opened
+                self._refresh_note()
+                self._gate.end(EngineClosedError, f"{self._path} is closed")
+                self._slow.end(EngineClosedError, f"{self._path} is closed")
+                if not self._read_only:
+                    shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _reopen(self, options: dict[str, Options]) -> None:
         opened = self._gate.take()
@@ -407,6 +423,11 @@ class RocksEngine:
         for table in opened.tables.values() if self._profile.wal else (opened.db,):
             table.compact_range(None, b"", compact_options())
 
+    def _refresh_note(self) -> None:
+        """What flushes and compactions have changed is noted: see note.py."""
+        if not self._read_only and self._note.is_due:
+            self._note.refresh()
+
     def _check_writable(self, db: Rdict) -> None:
         """A database that failed before skips compactions without a word, but not a write."""
         try:
@@ -425,6 +446,7 @@ class RocksEngine:
             # The kernel may have dropped the pages: a second sync could claim what is not so.
             self._unsynced = f"the write-ahead log could not be synced: {error}"
             raise
+        self._refresh_note()
 
     def _compact_piece(self, family: str, start: bytes | None, end: bytes | None) -> None:
         with self._slowly(f"compaction of {family}") as opened:
@@ -433,3 +455,4 @@ class RocksEngine:
             if opened.db.property_int_value(BACKGROUND_ERRORS) != before:
                 raise EngineFailedError(f"compaction of {family} failed; {self._path}/LOG says why")
             self._check_writable(opened.db)
+            self._refresh_note()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,17 +69,20 @@ def open_through_links(path: Path, profile: Profile, families: dict[str, Options
 
 
 def let_go(opened: Opened, *, flushed: bool) -> None:
-    """Close the database. Unless it was flushed, closing must not flush single families."""
+    """Close the database. Unless it was flushed, closing must not flush single families.
+
+    Raises the binding's Exception when something failed on the way; all of it is closed then.
+    """
     tables = list(opened.tables.values())
     opened.tables.clear()
     opened.handles.clear()
-    if flushed:
-        # By name, so that a caught exception with a frame of ours does not keep it open.
-        for table in tables:
-            table.close()
-        opened.db.close()
-    if opened.links is not None:
-        shutil.rmtree(opened.links, ignore_errors=True)
+    with ExitStack() as stack:
+        if opened.links is not None:
+            stack.callback(shutil.rmtree, opened.links, ignore_errors=True)
+        if flushed:
+            # By name, so that a caught exception with a frame of ours does not keep it open.
+            for table in (opened.db, *reversed(tables)):
+                stack.callback(table.close)
 
 
 def list_families(path: Path) -> list[str]:
