@@ -174,11 +174,15 @@ def _assemble_double(
 def _open_metadata(directory: StoreDir) -> RocksEngine:
     """Topics and committed offsets are not in the log: damage here is refused, not papered over."""
     fresh = not directory.checkpoint.exists() and not directory.commitlog.exists()
-    if not fresh and not directory.meta.exists():
+    remedy = (
+        f"Bring it back from a copy of the directory, or run `kvcq repair {directory.root} "
+        "--metadata`: it keeps what is there under another name, and finds the topics again in "
+        "log and queues, but no committed offsets"
+    )
+    if not fresh and not (directory.meta.is_dir() and any(directory.meta.iterdir())):
         raise StoreFormatError(
             directory.meta,
-            "is missing: topics, groups and committed offsets are in it. Bring it back from a "
-            "copy, or run `kvcq repair --metadata` on it to make the topics again from the log",
+            f"is missing: topics, groups and committed offsets are in it. {remedy}",
         )
     try:
         return RocksEngine.open(directory.meta, metadata_profile())
@@ -187,6 +191,5 @@ def _open_metadata(directory: StoreDir) -> RocksEngine:
     except EngineFailedError as error:
         raise StoreFormatError(
             directory.meta,
-            f"is damaged ({error}). Bring it back from a copy, or move it away and run "
-            "`kvcq repair --metadata` to make the topics again from the log",
+            f"is not the database that was written last ({error}). Nothing was changed. {remedy}",
         ) from error

@@ -1,21 +1,26 @@
-"""Make the topic table again from the log, when `meta/` is lost or damaged.
+"""Make the topic table again from log and bounds, when `meta/` is lost or damaged.
 
-What the log cannot tell stays lost: committed offsets, groups, and which topics had been deleted;
-those come back with their messages. So this is a command of its own, never done by itself.
+The bounds in `kvcq/` tell topics whose messages have left the log, and which ones of the log had
+been deleted; without them those come back with their messages. What neither can tell stays lost:
+committed offsets, groups, topics that never had a message. So this is a command of its own, never
+done by itself.
 """
 
 from __future__ import annotations
 
 import logging
+import shutil
 from typing import TYPE_CHECKING
 
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
+from migration.known_topics import known_topics
 from migration.repair_queues import move_aside
 from store.clock import SystemClock
 from store.errors import StoreFormatError
+from store.files import fsync_directory
 from store.log_scan import Damage, scan_requests
 from store.metadata import TopicConfig
 from store.segment_set import SegmentSet
@@ -36,7 +41,7 @@ def repair_metadata(
     progress: Callable[[str, float], None] | None = None,
     clock: Clock | None = None,
 ) -> list[TopicConfig]:
-    """Topics found in the log are in a new `meta/`; a damaged one is kept under another name.
+    """Topics of the log and of `kvcq/` are in a new `meta/`; an old one is kept beside it.
 
     A topic gets as many queues as its highest queue id says. Raises StoreFormatError when the
     directory is no store of ours or its `meta/` can be opened, StoreLockedError.
@@ -49,11 +54,12 @@ def repair_metadata(
         raise StoreFormatError(root, "is not a store of ours: there is nothing to repair")
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
-        if directory.meta.exists():
+        if directory.meta.is_dir() and any(directory.meta.iterdir()):
             _move_damaged(directory.meta)
         times = TimeFallFinder()
-        found = _topics_in_log(directory.commitlog, identity.segment_bytes, clock, progress, times)
+        found = _topics(directory, identity.segment_bytes, clock, progress, times)
         new = root / "meta.new"
+        shutil.rmtree(new, ignore_errors=True)  # of a repair that was cut short
         store = MetadataStore(RocksEngine.open(new, metadata_profile()))
         try:
             store.put_topics(found)
@@ -61,6 +67,7 @@ def repair_metadata(
         finally:
             store.close()
         new.rename(directory.meta)
+        fsync_directory(root)
         return found
     finally:
         directory.close()
@@ -77,29 +84,42 @@ def _move_damaged(meta: Path) -> None:
         raise StoreFormatError(meta, "opens without an error: it is not replaced")
 
 
-def _topics_in_log(
-    commitlog: Path,
+def _topics(
+    directory: StoreDir,
     segment_bytes: int,
     clock: Clock,
     progress: Callable[[str, float], None] | None,
     times: TimeFallFinder,
 ) -> list[TopicConfig]:
-    segments = SegmentSet.load(commitlog, segment_bytes, read_only=True)
+    known = known_topics(directory)
+    segments = SegmentSet.load(directory.commitlog, segment_bytes, read_only=True)
     try:
-        counts: dict[str, int] = {}
         start = segments.first_offset
         span = max(1, segments.end_offset - start)
+        counts = {} if known is None else dict(known.queue_counts)
+        live_from = {} if known is None else dict(known.live_from)
         for run in scan_requests(segments, start, _tell):
             times.look(run.requests)
             for request in run.requests:
-                if request.in_queue:
-                    counts[request.topic] = max(counts.get(request.topic, 1), request.queue_id + 1)
+                name, place = request.topic, request.physical_offset
+                if not request.in_queue:
+                    continue
+                if known is not None and place < known.dispatched_offset:
+                    # Records of a topic that was deleted, or of an earlier one of the name.
+                    if place < known.live_from.get(name, known.dispatched_offset):
+                        continue
+                elif known is not None:
+                    live_from.setdefault(name, place)
+                counts[name] = max(counts.get(name, 1), request.queue_id + 1)
             if progress is not None:
                 progress("reading the log", (run.next_offset - start) / span)
     finally:
         segments.close()
     now_ms = clock.now_ms()
-    return [TopicConfig(name, count, now_ms, 0) for name, count in sorted(counts.items())]
+    return [
+        TopicConfig(name, count, now_ms, live_from.get(name, 0))
+        for name, count in sorted(counts.items())
+    ]
 
 
 def _tell(damage: Damage) -> None:

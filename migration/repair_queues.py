@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq.errors import KvcqError
+from kvcq.options import metadata_profile
+from kvcq.rocks import RocksEngine
 from migration.errors import IllegalStepError
 from migration.state import read_state
 from store.clock import SystemClock
@@ -38,10 +41,10 @@ def set_queues_aside(
 ) -> SetAside:
     """`kvcq/` has another name, and the log was found fit to make it again.
 
-    Raises StoreFormatError when `root` is no store of ours, IllegalStepError when it has a
-    migration, which keeps its own account of its sides; StoreLockedError while it is open,
-    CorruptRecordError when the log is damaged and that is not to be left out: nothing was changed
-    then, and the store serves what it served.
+    Raises StoreFormatError when `root` is no store of ours, or its `meta/` is not sound: queues are
+    made for the topics in it; IllegalStepError when it has a migration, which keeps its own account
+    of its sides; StoreLockedError while it is open, CorruptRecordError when the log is damaged and
+    that is not to be left out: nothing was changed then, and the store serves what it served.
     """
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None:
@@ -56,6 +59,7 @@ def set_queues_aside(
         )
     directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
     try:
+        _require_topics(directory)
         damage = _find_damage(directory.commitlog, identity.segment_bytes, progress)
         if damage and not skip_damaged:
             first = damage[0]
@@ -69,6 +73,17 @@ def set_queues_aside(
         return SetAside(aside, identity.segment_bytes, damage)
     finally:
         directory.close()
+
+
+def _require_topics(directory: StoreDir) -> None:
+    try:
+        RocksEngine.open_read_only(directory.meta, metadata_profile()).close()
+    except KvcqError as error:
+        raise StoreFormatError(
+            directory.meta,
+            f"cannot be read ({error}), and queues are made for the topics in it alone. Bring it "
+            f"back from a copy, or first run `kvcq repair {directory.root} --metadata`",
+        ) from error
 
 
 def _find_damage(

@@ -201,8 +201,9 @@ def remedies(directory: Path, faults: Sequence[Finding]) -> list[str]:
         )
     if Kind.METADATA in kinds:
         advice.append(
-            f"`kvcq repair {directory} --metadata` makes the topics again from the log; committed "
-            "offsets come back from a backup only"
+            "bring meta/ back from a copy of the directory if there is one: committed offsets are "
+            f"nowhere else. Without one, `kvcq repair {directory} --metadata` finds the topics "
+            "again in log and queues"
         )
     if Kind.IDENTITY in kinds:
         places = sorted({each.place for each in faults if each.kind is Kind.IDENTITY})
@@ -211,6 +212,12 @@ def remedies(directory: Path, faults: Sequence[Finding]) -> list[str]:
         advice.append(
             "the checkpoint file needs nothing: the next start checks the whole log instead, and "
             "writes it anew"
+        )
+    if Kind.DEAD_ROW in kinds:
+        advice.append(
+            "kvcq/ has rows of topics that meta/ does not know. Unless they were deleted, meta/ is "
+            "not the newest one: bring that back before anything else, since queues are made for "
+            "the topics in meta/ alone"
         )
     if kinds - _IN_THE_LOG - _OTHER_FILES:
         skip = " --skip-damaged" if Kind.DAMAGED_RECORD in kinds else ""

@@ -43,8 +43,8 @@ def repair(
     """Make topics or queues of a stopped store DIRECTORY again from its log.
 
     What was there is kept under another name. Committed offsets are not in the log: --metadata
-    works only when meta/ is missing or cannot be opened, and topics that had been deleted come
-    back with their messages.
+    works only when meta/ is missing or cannot be opened, and without kvcq/ topics that had been
+    deleted come back with their messages.
     """
     if what is None:
         raise click.UsageError("say what to make again: --metadata or --queues")
@@ -69,8 +69,8 @@ def repair(
         print_json(result)
     elif what == "metadata":
         notes.print(
-            f"meta/ has {result['topics']} topics again, those with messages in the log. Committed "
-            "offsets, groups, and topics without messages are not in it.",
+            f"meta/ has {result['topics']} topics again, those of log and queues. Committed "
+            "offsets, groups, and topics that never had a message are not in it.",
             highlight=False,
         )
     else:

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from migration.check import check_store
 from migration.opening import open_store
 from migration.repair_metadata import repair_metadata
 from migration.repair_queues import set_queues_aside
 from store.config import StoreConfig
-from store.errors import StoreFormatError
+from store.errors import StoreFormatError, UnknownTopicError
 from store.message import Message
+from store.record import unpack_record
+from tests.support.fake_clock import FakeClock
+from tests.support.stores import open_small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +35,7 @@ def fill(root: Path) -> None:
 def test_a_store_without_its_topic_table_is_refused(tmp_path: Path) -> None:
     fill(tmp_path / "s")
     shutil.rmtree(tmp_path / "s" / "meta")
-    with pytest.raises(StoreFormatError, match="kvcq repair --metadata"):
+    with pytest.raises(StoreFormatError, match=r"kvcq repair .* --metadata"):
         open_store(config(tmp_path / "s"))
 
 
@@ -73,3 +77,81 @@ def test_queues_set_aside_are_made_again_from_the_log(tmp_path: Path) -> None:
     with open_store(config(root)) as store:
         assert store.pull("A", 5, 0).records
         assert [tuple(each) for each in store.bounds([("A", 3), ("A", 5)])] == [(0, 1), (0, 1)]
+
+
+def lose(root: Path) -> None:
+    """As a turned bit does it: the manifest seems to end early."""
+    manifest = next((root / "meta").glob("MANIFEST-*"))
+    data = bytearray(manifest.read_bytes())
+    data[5] ^= 0x80
+    manifest.write_bytes(data)
+
+
+def test_a_turned_bit_is_refused_with_the_way_out_and_the_way_out_works(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    lose(root)
+    with pytest.raises(StoreFormatError, match=f"kvcq repair {root} --metadata"):
+        open_store(config(root))
+    repair_metadata(root)
+    with open_store(config(root)) as store:
+        assert [topic.name for topic in store.list_topics("", None, 10)] == ["A", "B"]
+        assert store.pull("A", 3, 0).records
+    assert check_store(root) == []
+
+
+def test_queues_are_not_made_again_while_the_topics_are_lost(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    lose(root)
+    with pytest.raises(StoreFormatError, match="--metadata"):
+        set_queues_aside(root)
+    assert (root / "kvcq").is_dir()
+
+
+def test_an_emptied_table_is_a_lost_one(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    shutil.rmtree(root / "meta")
+    (root / "meta").mkdir()
+    with pytest.raises(StoreFormatError, match="--metadata"):
+        open_store(config(root))
+    assert [topic.name for topic in repair_metadata(root)] == ["A", "B"]
+
+
+def test_deleted_topics_stay_deleted_as_long_as_the_queues_know(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    with open_store(config(root)) as store:
+        store.delete_topic("A")
+        store.delete_topic("B")
+        store.put([Message("B", b"of a later B", 0)])
+    shutil.rmtree(root / "meta")
+    (found,) = repair_metadata(root)
+    assert (found.name, found.queue_count) == ("B", 1)
+    set_queues_aside(root)  # made again, they have nothing of the dead ones either
+    with open_store(config(root)) as store:
+        (record,) = store.pull("B", 0, 0).records
+        assert unpack_record(record).body == b"of a later B"
+        with pytest.raises(UnknownTopicError):
+            store.pull("A", 3, 0)
+    assert check_store(root) == []
+
+
+def test_topics_whose_messages_have_left_the_log_are_found_in_the_queues(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        store.put([Message("old", b"x" * 1000, 2)])
+        while store.log.appended_offset < 3 * store.config.segment_bytes:
+            store.put([Message("new", b"x" * 1000, 0)])
+        store.flush()
+        clock.advance(10**9)
+        assert store.retention.run_once(now=True)
+    shutil.rmtree(root / "meta")
+    assert {topic.name: topic.queue_count for topic in repair_metadata(root)} == {
+        "old": 3,
+        "new": 1,
+    }
+    with open_small(root, clock) as store:
+        assert tuple(store.bounds([("old", 2)])[0]) == (1, 1)  # its offsets go on
