@@ -23,6 +23,7 @@ from server.cli.output import (
     print_json,
     print_table,
 )
+from server.cli.values import COUNT
 from store.errors import StoreError, StoreFormatError, StoreLockedError
 from store.store_dir import DirKind, inspect
 
@@ -43,15 +44,13 @@ _OTHER_FILES = {Kind.IDENTITY, Kind.CHECKPOINT_FILE, Kind.METADATA}
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Differences to show."
-)
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="Differences to show.")
 @json_option
 def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 - click's way
     """Verify the stopped store in DIRECTORY: every record, queue, bound and key row of it.
 
     Nothing is changed. Exits with 1, and shows the first differences, when something is wrong.
-    What a crash leaves and the next start sets right is told, and is not wrong.
+    Leftovers of a crash that the next start repairs are reported as information, not as faults.
     """
     try:
         with _progress(quiet=as_json) as report:

@@ -9,7 +9,7 @@ import click
 from kvcq_client import Start
 from server.cli.connection import connect, server_option
 from server.cli.output import CommandError, ask, json_option, notes, print_json, print_table
-from server.cli.values import INT64_MAX, QUEUE, TIME_MS, text
+from server.cli.values import INT64_MAX, QUEUE, TIME, text
 
 if TYPE_CHECKING:
     from kvcq_client import GroupOffset
@@ -58,7 +58,7 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None: 
 @click.argument("name", metavar="GROUP", type=text)
 @click.argument("topic", type=text)
 @click.option("--to", metavar="WHERE", help="earliest, latest, or a queue offset.")
-@click.option("--to-time", type=TIME_MS, help="The first message stored at or after this, ms.")
+@click.option("--to-time", type=TIME, help="The first message stored then or later, such as -1h.")
 @click.option("--queue", "queue_ids", type=QUEUE, multiple=True, help="This queue alone; repeat.")
 @server_option
 @json_option

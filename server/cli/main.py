@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -18,31 +19,56 @@ from server.version import VERSION
 
 _AS_JSON = "kvcq.as_json"
 
-#: Command to the module that has it. Only the one that is called for is imported: all together
-#: take twice as long as most of them alone, and `serve` should answer soon.
-_MODULES = {
-    "serve": "server.cli.serve",
-    "put": "server.cli.put",
-    "pull": "server.cli.messages",
-    "query": "server.cli.messages",
-    "get": "server.cli.messages",
-    "topic": "server.cli.topics",
-    "group": "server.cli.groups",
-    "stats": "server.cli.stats",
-    "check": "server.cli.check",
-    "dump": "server.cli.dump",
-    "repair": "server.cli.repair",
-    "bench": "server.cli.bench",
-    "migrate": "server.cli.migrate",
-    "spark": "migration.spark.cli",
+#: Sections of the help; in each, command to the module that has it. Only the one that is called
+#: for is imported: all together take twice as long as most of them alone.
+_SECTIONS = {
+    "Messages": {
+        "put": "server.cli.put",
+        "consume": "server.cli.consume",
+        "pull": "server.cli.messages",
+        "query": "server.cli.messages",
+        "get": "server.cli.messages",
+    },
+    "A running server": {
+        "serve": "server.cli.serve",
+        "topic": "server.cli.topics",
+        "group": "server.cli.groups",
+        "stats": "server.cli.stats",
+        "bench": "server.cli.bench",
+    },
+    "A store on disk": {
+        "check": "server.cli.check",
+        "dump": "server.cli.dump",
+        "repair": "server.cli.repair",
+        "migrate": "server.cli.migrate",
+        "spark": "migration.spark.cli",
+    },
 }
+_MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 
 
 class Commands(click.Group):
     """The commands. Ctrl-C ends each of them quietly, with an exit code of its own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_MODULES)
+        return list(_MODULES)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, section in _SECTIONS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in section]
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, one.get_short_help_str(70)) for name, one in commands if one]
+                )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _MODULES and not args[0].startswith("-"):
+            near = get_close_matches(args[0], _MODULES, 1, cutoff=0.5)
+            hint = f"; did you mean: kvcq {near[0]}" if near else ""
+            ctx.fail(f"No such command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
@@ -80,5 +106,5 @@ class Commands(click.Group):
 def main() -> None:
     """A message store: RocketMQ's commit log, its consume queues in RocksDB, over gRPC.
 
-    Exit codes: 0 well, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
+    Exit codes: 0 success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
     """

@@ -1,4 +1,7 @@
-"""kvcq pull, query, get: messages out of a running server."""
+"""kvcq pull, query, get: messages out of a running server.
+
+With --json a message is one line, so that a program can read them as they come.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from server.cli.output import (
     print_table,
     time_text,
 )
-from server.cli.values import OFFSET, QUEUE, TIME_MS, text
+from server.cli.values import OFFSET, QUEUE, TIME, Whole, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 @click.argument("topic", type=text)
 @click.option("--queue", type=QUEUE, help="One queue; else all of the topic, one after another.")
 @click.option("--offset", type=OFFSET, help="From here on; else from the oldest. Needs --queue.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=32, show_default=True)
+@click.option("--limit", type=Whole(1, 10_000), default=32, show_default=True)
 @click.option("--tag", "tag_filter", type=text, default="", help='Such as "created || paid".')
 @click.option(
     "--wait",
@@ -87,13 +90,12 @@ def pull(
                 {"queueId": queue_id, "nextOffset": next_offset, "maxOffset": max_offset}
             )
     if as_json:
-        print_json({"messages": [_document(message) for message in found], "queues": positions})
+        print_documents(found)
     elif raw:
-        for message in found:
-            sys.stdout.buffer.write(_body(message) + b"\n")
-        sys.stdout.buffer.flush()
+        print_bodies(found)
     elif found or damage is None:
-        _print_messages(found)
+        print_messages(found)
+    if damage is None and not raw:
         _tell_what_is_left(positions)
     if damage is not None:
         raise command_error(damage, server) from damage
@@ -125,16 +127,16 @@ def _starts(
 @click.command()
 @click.argument("topic", type=text)
 @click.argument("key", type=text)
-@click.option("--begin-ms", type=TIME_MS, default=0, help="Stored at or after, ms.")
-@click.option("--end-ms", type=TIME_MS, default=0, help="Stored at or before, ms.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=32, show_default=True)
+@click.option("--since", type=TIME, default=0, help="Stored then or later: 2026-01-31T12:00, -1h.")
+@click.option("--until", type=TIME, default=0, help="Stored then or earlier.")
+@click.option("--limit", type=Whole(1, 100_000), default=32, show_default=True)
 @server_option
 @json_option
 def query(
     topic: str,
     key: str,
-    begin_ms: int,
-    end_ms: int,
+    since: int,
+    until: int,
     limit: int,
     server: str,
     as_json: bool,  # noqa: FBT001 - click passes options by name
@@ -147,17 +149,17 @@ def query(
             page = client.query(
                 topic,
                 key,
-                begin_time_ms=begin_ms,
-                end_time_ms=end_ms,
+                begin_time_ms=since,
+                end_time_ms=until,
                 max_messages=min(1000, limit - len(found)),
                 cursor=cursor,
             )
             found.extend(page.messages)
             cursor, complete = page.cursor, page.complete
     if as_json:
-        print_json({"messages": [_document(one) for one in found], "complete": complete})
-        return
-    _print_messages(found)
+        print_documents(found)
+    else:
+        print_messages(found)
     if not complete:
         notes.print("there are more; show them with a larger --limit")
 
@@ -177,13 +179,13 @@ def get(
     with connect(server) as client:
         message = client.get(message_id)
     if raw:
-        sys.stdout.buffer.write(_body(message))
+        sys.stdout.buffer.write(body_of(message))
         return
     document = _document(message)
     if as_json:
         print_json(document)
         return
-    document["body"] = body_text(_body(message))
+    document["body"] = body_text(body_of(message))
     document["bornTime"] = time_text(document.pop("bornTimeMs"))
     document["storeTime"] = time_text(document.pop("storeTimeMs"))
     document["keys"] = " ".join(message.keys)
@@ -194,7 +196,21 @@ def get(
     print_table("", ("field", "value"), [(name, str(value)) for name, value in document.items()])
 
 
-def _print_messages(messages: Iterable[StoredMessage]) -> None:
+def print_documents(messages: Iterable[StoredMessage]) -> None:
+    """Each as one JSON object in a line."""
+    for message in messages:
+        print_json(_document(message))
+
+
+def print_bodies(messages: Iterable[StoredMessage]) -> None:
+    """The bodies alone, each and a newline, as bytes."""
+    for message in messages:
+        sys.stdout.buffer.write(body_of(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_messages(messages: Iterable[StoredMessage]) -> None:
+    """A table for people."""
     rows = [
         (
             message.queue_id,
@@ -202,7 +218,7 @@ def _print_messages(messages: Iterable[StoredMessage]) -> None:
             time_text(message.store_time_ms),
             message.tag,
             " ".join(message.keys),
-            body_text(_body(message)),
+            body_text(body_of(message)),
         )
         for message in messages
     ]
@@ -212,7 +228,7 @@ def _print_messages(messages: Iterable[StoredMessage]) -> None:
     print_table("", ("queue", "offset", "stored", "tag", "keys", "body"), rows)
 
 
-def _body(message: StoredMessage) -> bytes:
+def body_of(message: StoredMessage) -> bytes:
     return plain_body(message.raw_body, message.sys_flag)
 
 
@@ -223,7 +239,7 @@ def _document(message: StoredMessage) -> dict[str, Any]:
         "queueOffset": message.queue_offset,
         "physicalOffset": message.physical_offset,
         "messageId": message.message_id,
-        **body_fields(_body(message)),
+        **body_fields(body_of(message)),
         "tag": message.tag,
         "keys": list(message.keys),
         "lightQueues": list(message.light_queues),

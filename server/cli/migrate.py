@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from migration.legacy import layout_given
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy, parse_rules
+from migration.verify import VerifyOptions
 from proto.v1 import migration_pb2 as pb
 from server.cli.connection import server_option
 from server.cli.ingest import ingest
@@ -21,13 +22,14 @@ from server.cli.output import (
     EXIT_REFUSED,
     BadRequestError,
     CommandError,
-    escape,
     json_option,
     notes,
     print_json,
     print_table,
     time_text,
 )
+from server.cli.screen import escape
+from server.cli.values import COUNT, INT32_MAX, INT64_MAX, Whole
 from server.migration_convert import plain
 from store.errors import InvalidArgumentError
 
@@ -75,11 +77,18 @@ def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         ("--units-per-file", "Units of a queue file; else taken from the files."),
     ):
-        command = click.option(name, type=click.IntRange(1), help=text)(command)
+        command = click.option(name, type=Whole(1, INT64_MAX), help=text)(command)
     return command
 
 
-@click.group()
+class Steps(click.Group):
+    """Lists its commands in the order in which they are used, which is that of this file."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=Steps)
 def migrate() -> None:
     """Move a store from RocketMQ's file queues to RocksDB, and back, step by step.
 
@@ -95,7 +104,13 @@ def migrate() -> None:
 @directory_argument
 @server_option
 @layout_options
-@click.option("--limit", type=click.IntRange(0), default=_SHOWN, help="Findings of a kind to show.")
+@click.option(
+    "--limit",
+    type=Whole(0, INT32_MAX),
+    default=_SHOWN,
+    show_default=True,
+    help="Findings of a kind to show.",
+)
 @json_option
 def plan(
     directory: Path | None,
@@ -171,8 +186,14 @@ def status(directory: Path | None, server: str, wait: bool, as_json: bool) -> No
 @migrate.command()
 @directory_argument
 @server_option
-@click.option("--key-every", type=click.IntRange(0), default=0, help="Look up keys of one in N.")
-@click.option("--limit", type=click.IntRange(1), default=_SHOWN, help="Differences to show.")
+@click.option(
+    "--key-every",
+    type=COUNT,
+    default=VerifyOptions().key_every,
+    show_default=True,
+    help="Look up the keys of one message in N.",
+)
+@click.option("--limit", type=COUNT, default=_SHOWN, show_default=True, help="Differences to show.")
 @detach_option
 @json_option
 def verify(

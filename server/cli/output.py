@@ -2,8 +2,8 @@
 
 Results go to standard output, everything else to standard error, so that a pipe gets results
 alone. With --json an error is one JSON object on standard output as well, so that a program need
-not read what is meant for people; but not behind results that came before it. Exit codes: 0 well, 1
-findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
+not read what is meant for people; but not behind results that came before it. Exit codes: 0
+success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.table import Table
+
+from server.cli.screen import Screen, escape, visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,11 +29,8 @@ EXIT_INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
 #: In the context of a command: a document was printed.
 PRINTED = "kvcq.printed"
 
-#: Width of a table that goes into a pipe or a file: nobody looks at it through a window.
-PIPED_WIDTH = 240
-
-console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
-notes = Console(stderr=True)
+console = Screen()
+notes = Screen(stderr=True)
 
 json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
@@ -96,12 +94,11 @@ def ask(question: str, without: str) -> None:
 
 
 def print_json(document: object) -> None:
-    """One document on standard output."""
+    """One document on standard output, in one line."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[PRINTED] = True
-    json.dump(document, sys.stdout, ensure_ascii=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(visible_json(json.dumps(document, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
 
 
@@ -136,7 +133,14 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in shown:
         table.add_row(*(_cell(value) for value in row))
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    # Blanks up to the width of the last column are nothing to a program.
+    for line in captured.get().splitlines():
+        console.out(line.rstrip(), highlight=False)
 
 
 def _cell(value: object) -> str:
@@ -147,11 +151,6 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.3f}".rstrip("0").rstrip(".")
     return escape(str(value))
-
-
-def escape(text: str) -> str:
-    """Text in which brackets stand for themselves."""
-    return text.replace("[", "\\[")
 
 
 def time_text(time_ms: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from kvcq_client import Client
+from kvcq_client import Client, Message
 from server.cli.main import main
 from server.version import VERSION
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
@@ -43,6 +43,13 @@ def _json(target: str, *arguments: str, stdin: str = "") -> Any:  # noqa: ANN401
     return json.loads(result.stdout)
 
 
+def _lines(target: str, *arguments: str) -> list[Any]:
+    """Each message is one JSON object in a line."""
+    result = _run(target, *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
 def test_put_pull_query_get(target: str) -> None:
     placed = _json(
         target,
@@ -56,7 +63,7 @@ def test_put_pull_query_get(target: str) -> None:
         ("pull", "%LMQ%alice"),
         ("query", "shop", "order-1"),
     ):
-        [message] = _json(target, *arguments)["messages"]
+        [message] = _lines(target, *arguments)
         assert (message["body"], message["keys"], message["tag"]) == (
             "hello",
             ["order-1"],
@@ -77,7 +84,7 @@ def test_put_pull_query_get(target: str) -> None:
     assert again.splitlines()[2].split()[:3] == ["%LMQ%alice", "0", "1"]
     assert "hello" in _run(target, "pull", "shop").stdout
     assert _run(target, "get", placed["messageId"], "--raw").stdout == "hello"
-    assert _json(target, "query", "shop", "order-2")["messages"] == []
+    assert _lines(target, "query", "shop", "order-2") == []
 
 
 def test_lines_become_messages(target: str) -> None:
@@ -85,8 +92,8 @@ def test_lines_become_messages(target: str) -> None:
     assert _json(target, "put", "lines", "--lines", "--queue", "0", stdin=lines)["messages"] == 1200
     raw = _run(target, "pull", "lines", "--queue", "0", "--limit", "10000", "--raw")
     assert raw.stdout == lines
-    part = _json(target, "pull", "lines", "--queue", "0", "--offset", "1199")
-    assert [message["body"] for message in part["messages"]] == ["line 1199"]
+    part = _lines(target, "pull", "lines", "--queue", "0", "--offset", "1199")
+    assert [message["body"] for message in part] == ["line 1199"]
     shown = _run(target, "pull", "lines", "--queue", "0", "--limit", "2")
     assert "1,198 more;" in shown.stderr
 
@@ -95,12 +102,9 @@ def test_what_is_left_is_counted_over_all_queues(target: str) -> None:
     for queue_id in range(3):
         _json(target, "put", "many", "--lines", "--queue", str(queue_id), stdin="x\n" * 10)
     assert "25 more in 3 queues;" in _run(target, "pull", "many", "--limit", "5").stderr
-    positions = _json(target, "pull", "many", "--limit", "15")["queues"]
-    assert [(one["nextOffset"], one["maxOffset"]) for one in positions] == [
-        (10, 10),
-        (5, 10),
-        (0, 10),
-    ]
+    shown = _run(target, "pull", "many", "--limit", "15", "--json")
+    assert len(shown.stdout.splitlines()) == 15
+    assert "15 more in 2 queues;" in shown.stderr
 
 
 def test_the_first_bad_line_ends_and_all_before_it_are_stored(target: str) -> None:
@@ -111,7 +115,7 @@ def test_the_first_bad_line_ends_and_all_before_it_are_stored(target: str) -> No
     assert "put 10 messages" in stopped.stderr
     assert "line 11: body" in stopped.stderr
     assert "tail -n +11 FILE" in stopped.stderr
-    stored = _json(target, "pull", "torn", "--queue", "0")["messages"]
+    stored = _lines(target, "pull", "torn", "--queue", "0")
     assert [one["body"] for one in stored] == [str(at) for at in range(10)]
     nowhere = _run(target, "put", "torn", "--lines", "--queue", "99", "--json", stdin="x\n")
     assert (nowhere.exit_code, json.loads(nowhere.stdout)["messages"]) == (1, 0)
@@ -125,13 +129,13 @@ def test_a_body_above_the_limit_of_requests_is_not_sent(target: str) -> None:
     line = _run(target, "put", "large", "--lines", stdin=f"small\n{large}\n")
     assert line.exit_code == 2
     assert "line 2: a body of 67,108,865 bytes" in line.stderr
-    assert len(_json(target, "pull", "large")["messages"]) == 1
+    assert len(_lines(target, "pull", "large")) == 1
 
 
 def test_an_argument_that_is_not_utf8_is_stored_as_it_was_typed(target: str) -> None:
     # Bytes of the command line that are no text come in like this.
     _json(target, "put", "typed", b"\xff\xfe".decode(errors="surrogateescape"))
-    assert _json(target, "pull", "typed")["messages"][0]["bodyBase64"] == "//4="
+    assert _lines(target, "pull", "typed")[0]["bodyBase64"] == "//4="
 
 
 def test_a_body_that_is_no_text_survives(target: str) -> None:
@@ -140,7 +144,7 @@ def test_a_body_that_is_no_text_survives(target: str) -> None:
     assert put.returncode == 0, put.stderr
     pulled = run_kvcq("pull", "bytes", "--server", target, "--raw")
     assert pulled.stdout == body + b"\n"
-    [message] = _json(target, "pull", "bytes")["messages"]
+    [message] = _lines(target, "pull", "bytes")
     assert message["bodyBase64"].startswith("AAECAw")
 
 
@@ -182,8 +186,8 @@ def test_stats(target: str) -> None:
         (("pull", "t", "--queue", "2147483648"), "--queue"),
         (("put", "t", "x", "--queue", "2147483648"), "--queue"),
         (("pull", "t", "--queue", "0", "--offset", "9223372036854775808"), "--offset"),
-        (("query", "t", "k", "--begin-ms", "9223372036854775808"), "--begin-ms"),
-        (("query", "t", "k", "--end-ms", "9223372036854775808"), "--end-ms"),
+        (("query", "t", "k", "--since", "9223372036854775808"), "--since"),
+        (("query", "t", "k", "--until", "yesterday"), "--until"),
         (("pull", "\udcff"), "TOPIC"),
         (("put", "\udcff", "x"), "TOPIC"),
         (("put", "t", "x", "--tag", "\udcff"), "--tag"),
@@ -285,13 +289,13 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         for arguments in (("pull", "torn"), ("pull", "torn", "--queue", "0")):
             part = _run(server.target, *arguments, "--json")
             assert part.exit_code == 1
-            found = json.loads(part.stdout)["messages"]
+            found = [json.loads(line) for line in part.stdout.splitlines()]
             assert [one["body"] for one in found] == ["body-0", "body-1"]
         shown = _run(server.target, "pull", "torn")
         assert "body-1" in shown.stdout
         advice = "pull torn --queue 0 --offset 3"
         assert f"kvcq {advice}" in shown.stderr
-        behind = _json(server.target, *advice.split())["messages"]
+        behind = _lines(server.target, *advice.split())
         assert [one["body"] for one in behind] == ["body-3", "body-4"]
 
 
@@ -328,3 +332,60 @@ def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
     told = result.stderr.decode().splitlines()
     assert len(told) == 2, "gRPC's own log says nothing"
     assert "--host takes an address of this machine" in told[1]
+
+
+def test_consume_reads_a_topic_and_goes_on_for_its_group(target: str) -> None:
+    for body in ("one", "two", "three"):
+        _json(target, "put", "feed", body, "--queue", "0", "--tag", "t")
+    everything = ["one", "two", "three"]
+    assert [one["body"] for one in _lines(target, "consume", "feed")] == everything
+    assert _run(target, "consume", "feed", "--raw").stdout.split() == everything
+    shown = _run(target, "consume", "feed").stdout.splitlines()
+    assert [line.split()[-1] for line in shown] == everything
+    first = _lines(target, "consume", "feed", "--group", "g", "--limit", "2")
+    assert [one["body"] for one in first] == ["one", "two"]
+    rest = _lines(target, "consume", "feed", "--group", "g")
+    assert [one["body"] for one in rest] == ["three"]
+    assert _lines(target, "consume", "feed", "--group", "g") == []
+    again = _lines(target, "consume", "feed", "--group", "g", "--from", "earliest")
+    assert len(again) == 3
+    assert _lines(target, "consume", "feed", "--from", "latest") == []
+    assert len(_lines(target, "consume", "feed", "--from", "-1h")) == 3
+    assert "no time such as" in _run(target, "consume", "feed", "--from", "soon").stderr
+    assert _lines(target, "consume", "%LMQ%nobody") == []
+
+
+def test_consume_follows_a_light_queue_from_its_first_message(target: str) -> None:
+    command = [sys.executable, "-m", "server", "consume", "%LMQ%inbox", "--follow", "--json"]
+    with subprocess.Popen(
+        [*command, "--server", target, "--limit", "2"], stdout=subprocess.PIPE, cwd=ROOT, text=True
+    ) as reader:
+        assert reader.stdout is not None
+        for body in ("first", "second"):
+            _json(target, "put", "mail", body, "--light-queue", "%LMQ%inbox")
+            assert json.loads(reader.stdout.readline())["body"] == body
+        assert reader.wait(30) == 0
+
+
+def test_an_unknown_command_names_the_nearest(target: str) -> None:
+    for typed, meant in (("pul", "pull"), ("topics", "topic"), ("querry", "query")):
+        refused = _run(target, typed)
+        assert refused.exit_code == 2
+        assert f"did you mean: kvcq {meant}" in refused.stderr
+    assert "did you mean" not in _run(target, "zzzz").stderr
+
+
+def test_what_a_producer_wrote_does_not_act_on_the_terminal(target: str) -> None:
+    with Client(target) as client:
+        client.put(Message("evil", b"\x1b[2J", 0, "\x1b]0;t\x07", ("\x9b31m",)))
+    for command in (("pull", "evil"), ("consume", "evil"), ("pull", "evil", "--json")):
+        shown = _run(target, *command).stdout
+        assert not any(one in shown for one in ("\x1b", "\x9b", "\x07"))
+        assert "]0;t" in shown
+
+
+def test_piped_tables_have_no_blanks_at_the_ends_of_lines(target: str) -> None:
+    _json(target, "topic", "create", "x" * 100, "y", "--queues", "1")
+    lines = _run(target, "topic", "list").stdout.splitlines()
+    assert "x" * 100 in "".join(lines)
+    assert all(line == line.rstrip() for line in lines)

@@ -1,0 +1,57 @@
+"""What goes to a terminal: text of messages and names is shown, and never obeyed.
+
+A tag or a key may hold escape sequences: they could clear a screen, change its title, or answer for
+the person at the keyboard. Characters that a terminal acts on are shown as `\\x1b` instead, also
+those that turn the direction of text.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import IO, Any
+
+from rich.console import Console
+
+#: C0 but tab and newline, DEL, C1, and the controls of direction.
+_ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: What JSON writers leave as it is.
+_ACTING_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: Of a table that goes into a pipe or a file: nothing is folded there.
+_PIPED_WIDTH = 1 << 16
+
+
+def visible(text: str) -> str:
+    """The text with what a terminal would act on written out."""
+    return _ACTING.sub(lambda found: _written_out(found[0]), text)
+
+
+def visible_json(text: str) -> str:
+    """The same for a JSON document, which stays the same document."""
+    return _ACTING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _written_out(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+class Screen(Console):
+    """A console that shows what it is given. Strings may have markup; see `escape`."""
+
+    def __init__(self, file: IO[str] | None = None, *, stderr: bool = False) -> None:
+        # Tables are as wide as they need to be where nobody looks at them through a window.
+        stream = sys.stderr if stderr else sys.stdout
+        width = None if stderr or (stream is not None and stream.isatty()) else _PIPED_WIDTH
+        super().__init__(file=file, stderr=stderr, width=width)
+
+    def print(self, *objects: Any, **settings: Any) -> None:  # noqa: ANN401 - as rich has it
+        """As `Console.print`."""
+        super().print(
+            *(visible(one) if isinstance(one, str) else one for one in objects), **settings
+        )
+
+
+def escape(text: str) -> str:
+    """Text in which brackets stand for themselves, and nothing acts on a terminal."""
+    return visible(text).replace("[", "\\[")
