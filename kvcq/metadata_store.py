@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
@@ -59,6 +60,10 @@ def _topic_key(name: str) -> bytes:
 
 def _offset_key(group: str, topic: str, queue_id: int) -> bytes:
     return b"o" + _sized(group) + _sized(topic) + _I32.pack(queue_id)
+
+
+def _mark_row(mark: DeleteMark) -> tuple[bytes, bytes]:
+    return b"d" + _I64.pack(mark.sequence), _I64.pack(mark.below_offset) + mark.topic.encode()
 
 
 def _unpack_topic(name: str, value: bytes) -> TopicConfig:
@@ -133,19 +138,24 @@ class MetadataStore:
             for key, _ in self._engine.scan(META, start, start + _END):
                 offsets = b"o" + _sized(key[len(start) :].decode()) + _sized(mark.topic)
                 remove_range(self._engine, batch, META, offsets, offsets + _END * 5)
-            batch.put(
-                META,
-                b"d" + _I64.pack(mark.sequence),
-                _I64.pack(mark.below_offset) + mark.topic.encode(),
-            )
+            batch.put(META, *_mark_row(mark))
             self._engine.write(batch)
             self._engine.settle()
 
+    def put_marks(self, marks: Iterable[DeleteMark]) -> None:
+        marks = list(marks)
+        assert all(mark.sequence <= 0 for mark in marks)
+        rows = [_mark_row(mark) for mark in marks]
+        for first in range(0, len(rows), _SCAN_ROWS):
+            self._engine.write(KvBatch(puts={META: rows[first : first + _SCAN_ROWS]}))
+
     def delete_marks(self) -> list[DeleteMark]:
-        return [
+        marks = [
             DeleteMark(value[8:].decode(), _I64.unpack_from(value)[0], _I64.unpack(key[1:])[0])
             for key, value in self._engine.scan(META, b"d", b"e")
         ]
+        # Keys of numbers below 0 sort behind the others.
+        return sorted(marks, key=attrgetter("sequence"))
 
     def drop_marks(self, sequences: Iterable[int]) -> None:
         deletes = [(META, b"d" + _I64.pack(sequence)) for sequence in sequences]

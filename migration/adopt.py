@@ -21,16 +21,18 @@ from kvcq.options import FamilyProfile, Profile, metadata_profile
 from kvcq.rocks import RocksEngine
 from migration.errors import LogDamageError
 from migration.file_queue_options import Adoption, FileQueueOptions
-from migration.legacy import Inventory, own_rocksdb, take_inventory
+from migration.legacy import Inventory, take_inventory
 from migration.legacy_findings import Remedy
 from migration.log_survey import segment_files
+from migration.queue_evidence import own_rocksdb
 from migration.record_lookup import RecordLookup
 from migration.sides import FileSideStore
 from migration.state import FILE_NAME, MigrationState, Phase, read_state, write_state
 from store.checkpoint import Checkpoint, write_checkpoint
 from store.consume_queue import LastUnit
 from store.errors import StoreFormatError, StoreLockedError
-from store.metadata import TopicConfig
+from store.files import make_directory
+from store.metadata import DeleteMark, TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
 from store.time_fall import write_time_fall
 
@@ -106,6 +108,8 @@ def adopt(
             raise
         held.callback(directory.close)
         _make_log_durable(directory, inventory, progress)
+        # In state FILES the queues are there, also where all are yet to be made from the log.
+        make_directory(directory.consumequeue)
         _mend(directory, inventory, clock, progress)
         _seed_expired(directory, inventory, clock, progress)
         progress("topics and groups", 0.0)
@@ -241,9 +245,17 @@ def _import_metadata(inventory: Inventory, metadata: Metadata, clock: Clock) -> 
     """Topics with as many queues as anything says they have; offsets as they were committed."""
     now_ms = clock.now_ms()
     write_time_fall(metadata, inventory.log.times.found)
-    # Their records count from the start of the log on.
+    # Their records count from the start of the log on, unless RocketMQ deleted some.
+    lives = inventory.generations
     metadata.put_topics(
-        TopicConfig(name, count, now_ms, 0) for name, count in inventory.topics.items()
+        TopicConfig(name, count, now_ms, lives.live_from.get(name, 0))
+        for name, count in inventory.topics.items()
+    )
+    # A take-over that was cut short may have left some.
+    metadata.drop_marks([mark.sequence for mark in metadata.delete_marks()])
+    metadata.put_marks(
+        DeleteMark(name, below_offset, -number)
+        for number, (name, below_offset) in enumerate(sorted(lives.dead_light.items()))
     )
     groups: dict[str, list[tuple[str, int, int]]] = {}
     for group, topic, queue_id, offset in inventory.config.offsets:

@@ -38,6 +38,25 @@ class Kind(enum.Enum):
     BAD_ROW = "impossible row"
 
 
+#: Faults of the database: making it again from the log mends them.
+MADE_FROM_THE_LOG = frozenset(
+    {
+        Kind.DATABASE,
+        Kind.AHEAD_OF_LOG,
+        Kind.BEYOND_CHECKPOINT,
+        Kind.MISSING_UNIT,
+        Kind.WRONG_UNIT,
+        Kind.HOLE,
+        Kind.FALLING_OFFSET,
+        Kind.MISSING_BOUND,
+        Kind.WRONG_BOUND,
+        Kind.MISSING_INDEX_ROW,
+        Kind.WRONG_INDEX_ROW,
+        Kind.DEAD_ROW,
+        Kind.BAD_ROW,
+    }
+)
+
 #: Nothing is wrong: the next opening takes care of it.
 INFORMATION = frozenset(
     {

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from migration.broker_config import BrokerConfig, is_own_topic, read_config
 from migration.cq_format import UNIT_SIZE, UNITS_PER_FILE, parse_file_name, parse_queue_id
 from migration.errors import LogDamageError
+from migration.generations import Generations, find_generations
 from migration.index_format import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexLayout, parse_index_name
 from migration.legacy_check import check_legacy
 from migration.legacy_findings import Fault, Remedy
 from migration.log_survey import LogSurvey, segment_files, survey_log
+from migration.queue_evidence import QueueEvidence, own_rocksdb
 from migration.record_lookup import RecordLookup
 from migration.state import FileLayout, Phase, read_state
 from store.errors import InvalidArgumentError, StoreFormatError
@@ -42,6 +44,7 @@ class Inventory:
     last_store_time_ms: int
     was_closed: bool  # RocketMQ removed its abort file
     topics: dict[str, int]  # queue counts
+    generations: Generations
     findings: list[Finding]
     config: BrokerConfig = field(default_factory=BrokerConfig)
     #: Queues that RocketMQ keeps in its own RocksDB alone: their files are made from the log.
@@ -62,7 +65,7 @@ class Inventory:
             for finding in self.findings
             if finding.remedy is Remedy.REFUSE
         ]
-        return found
+        return found + self.generations.refusals
 
 
 def take_inventory(
@@ -86,6 +89,7 @@ def take_inventory(
     lookup = RecordLookup(root / "commitlog", segment_bytes)
     try:
         log = survey_log(segments, lambda share: progress("reading the log", share))
+        topics, generations = _what_lives(root, log, config, lookup)
         findings = list(
             check_legacy(
                 root,
@@ -96,7 +100,7 @@ def take_inventory(
                 else segments.first_offset + len(segments) * segment_bytes,
                 damaged_from=None if log.goes_on_at is None else log.end,
                 record_at=lookup.request,
-                log_bounds=log.queues,
+                log_bounds=generations.bounds,
                 file_bytes=layout.units_per_file * UNIT_SIZE,
                 layout=layout.index,
                 progress=progress,
@@ -106,7 +110,6 @@ def take_inventory(
     finally:
         segments.close()
         lookup.close()
-    topics = _topics(root, log, config)
     faults, in_rocksdb = _queues_without_files(root, topics, findings)
     return Inventory(
         segment_bytes,
@@ -115,11 +118,31 @@ def take_inventory(
         log,
         last_ms,
         not (root / "abort").exists(),
-        topics,
+        {name: count for name, count in topics.items() if _can_be_ours(name)},
+        generations,
         faults,
         config,
         in_rocksdb,
     )
+
+
+def find_what_lives(
+    root: Path, progress: Callable[[str, float], None]
+) -> tuple[dict[str, int], Generations]:
+    """Topics of the directory with their queue counts, and which of their records live.
+
+    Reads the log once. Raises StoreFormatError when the segments cannot be those of one log, and
+    what `read_config` raises.
+    """
+    segment_bytes = detect_segment_bytes(root)
+    segments = SegmentSet.load(root / "commitlog", segment_bytes, read_only=True)
+    lookup = RecordLookup(root / "commitlog", segment_bytes)
+    try:
+        log = survey_log(segments, lambda share: progress("reading the log", share))
+        return _what_lives(root, log, read_config(root), lookup)
+    finally:
+        segments.close()
+        lookup.close()
 
 
 def detect_segment_bytes(root: Path) -> int:
@@ -264,44 +287,50 @@ def _queues_without_files(
     return faults, elsewhere
 
 
-def own_rocksdb(root: Path) -> Path | None:
-    """RocketMQ's own RocksDB of queues, among the queue files or apart; None without one.
+def _what_lives(
+    root: Path, log: LogSurvey, config: BrokerConfig, lookup: RecordLookup
+) -> tuple[dict[str, int], Generations]:
+    """Topics with their queue counts, and which of their records live.
 
-    Source: RocketMQ 5.5, useSeparateStorePathForRocksdbCQ.
+    A topic has as many queues as the broker's table, the queue files, or the log say, whichever
+    says the most. With a table, a topic that only the log knows was deleted, and stays so; but for
+    those that every broker has, which need not be in it.
     """
-    for name in ("consumequeue", "consumequeue_rocksdb"):
-        if (root / name / "CURRENT").is_file():
-            return root / name
-    return None
-
-
-def _topics(root: Path, log: LogSurvey, config: BrokerConfig) -> dict[str, int]:
-    """Queue counts: the most that the broker's table, the queue files, or the log say.
-
-    With a table, a topic that only the log knows was deleted, and stays so; but for those that
-    every broker has, which need not be in it.
-    """
-    known = config.topics
-    counts = dict(known or {})
+    configured = config.topics
+    counts = dict(configured or {})
     for topic in _entries(root / "consumequeue"):
         for queue in _entries(topic):
             queue_id = parse_queue_id(queue.name) if queue.is_dir() else None
             if queue_id is not None:
                 counts[topic.name] = max(counts.get(topic.name, 1), queue_id + 1)
+    for name in log.topics:
+        if configured is None or is_own_topic(name):
+            counts.setdefault(name, 1)
+    known = {name: (configured or {}).get(name) for name in counts}
+    evidence = QueueEvidence(root, log.start, lookup.request)
+    try:
+        generations = find_generations(log.queues, known, evidence)
+    finally:
+        evidence.close()
     for name, queue_id in log.topics.items():
-        if known is None or name in counts or is_own_topic(name):
-            counts[name] = max(counts.get(name, 1), queue_id + 1)
-    found: dict[str, int] = {}
-    for name, count in sorted(counts.items()):
-        if name.startswith(LMQ_PREFIX):
-            continue  # light queues need no row
-        try:
-            check_topic(name)
-        except InvalidArgumentError as error:
-            logger.warning("topic %r is left out: %s", name, error)
-            continue
-        found[name] = count
-    return found
+        if name in known and name not in generations.live_from:
+            counts[name] = max(counts[name], queue_id + 1)
+    for name, queue_id in generations.bounds:
+        if name in known:
+            counts[name] = max(counts[name], queue_id + 1)
+    return dict(sorted(counts.items())), generations
+
+
+def _can_be_ours(name: str) -> bool:
+    """Whether it is a topic's name here. Light queues need no row."""
+    if name.startswith(LMQ_PREFIX):
+        return False
+    try:
+        check_topic(name)
+    except InvalidArgumentError as error:
+        logger.warning("topic %r is left out: %s", name, error)
+        return False
+    return True
 
 
 def _last_store_time_ms(lookup: RecordLookup, log: LogSurvey) -> int:

@@ -212,6 +212,8 @@ class LiveMigration:
             if state.phase is Phase.ROCKSDB:
                 if state.pending is None and not self._double.is_joined(SideName.FILES):
                     raise self._keeper.refuse("rollback", self._unsettled())
+                if SideName.FILES.value in state.blamed:
+                    raise self._keeper.refuse("rollback", "the files differ from the log")
                 return self._change(Target(Phase.DOUBLE_WRITE, state.routing))
             if state.phase is Phase.FINISHED:
                 return self._change(Target(Phase.ROCKSDB, state.routing))
@@ -228,6 +230,9 @@ class LiveMigration:
                 raise self._keeper.refuse("finish", "reads come from files still")
             if state.pending is not None:
                 raise self._keeper.refuse("finish", self._unsettled())
+            if SideName.ROCKSDB.value in state.blamed:
+                # The files are what is right, or all there is to read.
+                raise self._keeper.refuse("finish", "RocksDB differs from the log")
             if state.phase is Phase.ROCKSDB:
                 self._double.change_routes(
                     lambda _: self._moved("finished", Phase.FINISHED, stopped="")
@@ -544,9 +549,12 @@ class LiveMigration:
                 lambda _: self._moved(event, target.phase, target.routing, **changes)
             )
             return None
+        anew: dict[str, Any] = {}
         if missing:
             self._opener.remove(SideName.FILES)
-        self._keeper.move(f"on the way to {target.phase.value}", pending=target)
+            if SideName.FILES.value in state.blamed:
+                anew = state.made_anew(SideName.FILES.value)
+        self._keeper.move(f"on the way to {target.phase.value}", pending=target, **anew)
         if missing:
             self._double.attach(SideName.FILES, self._opener.files(self.state))
         return self._fill()
@@ -587,11 +595,11 @@ class LiveMigration:
             for mark in sorted(self._store.metadata.delete_marks(), key=lambda each: each.sequence):
                 if mark.sequence > fresh.applied_deletions:
                     fresh.delete_topic(mark.topic, mark.sequence)
-        if fresh.dispatched_offset == 0 and self.state.phase is Phase.VERIFIED:
+        blamed = side.name.value in self.state.blamed
+        if fresh.dispatched_offset == 0 and (blamed or self.state.phase is Phase.VERIFIED):
             event = f"made anew: {side.name.value}; what was verified is gone"
-            self._double.change_routes(
-                lambda _: self._moved(event, Phase.DOUBLE_WRITE, verified=None)
-            )
+            changes = self.state.made_anew(side.name.value)
+            self._double.change_routes(lambda _: self._moved(event, **changes))
         self._double.attach(side.name, fresh)
 
     def _stop_jobs(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migration.log_feed import whole_request
+from migration.queue_runs import QueueRuns
 from store.record import BLANK_BYTES, Found, check_record
 from store.resync import goes_on_behind
 from store.sealed_run import SealedParser
@@ -35,8 +36,8 @@ class LogSurvey:
     records: int = 0
     units: int = 0
     last_physical_offset: int = 0
-    #: Queue offsets [first, end) of each queue and light queue.
-    queues: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    #: Of each queue and light queue, where its offsets rise and where they fall back.
+    queues: QueueRuns = field(default_factory=QueueRuns)
     #: Highest queue id met of each topic, records that stand in no queue included.
     topics: dict[str, int] = field(default_factory=dict)
     #: Records that no queue can hold, by physical offset: the first few.
@@ -48,24 +49,18 @@ class LogSurvey:
     goes_on_at: int | None = None
 
     def add(self, requests: Sequence[DispatchRequest]) -> None:
-        queues, topics = self.queues, self.topics
+        topics = self.topics
         self.records += len(requests)
+        self.queues.add(requests)
         self.times.look(requests)
         if requests:
             self.last_physical_offset = requests[-1].physical_offset
         for request in requests:
-            topic, queue_id, offset = request[:3]
+            topic, queue_id = request[:2]
             if topics.get(topic, -1) < queue_id:
                 topics[topic] = queue_id
-            if not request.in_queue:
-                continue
-            self.units += 1 + len(request.light_queues)
-            for name, number, at in (
-                (topic, queue_id, offset),
-                *((light, 0, light_at) for light, light_at in request.light_queues),
-            ):
-                known = queues.get((name, number))
-                queues[name, number] = (at if known is None else known[0], at + 1)
+            if request.in_queue:
+                self.units += 1 + len(request.light_queues)
 
 
 def survey_log(

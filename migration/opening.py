@@ -124,13 +124,13 @@ def _compose(
     new = [name.value for name in stores if stores[name].dispatched_offset == 0]
     # In a store without a message all sides are new, and nothing that was verified is gone.
     verified_any = state.verified is None or state.verified.cut_offset > 0
-    if state.phase is Phase.VERIFIED and new and verified_any:
-        keeper.move(
-            f"made anew: {', '.join(new)}; what was verified is gone",
-            phase=Phase.DOUBLE_WRITE,
-            verified=None,
-        )
-        routes = Routes(Phase.DOUBLE_WRITE, state.routing)
+    if verified_any:
+        for side in new:
+            now = keeper.state
+            if now.phase is Phase.VERIFIED or side in now.blamed:
+                event = f"made anew: {side}; what was verified is gone"
+                keeper.move(event, **now.made_anew(side))
+        routes = Routes(keeper.state.phase, state.routing)
     double = DoubleQueueStore(routes, stores, lambda _, error: keeper.stop(str(error)))
     if state.stopped:
         for name in stores:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from migration.broker_config import ConfigFound
+    from migration.generations import DeadRecords
     from migration.legacy_findings import Finding
     from migration.live import LiveMigration
     from migration.state import FileLayout
@@ -78,6 +79,7 @@ class Plan:
     next_command: str
     config: tuple[ConfigFound, ...] = ()  # tables of the broker's own directory
     queues_in_rocksdb: int = 0  # RocketMQ has no files of them; they are made from the log
+    dead: tuple[DeadRecords, ...] = ()  # of topics that RocketMQ deleted: they are not taken over
 
     @property
     def faults(self) -> list[Finding]:
@@ -168,14 +170,17 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
         sample,
         (log.records, log.units),
         len(inventory.topics),
-        len(log.queues),
+        len(inventory.generations.bounds),
         root,
         findings=tuple(inventory.findings),
         blocking=tuple(inventory.refusals),
         following=f"kvcq migrate start {root}",
     )
     return replace(
-        found, config=inventory.config.found, queues_in_rocksdb=inventory.queues_in_rocksdb
+        found,
+        config=inventory.config.found,
+        queues_in_rocksdb=inventory.queues_in_rocksdb,
+        dead=tuple(inventory.generations.dead),
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from migration.check import check_store
+from migration.check_findings import MADE_FROM_THE_LOG
 from migration.errors import IllegalStepError
 from migration.repair_queues import move_aside
 from migration.routes import SideName
-from migration.state import Phase, read_state, write_state
+from migration.state import read_state, write_state
 from migration.state_keeper import next_command
 from store.errors import StoreFormatError
 from store.files import make_directory
@@ -16,6 +18,7 @@ from store.store_dir import DirKind, StoreDir, inspect
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from migration.state import MigrationState
     from store.clock import Clock
 
 
@@ -23,7 +26,8 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
     """The side's directories have other names, and an empty one stands in their place.
 
     So the next opening takes the side for one that has nothing yet, not for one that is missing.
-    Raises StoreFormatError, StoreLockedError, IllegalStepError when the side is not in use.
+    Raises StoreFormatError, StoreLockedError, IllegalStepError when the side is not in use, or
+    nothing has proved it wrong: it may be the one that is right.
     """
     kind, identity = inspect(root)
     state = read_state(root)
@@ -34,13 +38,18 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
         raise IllegalStepError(
             f"rebuild {name.value}", state.phase.value, "it is not in use", next_command(state)
         )
+    if not _is_proved_wrong(root, state, name):
+        raise IllegalStepError(
+            f"rebuild {name.value}",
+            state.phase.value,
+            f"no verification has found the {name.value} side wrong, and it may be the right one",
+            "kvcq migrate verify",
+        )
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
-        if state.verified is not None:
-            # First: what is verified must never be said of a side that is gone.
-            phase = Phase.DOUBLE_WRITE if state.phase is Phase.VERIFIED else state.phase
-            event = f"the {name.value} side is made anew; what was verified is gone"
-            write_state(root, state.moved(clock.now_ms(), event, phase=phase, verified=None))
+        # First: what is verified must never be said of a side that is gone.
+        event = f"the {name.value} side is made anew; what was verified of it is gone"
+        write_state(root, state.moved(clock.now_ms(), event, **state.made_anew(name.value)))
         if name is SideName.ROCKSDB:
             paths = [directory.kvcq]
         else:
@@ -51,3 +60,19 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
         make_directory(paths[-1])
     finally:
         directory.close()
+
+
+def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
+    """Whether a verification blames the side, or it is missing or cannot be opened.
+
+    RocksDB is also proved wrong by a check of the whole store, which is done then.
+    """
+    if name.value in state.blamed:
+        return True
+    if state.stopped.startswith(f"the {name.value} side cannot be opened"):
+        return True
+    if name is SideName.FILES:
+        return not (root / "consumequeue").is_dir()
+    if not (root / "kvcq").is_dir():
+        return True
+    return any(each.kind in MADE_FROM_THE_LOG for each in check_store(root))

@@ -20,6 +20,7 @@ One line of JSON, then its CRC-32 in hex, so that a flipped bit is noticed.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "migration.json"
 _VERSION = 1
+#: What VerificationError says of the side that could not be read.
+_UNREAD = re.compile(r"the (\w+) side cannot be read")
 #: Changes of phase that the state remembers, for people.
 _HISTORY = 50
 
@@ -75,7 +78,7 @@ class VerifyResult:
     compared_units: int
     difference_count: int
     finished_ms: int
-    sides: str = ""  # those that differ from the log, a blank between them
+    sides: str = ""  # those that differ from the log (or "log" itself), a blank between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,30 @@ class MigrationState:
     @property
     def needs_rocksdb(self) -> bool:
         return self.phase not in (Phase.ADOPTING, Phase.FILES)
+
+    @property
+    def blamed(self) -> list[str]:
+        """Sides in use that the last verification proved wrong, or could not read."""
+        unread = _UNREAD.match(self.verify_broken_off)
+        found = [] if unread is None else [unread[1]]
+        if self.verified is not None:
+            found += self.verified.sides.split()
+        in_use = {"files": self.needs_files, "rocksdb": self.needs_rocksdb}
+        return [side for side in dict.fromkeys(found) if in_use.get(side)]
+
+    def made_anew(self, side: str) -> dict[str, Any]:
+        """Changes of fields when a side is made anew: what was verified of it is gone.
+
+        What the log proved of the other side is as true as before.
+        """
+        phase = Phase.DOUBLE_WRITE if self.phase is Phase.VERIFIED else self.phase
+        verified = None
+        if self.verified is not None:
+            others = [each for each in self.verified.sides.split() if each != side]
+            verified = replace(self.verified, sides=" ".join(others)) if others else None
+        unread = _UNREAD.match(self.verify_broken_off)
+        broken_off = "" if unread is not None and unread[1] == side else self.verify_broken_off
+        return {"phase": phase, "verified": verified, "verify_broken_off": broken_off}
 
     def moved(self, now_ms: int, event: str, **changes: Any) -> MigrationState:  # noqa: ANN401 - fields
         """A copy with `changes`, and the event in its history."""

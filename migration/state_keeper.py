@@ -7,7 +7,6 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from migration.errors import IllegalStepError
-from migration.routes import SideName
 from migration.state import Phase, write_state
 
 if TYPE_CHECKING:
@@ -67,12 +66,13 @@ def next_command(state: MigrationState) -> str:
         return "kvcq migrate resume"
     if state.pending is not None:
         return "kvcq migrate status --wait"
-    for side in SideName:
-        if state.verify_broken_off.startswith(f"the {side.value} side cannot be read"):
-            return f"kvcq migrate resume --rebuild {side.value} (with the service stopped)"
-    if state.phase is Phase.DOUBLE_WRITE and state.verified is not None and state.verified.sides:
-        differs = state.verified.sides.split()[0]
-        return f"kvcq migrate resume --rebuild {differs} (with the service stopped)"
+    if blamed := state.blamed:
+        return f"kvcq migrate resume --rebuild {blamed[0]} (with the service stopped)"
+    if state.verified is not None and "log" in state.verified.sides.split():
+        # Taken over by a program that did not tell the lives of a topic apart.
+        if state.phase is Phase.FILES:
+            return "kvcq migrate release"
+        return "kvcq migrate rollback until the state is FILES, then kvcq migrate release"
     return {
         Phase.ADOPTING: "kvcq migrate start",
         Phase.FILES: "kvcq migrate start",

@@ -41,10 +41,13 @@ _FIELDS = ("physical_offset", "record_size", "tag_code", "store_time_ms")
 
 #: Stands for a unit that is not there.
 NOTHING = "nothing"
+#: The side of a difference that no side is to blame for: the log has two records for one place.
+LOG = "log"
 
 
 class Difference(NamedTuple):
-    """One fact on which the log and a side do not agree."""
+    """One fact on which the log and a side do not agree; `side` is LOG where the log does not
+    agree with itself."""
 
     topic: str
     queue_id: int
@@ -106,6 +109,9 @@ class Verification:
         self._compared = 0
         self._with_keys = 0
         self._found: list[Difference] = []
+        # Queues with differences, and the highest offset at which the log is not found in a side.
+        self._differing: dict[tuple[str, int], int] = {}
+        self._twice: set[tuple[str, int]] = set()  # queues whose offsets fall back along the log
 
     def run(self) -> Verified:
         """Raises VerificationError for a side that cannot be read, JobCancelledError,
@@ -136,7 +142,19 @@ class Verification:
             with _reading(name):
                 self._count(name, start, cut)
             self._job.report(done + 1, len(self._stores))
-        return Verified(cut, self._compared, self._job.differences, self._found)
+        return Verified(cut, self._compared, self._job.differences, self._blamed())
+
+    def _blamed(self) -> list[Difference]:
+        """What was found, and a side where a side is to blame.
+
+        A queue whose offsets fall back along the log had two lives, of which only one is in the
+        sides. That is no fault of theirs, and to make one again from the log would not mend it.
+        """
+        twice = self._twice
+        return [
+            each._replace(side=LOG) if (each.topic, each.queue_id) in twice else each
+            for each in self._found
+        ]
 
     def _check_routes(self) -> None:
         if self._double.routes is not self._routes:
@@ -176,6 +194,8 @@ class Verification:
                 queues.setdefault((light, 0), []).append((offset, unit))
         for (topic, queue_id), expected in queues.items():
             self._compared += len(expected)
+            if expected[0][0] <= self._differing.get((topic, queue_id), -1):
+                self._twice.add((topic, queue_id))
             for name in self._stores:
                 if self._routes.takes(name, topic):
                     with _reading(name):
@@ -189,16 +209,27 @@ class Verification:
         queue_id: int,
         expected: list[tuple[int, tuple[int, ...]]],
     ) -> None:
-        first = expected[0][0]
-        count = expected[-1][0] - first + 1
-        found = self._stores[name].stored_units(topic, queue_id, first, count)
-        self._matched[name] += len(found)
-        width = 3 if name is SideName.FILES else 4
-        if width == 3:
+        if name is SideName.FILES:  # they do not keep the store time
             expected = [(offset, unit[:3]) for offset, unit in expected]
-        if found == expected:
-            return
-        there = dict(found)
+        for number, run in enumerate(_rising(expected)):
+            if number:
+                self._twice.add((topic, queue_id))
+            first, last = run[0][0], run[-1][0]
+            found = self._stores[name].stored_units(topic, queue_id, first, last - first + 1)
+            self._matched[name] += len(found)
+            if found != run:
+                highest = self._differing.get((topic, queue_id), -1)
+                self._differing[topic, queue_id] = max(last, highest)
+                self._compare_units(name, topic, queue_id, run, dict(found))
+
+    def _compare_units(
+        self,
+        name: SideName,
+        topic: str,
+        queue_id: int,
+        expected: list[tuple[int, tuple[int, ...]]],
+        there: dict[int, tuple[int, ...]],
+    ) -> None:
         log_start = self._feed.start_offset
         for offset, unit in expected:
             other = there.get(offset)
@@ -207,6 +238,8 @@ class Verification:
             if other is None:
                 self._differ(topic, queue_id, offset, "unit", name, unit, NOTHING)
                 continue
+            if other[0] != unit[0] and self._is_its_record(other[0], topic, queue_id, offset):
+                self._twice.add((topic, queue_id))
             for field, ours, theirs in zip(_FIELDS, unit, other, strict=False):
                 if ours != theirs:
                     self._differ(topic, queue_id, offset, field, name, ours, theirs)
@@ -296,6 +329,8 @@ class Verification:
         except MessageNotFoundError:
             return False
         request = whole_request(record, 0)
+        # A record of a topic that was deleted, and made again, is none of its queue.
+        request = None if request is None else self._store.admit(request)
         if request is None or not request.in_queue:
             return False
         return (request.topic, request.queue_id, request.queue_offset) == (
@@ -303,3 +338,18 @@ class Verification:
             queue_id,
             offset,
         ) or (topic, offset) in request.light_queues
+
+
+def _rising(
+    expected: list[tuple[int, tuple[int, ...]]],
+) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
+    """Runs in which the queue offsets rise: nearly always one, and then no unit is looked at."""
+    if expected[-1][0] - expected[0][0] + 1 == len(expected):
+        yield expected
+        return
+    begin = 0
+    for at in range(1, len(expected)):
+        if expected[at][0] <= expected[at - 1][0]:
+            yield expected[begin:at]
+            begin = at
+    yield expected[begin:]

@@ -144,6 +144,7 @@ def plan_out(plan: Plan) -> pb.MigrationPlan:
         next_command=plan.next_command,
         config=[pb.MigrationConfigTable(**table._asdict()) for table in plan.config],
         queues_in_rocksdb=plan.queues_in_rocksdb,
+        dead=[pb.DeadRecords(**each._asdict()) for each in plan.dead],
     )
 
 

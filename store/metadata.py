@@ -24,7 +24,7 @@ class DeleteMark(NamedTuple):
 
     topic: str
     below_offset: int
-    sequence: int  # deletions are numbered from 1
+    sequence: int  # deletions are numbered from 1; 0 or less: from before the store was ours
 
 
 class Metadata(Protocol):
@@ -46,6 +46,10 @@ class Metadata(Protocol):
 
     def delete_topic(self, mark: DeleteMark) -> None:
         """Remove the topic, offsets on it and its last units, and leave the mark, in one step."""
+        ...
+
+    def put_marks(self, marks: Iterable[DeleteMark]) -> None:
+        """Leave marks of which no rows are to be removed: their sequences are 0 or less."""
         ...
 
     def delete_marks(self) -> list[DeleteMark]:

@@ -245,9 +245,9 @@ class Reader:
                 return KeyQueryPage(records, None, complete=True)
 
     def _record_of(self, topic: str, key: str, hit: KeyHit) -> bytes | None:
-        """The record behind an index row, or None when that is expired."""
+        """The record behind an index row, or None when that is expired, or of an earlier topic."""
         start = self._log.start_offset
-        if hit.physical_offset < start:
+        if hit.physical_offset < start or not self._topics.is_live(topic, hit.physical_offset):
             return None
         try:
             record = self._log.read_at(hit.physical_offset)

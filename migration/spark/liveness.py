@@ -32,7 +32,7 @@ _PAGE = 10_000
 
 @dataclass(frozen=True)
 class Liveness:
-    """Physical offsets from which names live. `topics` None: a foreign log, all its topics live."""
+    """Physical offsets from which names live. `topics` None: nothing is known, all of them live."""
 
     topics: Mapping[str, int] | None = None
     dead_light: Mapping[str, int] = field(default_factory=dict)

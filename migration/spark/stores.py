@@ -12,9 +12,10 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
 from kvcq.values import unpack_i64
+from migration.legacy import find_what_lives
 from migration.routes import Routes
 from migration.spark.errors import LogLayoutError
-from migration.spark.liveness import ALL_LIVE, Liveness, liveness_of
+from migration.spark.liveness import Liveness, liveness_of
 from migration.spark.unit_rows import open_units
 from migration.state import read_state
 from store.clock import SystemClock
@@ -83,12 +84,18 @@ def uses_database(parts: StoreParts) -> bool:
 
 
 def read_liveness(parts: StoreParts) -> Liveness:
-    """Which topics live, and on which side. All of them, on both, in a store of RocketMQ.
+    """Which topics live, and on which side: on both in a store of RocketMQ's.
 
-    Raises EngineFailedError, MigrationStateError.
+    What lives of that follows from its log and queue files, as when it is taken over: one pass
+    over the log, here. Raises EngineFailedError, MigrationStateError, StoreFormatError, and
+    LogLayoutError when it cannot be told.
     """
     if parts.metadata is None:
-        return ALL_LIVE
+        topics, lives = find_what_lives(parts.root, _silent)
+        if lives.refusals:
+            raise LogLayoutError(f"{parts.root}: {'; '.join(lives.refusals)}")
+        live_from = {name: lives.live_from.get(name, 0) for name in topics}
+        return Liveness(live_from, lives.dead_light)
     metadata = MetadataStore(RocksEngine.open_read_only(parts.metadata, metadata_profile()))
     try:
         state = read_state(parts.root)
@@ -123,3 +130,7 @@ def _applied_deletions(database: Path | None) -> int:
     except EngineFailedError:
         return 0  # it is about to be replaced, or what reads it will say so
     return 0 if row is None else unpack_i64(row)
+
+
+def _silent(_what: str, _share: float) -> None:
+    """Progress for nobody."""

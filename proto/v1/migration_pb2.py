@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18proto/v1/migration.proto\x12\x07kvcq.v1\"=\n\x0bRoutingRule\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x1d\n\x05route\x18\x02 \x01(\x0e\x32\x0e.kvcq.v1.Route\"[\n\rRoutingPolicy\x12#\n\x05rules\x18\x01 \x03(\x0b\x32\x14.kvcq.v1.RoutingRule\x12%\n\rdefault_route\x18\x02 \x01(\x0e\x32\x0e.kvcq.v1.Route\"P\n\nFileLayout\x12\x16\n\x0eunits_per_file\x18\x01 \x01(\x05\x12\x13\n\x0bindex_slots\x18\x02 \x01(\x05\x12\x15\n\rindex_entries\x18\x03 \x01(\x05\"o\n\rMigrationSide\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x11\x64ispatched_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65hind_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06joined\x18\x04 \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"\x99\x02\n\x0cMigrationJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\t\x12 \n\x05state\x18\x04 \x01(\x0e\x32\x11.kvcq.v1.JobState\x12\x0f\n\x07percent\x18\x05 \x01(\x01\x12\x12\n\ndone_bytes\x18\x06 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x07 \x01(\x03\x12\x0c\n\x04rows\x18\x08 \x01(\x03\x12\x12\n\nrows_per_s\x18\t \x01(\x01\x12\x11\n\telapsed_s\x18\n \x01(\x01\x12\x18\n\x0bremaining_s\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0b\x64ifferences\x18\x0c \x01(\x03\x12\r\n\x05\x65rror\x18\r \x01(\tB\x0e\n\x0c_remaining_s\"i\n\x0cVerifyResult\x12\x12\n\ncut_offset\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ompared_units\x18\x02 \x01(\x03\x12\x18\n\x10\x64ifference_count\x18\x03 \x01(\x03\x12\x13\n\x0b\x66inished_ms\x18\x04 \x01(\x03\"\x81\x01\n\nDifference\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\r\n\x05\x66ield\x18\x04 \x01(\t\x12\x0c\n\x04side\x18\x05 \x01(\t\x12\x0e\n\x06in_log\x18\x06 \x01(\t\x12\x0f\n\x07in_side\x18\x07 \x01(\t\"0\n\x0eMigrationEvent\x12\x0f\n\x07time_ms\x18\x01 \x01(\x03\x12\r\n\x05\x65vent\x18\x02 \x01(\t\"\xa9\x04\n\x0fMigrationStatus\x12&\n\x05phase\x18\x01 \x01(\x0e\x32\x17.kvcq.v1.MigrationPhase\x12\'\n\x07routing\x18\x02 \x01(\x0b\x32\x16.kvcq.v1.RoutingPolicy\x12.\n\rpending_phase\x18\x03 \x01(\x0e\x32\x17.kvcq.v1.MigrationPhase\x12/\n\x0fpending_routing\x18\x04 \x01(\x0b\x32\x16.kvcq.v1.RoutingPolicy\x12\x0f\n\x07stopped\x18\x05 \x01(\t\x12\'\n\x08verified\x18\x06 \x01(\x0b\x32\x15.kvcq.v1.VerifyResult\x12(\n\x07history\x18\x07 \x03(\x0b\x32\x17.kvcq.v1.MigrationEvent\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\t \x01(\x03\x12\x19\n\x11\x64ispatched_offset\x18\n \x01(\x03\x12\x11\n\tdeletions\x18\x0b \x01(\x03\x12%\n\x05sides\x18\x0c \x03(\x0b\x32\x16.kvcq.v1.MigrationSide\x12#\n\x04jobs\x18\r \x03(\x0b\x32\x15.kvcq.v1.MigrationJob\x12\x14\n\x0cnext_command\x18\x0e \x01(\t\x12#\n\x06layout\x18\x0f \x01(\x0b\x32\x13.kvcq.v1.FileLayout\x12\x19\n\x11verify_broken_off\x18\x10 \x01(\t\"\x16\n\x14PlanMigrationRequest\"p\n\x10MigrationFinding\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\r\n\x05\x66\x61ult\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x0e\n\x06remedy\x18\x05 \x01(\t\x12\r\n\x05\x63ount\x18\x06 \x01(\x03\"\xd0\x03\n\rMigrationPlan\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\x10\n\x08segments\x18\x03 \x01(\x03\x12\x11\n\tlog_bytes\x18\x04 \x01(\x03\x12\x17\n\x0f\x62ytes_to_replay\x18\x05 \x01(\x03\x12\x10\n\x08messages\x18\x06 \x01(\x03\x12\x1e\n\x16messages_are_estimated\x18\x07 \x01(\x08\x12\x0e\n\x06topics\x18\x08 \x01(\x03\x12\x0e\n\x06queues\x18\t \x01(\x03\x12\x16\n\x0e\x62ytes_per_unit\x18\n \x01(\x01\x12\x19\n\x11\x64isk_needed_bytes\x18\x0b \x01(\x03\x12\x17\n\x0f\x64isk_free_bytes\x18\x0c \x01(\x03\x12\x13\n\x0bunits_per_s\x18\r \x01(\x01\x12\x12\n\nexpected_s\x18\x0e \x01(\x01\x12+\n\x08\x66indings\x18\x0f \x03(\x0b\x32\x19.kvcq.v1.MigrationFinding\x12\x10\n\x08\x62locking\x18\x10 \x03(\t\x12\x14\n\x0cnext_command\x18\x11 \x01(\t\x12-\n\x06\x63onfig\x18\x12 \x03(\x0b\x32\x1d.kvcq.v1.MigrationConfigTable\x12\x19\n\x11queues_in_rocksdb\x18\x13 \x01(\x03\"p\n\x14MigrationConfigTable\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x66orm\x18\x02 \x01(\t\x12\r\n\x05holds\x18\x03 \x01(\t\x12\x0c\n\x04rows\x18\x04 \x01(\x03\x12\x0f\n\x07offsets\x18\x05 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"@\n\x15StartMigrationRequest\x12\'\n\x07routing\x18\x01 \x01(\x0b\x32\x16.kvcq.v1.RoutingPolicy\"+\n\x16VerifyMigrationRequest\x12\x11\n\tkey_every\x18\x01 \x01(\x05\"\x10\n\x0e\x43utoverRequest\"\x11\n\x0fRollbackRequest\"\x0f\n\rFinishRequest\"\x13\n\x11GetRoutingRequest\"<\n\x11SetRoutingRequest\x12\'\n\x07routing\x18\x01 \x01(\x0b\x32\x16.kvcq.v1.RoutingPolicy\"\x1f\n\rCancelRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x0f\n\rResumeRequest\"\x1b\n\x19GetMigrationStatusRequest\"Q\n\x15MigrationStepResponse\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0b\x32\x18.kvcq.v1.MigrationStatus\"5\n\x16ListDifferencesRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\x12\x0c\n\x04skip\x18\x02 \x01(\x05\"C\n\x17ListDifferencesResponse\x12(\n\x0b\x64ifferences\x18\x01 \x03(\x0b\x32\x13.kvcq.v1.Difference\"\xc2\x01\n\x12IngestFilesRequest\x12/\n\x05\x66iles\x18\x01 \x03(\x0b\x32 .kvcq.v1.IngestFilesRequest.File\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x19\n\x11\x64ispatched_offset\x18\x03 \x01(\x03\x12\x16\n\tdeletions\x18\x04 \x01(\x03H\x00\x88\x01\x01\x1a$\n\x04\x46ile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\tB\x0c\n\n_deletions\"B\n\x13IngestFilesResponse\x12\x10\n\x08ingested\x18\x01 \x01(\x08\x12\x19\n\x11\x64ispatched_offset\x18\x02 \x01(\x03*\xc7\x01\n\x0eMigrationPhase\x12\x1f\n\x1bMIGRATION_PHASE_UNSPECIFIED\x10\x00\x12\x19\n\x15MIGRATION_PHASE_FILES\x10\x01\x12 \n\x1cMIGRATION_PHASE_DOUBLE_WRITE\x10\x02\x12\x1c\n\x18MIGRATION_PHASE_VERIFIED\x10\x03\x12\x1b\n\x17MIGRATION_PHASE_ROCKSDB\x10\x04\x12\x1c\n\x18MIGRATION_PHASE_FINISHED\x10\x05*R\n\x05Route\x12\x15\n\x11ROUTE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROUTE_FILES\x10\x01\x12\x11\n\rROUTE_ROCKSDB\x10\x02\x12\x0e\n\nROUTE_BOTH\x10\x03*\x7f\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11JOB_STATE_RUNNING\x10\x01\x12\x12\n\x0eJOB_STATE_DONE\x10\x02\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x03\x12\x14\n\x10JOB_STATE_FAILED\x10\x04\x32\xeb\x07\n\x10MigrationService\x12\x46\n\rPlanMigration\x12\x1d.kvcq.v1.PlanMigrationRequest\x1a\x16.kvcq.v1.MigrationPlan\x12P\n\x0eStartMigration\x12\x1e.kvcq.v1.StartMigrationRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12R\n\x12GetMigrationStatus\x12\".kvcq.v1.GetMigrationStatusRequest\x1a\x18.kvcq.v1.MigrationStatus\x12R\n\x0fVerifyMigration\x12\x1f.kvcq.v1.VerifyMigrationRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12T\n\x0fListDifferences\x12\x1f.kvcq.v1.ListDifferencesRequest\x1a .kvcq.v1.ListDifferencesResponse\x12\x42\n\x07\x43utover\x12\x17.kvcq.v1.CutoverRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12\x44\n\x08Rollback\x12\x18.kvcq.v1.RollbackRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12I\n\x0f\x46inishMigration\x12\x16.kvcq.v1.FinishRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12@\n\nGetRouting\x12\x1a.kvcq.v1.GetRoutingRequest\x1a\x16.kvcq.v1.RoutingPolicy\x12H\n\nSetRouting\x12\x1a.kvcq.v1.SetRoutingRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12I\n\x0f\x43\x61ncelMigration\x12\x16.kvcq.v1.CancelRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12I\n\x0fResumeMigration\x12\x16.kvcq.v1.ResumeRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12H\n\x0bIngestFiles\x12\x1b.kvcq.v1.IngestFilesRequest\x1a\x1c.kvcq.v1.IngestFilesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18proto/v1/migration.proto\x12\x07kvcq.v1\"=\n\x0bRoutingRule\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x1d\n\x05route\x18\x02 \x01(\x0e\x32\x0e.kvcq.v1.Route\"[\n\rRoutingPolicy\x12#\n\x05rules\x18\x01 \x03(\x0b\x32\x14.kvcq.v1.RoutingRule\x12%\n\rdefault_route\x18\x02 \x01(\x0e\x32\x0e.kvcq.v1.Route\"P\n\nFileLayout\x12\x16\n\x0eunits_per_file\x18\x01 \x01(\x05\x12\x13\n\x0bindex_slots\x18\x02 \x01(\x05\x12\x15\n\rindex_entries\x18\x03 \x01(\x05\"o\n\rMigrationSide\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x19\n\x11\x64ispatched_offset\x18\x02 \x01(\x03\x12\x14\n\x0c\x62\x65hind_bytes\x18\x03 \x01(\x03\x12\x0e\n\x06joined\x18\x04 \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"\x99\x02\n\x0cMigrationJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04step\x18\x03 \x01(\t\x12 \n\x05state\x18\x04 \x01(\x0e\x32\x11.kvcq.v1.JobState\x12\x0f\n\x07percent\x18\x05 \x01(\x01\x12\x12\n\ndone_bytes\x18\x06 \x01(\x03\x12\x13\n\x0btotal_bytes\x18\x07 \x01(\x03\x12\x0c\n\x04rows\x18\x08 \x01(\x03\x12\x12\n\nrows_per_s\x18\t \x01(\x01\x12\x11\n\telapsed_s\x18\n \x01(\x01\x12\x18\n\x0bremaining_s\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0b\x64ifferences\x18\x0c \x01(\x03\x12\r\n\x05\x65rror\x18\r \x01(\tB\x0e\n\x0c_remaining_s\"i\n\x0cVerifyResult\x12\x12\n\ncut_offset\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ompared_units\x18\x02 \x01(\x03\x12\x18\n\x10\x64ifference_count\x18\x03 \x01(\x03\x12\x13\n\x0b\x66inished_ms\x18\x04 \x01(\x03\"\x81\x01\n\nDifference\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\r\n\x05\x66ield\x18\x04 \x01(\t\x12\x0c\n\x04side\x18\x05 \x01(\t\x12\x0e\n\x06in_log\x18\x06 \x01(\t\x12\x0f\n\x07in_side\x18\x07 \x01(\t\"0\n\x0eMigrationEvent\x12\x0f\n\x07time_ms\x18\x01 \x01(\x03\x12\r\n\x05\x65vent\x18\x02 \x01(\t\"\xa9\x04\n\x0fMigrationStatus\x12&\n\x05phase\x18\x01 \x01(\x0e\x32\x17.kvcq.v1.MigrationPhase\x12\'\n\x07routing\x18\x02 \x01(\x0b\x32\x16.kvcq.v1.RoutingPolicy\x12.\n\rpending_phase\x18\x03 \x01(\x0e\x32\x17.kvcq.v1.MigrationPhase\x12/\n\x0fpending_routing\x18\x04 \x01(\x0b\x32\x16.kvcq.v1.RoutingPolicy\x12\x0f\n\x07stopped\x18\x05 \x01(\t\x12\'\n\x08verified\x18\x06 \x01(\x0b\x32\x15.kvcq.v1.VerifyResult\x12(\n\x07history\x18\x07 \x03(\x0b\x32\x17.kvcq.v1.MigrationEvent\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\t \x01(\x03\x12\x19\n\x11\x64ispatched_offset\x18\n \x01(\x03\x12\x11\n\tdeletions\x18\x0b \x01(\x03\x12%\n\x05sides\x18\x0c \x03(\x0b\x32\x16.kvcq.v1.MigrationSide\x12#\n\x04jobs\x18\r \x03(\x0b\x32\x15.kvcq.v1.MigrationJob\x12\x14\n\x0cnext_command\x18\x0e \x01(\t\x12#\n\x06layout\x18\x0f \x01(\x0b\x32\x13.kvcq.v1.FileLayout\x12\x19\n\x11verify_broken_off\x18\x10 \x01(\t\"\x16\n\x14PlanMigrationRequest\"p\n\x10MigrationFinding\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\r\n\x05\x66\x61ult\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x0e\n\x06remedy\x18\x05 \x01(\t\x12\r\n\x05\x63ount\x18\x06 \x01(\x03\"\xf4\x03\n\rMigrationPlan\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\x10\n\x08segments\x18\x03 \x01(\x03\x12\x11\n\tlog_bytes\x18\x04 \x01(\x03\x12\x17\n\x0f\x62ytes_to_replay\x18\x05 \x01(\x03\x12\x10\n\x08messages\x18\x06 \x01(\x03\x12\x1e\n\x16messages_are_estimated\x18\x07 \x01(\x08\x12\x0e\n\x06topics\x18\x08 \x01(\x03\x12\x0e\n\x06queues\x18\t \x01(\x03\x12\x16\n\x0e\x62ytes_per_unit\x18\n \x01(\x01\x12\x19\n\x11\x64isk_needed_bytes\x18\x0b \x01(\x03\x12\x17\n\x0f\x64isk_free_bytes\x18\x0c \x01(\x03\x12\x13\n\x0bunits_per_s\x18\r \x01(\x01\x12\x12\n\nexpected_s\x18\x0e \x01(\x01\x12+\n\x08\x66indings\x18\x0f \x03(\x0b\x32\x19.kvcq.v1.MigrationFinding\x12\x10\n\x08\x62locking\x18\x10 \x03(\t\x12\x14\n\x0cnext_command\x18\x11 \x01(\t\x12-\n\x06\x63onfig\x18\x12 \x03(\x0b\x32\x1d.kvcq.v1.MigrationConfigTable\x12\x19\n\x11queues_in_rocksdb\x18\x13 \x01(\x03\x12\"\n\x04\x64\x65\x61\x64\x18\x14 \x03(\x0b\x32\x14.kvcq.v1.DeadRecords\"p\n\x14MigrationConfigTable\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x66orm\x18\x02 \x01(\t\x12\r\n\x05holds\x18\x03 \x01(\t\x12\x0c\n\x04rows\x18\x04 \x01(\x03\x12\x0f\n\x07offsets\x18\x05 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"g\n\x0b\x44\x65\x61\x64Records\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07records\x18\x02 \x01(\x03\x12\x13\n\x0bgenerations\x18\x03 \x01(\x05\x12\x16\n\tlive_from\x18\x04 \x01(\x03H\x00\x88\x01\x01\x42\x0c\n\n_live_from\"@\n\x15StartMigrationRequest\x12\'\n\x07routing\x18\x01 \x01(\x0b\x32\x16.kvcq.v1.RoutingPolicy\"+\n\x16VerifyMigrationRequest\x12\x11\n\tkey_every\x18\x01 \x01(\x05\"\x10\n\x0e\x43utoverRequest\"\x11\n\x0fRollbackRequest\"\x0f\n\rFinishRequest\"\x13\n\x11GetRoutingRequest\"<\n\x11SetRoutingRequest\x12\'\n\x07routing\x18\x01 \x01(\x0b\x32\x16.kvcq.v1.RoutingPolicy\"\x1f\n\rCancelRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x0f\n\rResumeRequest\"\x1b\n\x19GetMigrationStatusRequest\"Q\n\x15MigrationStepResponse\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0b\x32\x18.kvcq.v1.MigrationStatus\"5\n\x16ListDifferencesRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\x12\x0c\n\x04skip\x18\x02 \x01(\x05\"C\n\x17ListDifferencesResponse\x12(\n\x0b\x64ifferences\x18\x01 \x03(\x0b\x32\x13.kvcq.v1.Difference\"\xc2\x01\n\x12IngestFilesRequest\x12/\n\x05\x66iles\x18\x01 \x03(\x0b\x32 .kvcq.v1.IngestFilesRequest.File\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x19\n\x11\x64ispatched_offset\x18\x03 \x01(\x03\x12\x16\n\tdeletions\x18\x04 \x01(\x03H\x00\x88\x01\x01\x1a$\n\x04\x46ile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x02 \x01(\tB\x0c\n\n_deletions\"B\n\x13IngestFilesResponse\x12\x10\n\x08ingested\x18\x01 \x01(\x08\x12\x19\n\x11\x64ispatched_offset\x18\x02 \x01(\x03*\xc7\x01\n\x0eMigrationPhase\x12\x1f\n\x1bMIGRATION_PHASE_UNSPECIFIED\x10\x00\x12\x19\n\x15MIGRATION_PHASE_FILES\x10\x01\x12 \n\x1cMIGRATION_PHASE_DOUBLE_WRITE\x10\x02\x12\x1c\n\x18MIGRATION_PHASE_VERIFIED\x10\x03\x12\x1b\n\x17MIGRATION_PHASE_ROCKSDB\x10\x04\x12\x1c\n\x18MIGRATION_PHASE_FINISHED\x10\x05*R\n\x05Route\x12\x15\n\x11ROUTE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROUTE_FILES\x10\x01\x12\x11\n\rROUTE_ROCKSDB\x10\x02\x12\x0e\n\nROUTE_BOTH\x10\x03*\x7f\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11JOB_STATE_RUNNING\x10\x01\x12\x12\n\x0eJOB_STATE_DONE\x10\x02\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x03\x12\x14\n\x10JOB_STATE_FAILED\x10\x04\x32\xeb\x07\n\x10MigrationService\x12\x46\n\rPlanMigration\x12\x1d.kvcq.v1.PlanMigrationRequest\x1a\x16.kvcq.v1.MigrationPlan\x12P\n\x0eStartMigration\x12\x1e.kvcq.v1.StartMigrationRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12R\n\x12GetMigrationStatus\x12\".kvcq.v1.GetMigrationStatusRequest\x1a\x18.kvcq.v1.MigrationStatus\x12R\n\x0fVerifyMigration\x12\x1f.kvcq.v1.VerifyMigrationRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12T\n\x0fListDifferences\x12\x1f.kvcq.v1.ListDifferencesRequest\x1a .kvcq.v1.ListDifferencesResponse\x12\x42\n\x07\x43utover\x12\x17.kvcq.v1.CutoverRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12\x44\n\x08Rollback\x12\x18.kvcq.v1.RollbackRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12I\n\x0f\x46inishMigration\x12\x16.kvcq.v1.FinishRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12@\n\nGetRouting\x12\x1a.kvcq.v1.GetRoutingRequest\x1a\x16.kvcq.v1.RoutingPolicy\x12H\n\nSetRouting\x12\x1a.kvcq.v1.SetRoutingRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12I\n\x0f\x43\x61ncelMigration\x12\x16.kvcq.v1.CancelRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12I\n\x0fResumeMigration\x12\x16.kvcq.v1.ResumeRequest\x1a\x1e.kvcq.v1.MigrationStepResponse\x12H\n\x0bIngestFiles\x12\x1b.kvcq.v1.IngestFilesRequest\x1a\x1c.kvcq.v1.IngestFilesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'proto.v1.migration_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MIGRATIONPHASE']._serialized_start=3036
-  _globals['_MIGRATIONPHASE']._serialized_end=3235
-  _globals['_ROUTE']._serialized_start=3237
-  _globals['_ROUTE']._serialized_end=3319
-  _globals['_JOBSTATE']._serialized_start=3321
-  _globals['_JOBSTATE']._serialized_end=3448
+  _globals['_MIGRATIONPHASE']._serialized_start=3177
+  _globals['_MIGRATIONPHASE']._serialized_end=3376
+  _globals['_ROUTE']._serialized_start=3378
+  _globals['_ROUTE']._serialized_end=3460
+  _globals['_JOBSTATE']._serialized_start=3462
+  _globals['_JOBSTATE']._serialized_end=3589
   _globals['_ROUTINGRULE']._serialized_start=37
   _globals['_ROUTINGRULE']._serialized_end=98
   _globals['_ROUTINGPOLICY']._serialized_start=100
@@ -60,41 +60,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MIGRATIONFINDING']._serialized_start=1541
   _globals['_MIGRATIONFINDING']._serialized_end=1653
   _globals['_MIGRATIONPLAN']._serialized_start=1656
-  _globals['_MIGRATIONPLAN']._serialized_end=2120
-  _globals['_MIGRATIONCONFIGTABLE']._serialized_start=2122
-  _globals['_MIGRATIONCONFIGTABLE']._serialized_end=2234
-  _globals['_STARTMIGRATIONREQUEST']._serialized_start=2236
-  _globals['_STARTMIGRATIONREQUEST']._serialized_end=2300
-  _globals['_VERIFYMIGRATIONREQUEST']._serialized_start=2302
-  _globals['_VERIFYMIGRATIONREQUEST']._serialized_end=2345
-  _globals['_CUTOVERREQUEST']._serialized_start=2347
-  _globals['_CUTOVERREQUEST']._serialized_end=2363
-  _globals['_ROLLBACKREQUEST']._serialized_start=2365
-  _globals['_ROLLBACKREQUEST']._serialized_end=2382
-  _globals['_FINISHREQUEST']._serialized_start=2384
-  _globals['_FINISHREQUEST']._serialized_end=2399
-  _globals['_GETROUTINGREQUEST']._serialized_start=2401
-  _globals['_GETROUTINGREQUEST']._serialized_end=2420
-  _globals['_SETROUTINGREQUEST']._serialized_start=2422
-  _globals['_SETROUTINGREQUEST']._serialized_end=2482
-  _globals['_CANCELREQUEST']._serialized_start=2484
-  _globals['_CANCELREQUEST']._serialized_end=2515
-  _globals['_RESUMEREQUEST']._serialized_start=2517
-  _globals['_RESUMEREQUEST']._serialized_end=2532
-  _globals['_GETMIGRATIONSTATUSREQUEST']._serialized_start=2534
-  _globals['_GETMIGRATIONSTATUSREQUEST']._serialized_end=2561
-  _globals['_MIGRATIONSTEPRESPONSE']._serialized_start=2563
-  _globals['_MIGRATIONSTEPRESPONSE']._serialized_end=2644
-  _globals['_LISTDIFFERENCESREQUEST']._serialized_start=2646
-  _globals['_LISTDIFFERENCESREQUEST']._serialized_end=2699
-  _globals['_LISTDIFFERENCESRESPONSE']._serialized_start=2701
-  _globals['_LISTDIFFERENCESRESPONSE']._serialized_end=2768
-  _globals['_INGESTFILESREQUEST']._serialized_start=2771
-  _globals['_INGESTFILESREQUEST']._serialized_end=2965
-  _globals['_INGESTFILESREQUEST_FILE']._serialized_start=2915
-  _globals['_INGESTFILESREQUEST_FILE']._serialized_end=2951
-  _globals['_INGESTFILESRESPONSE']._serialized_start=2967
-  _globals['_INGESTFILESRESPONSE']._serialized_end=3033
-  _globals['_MIGRATIONSERVICE']._serialized_start=3451
-  _globals['_MIGRATIONSERVICE']._serialized_end=4454
+  _globals['_MIGRATIONPLAN']._serialized_end=2156
+  _globals['_MIGRATIONCONFIGTABLE']._serialized_start=2158
+  _globals['_MIGRATIONCONFIGTABLE']._serialized_end=2270
+  _globals['_DEADRECORDS']._serialized_start=2272
+  _globals['_DEADRECORDS']._serialized_end=2375
+  _globals['_STARTMIGRATIONREQUEST']._serialized_start=2377
+  _globals['_STARTMIGRATIONREQUEST']._serialized_end=2441
+  _globals['_VERIFYMIGRATIONREQUEST']._serialized_start=2443
+  _globals['_VERIFYMIGRATIONREQUEST']._serialized_end=2486
+  _globals['_CUTOVERREQUEST']._serialized_start=2488
+  _globals['_CUTOVERREQUEST']._serialized_end=2504
+  _globals['_ROLLBACKREQUEST']._serialized_start=2506
+  _globals['_ROLLBACKREQUEST']._serialized_end=2523
+  _globals['_FINISHREQUEST']._serialized_start=2525
+  _globals['_FINISHREQUEST']._serialized_end=2540
+  _globals['_GETROUTINGREQUEST']._serialized_start=2542
+  _globals['_GETROUTINGREQUEST']._serialized_end=2561
+  _globals['_SETROUTINGREQUEST']._serialized_start=2563
+  _globals['_SETROUTINGREQUEST']._serialized_end=2623
+  _globals['_CANCELREQUEST']._serialized_start=2625
+  _globals['_CANCELREQUEST']._serialized_end=2656
+  _globals['_RESUMEREQUEST']._serialized_start=2658
+  _globals['_RESUMEREQUEST']._serialized_end=2673
+  _globals['_GETMIGRATIONSTATUSREQUEST']._serialized_start=2675
+  _globals['_GETMIGRATIONSTATUSREQUEST']._serialized_end=2702
+  _globals['_MIGRATIONSTEPRESPONSE']._serialized_start=2704
+  _globals['_MIGRATIONSTEPRESPONSE']._serialized_end=2785
+  _globals['_LISTDIFFERENCESREQUEST']._serialized_start=2787
+  _globals['_LISTDIFFERENCESREQUEST']._serialized_end=2840
+  _globals['_LISTDIFFERENCESRESPONSE']._serialized_start=2842
+  _globals['_LISTDIFFERENCESRESPONSE']._serialized_end=2909
+  _globals['_INGESTFILESREQUEST']._serialized_start=2912
+  _globals['_INGESTFILESREQUEST']._serialized_end=3106
+  _globals['_INGESTFILESREQUEST_FILE']._serialized_start=3056
+  _globals['_INGESTFILESREQUEST_FILE']._serialized_end=3092
+  _globals['_INGESTFILESRESPONSE']._serialized_start=3108
+  _globals['_INGESTFILESRESPONSE']._serialized_end=3174
+  _globals['_MIGRATIONSERVICE']._serialized_start=3592
+  _globals['_MIGRATIONSERVICE']._serialized_end=4595
 # @@protoc_insertion_point(module_scope)

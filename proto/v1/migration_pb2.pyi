@@ -211,7 +211,7 @@ class MigrationFinding(_message.Message):
     def __init__(self, path: _Optional[str] = ..., position: _Optional[int] = ..., fault: _Optional[str] = ..., detail: _Optional[str] = ..., remedy: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class MigrationPlan(_message.Message):
-    __slots__ = ("kind", "phase", "segments", "log_bytes", "bytes_to_replay", "messages", "messages_are_estimated", "topics", "queues", "bytes_per_unit", "disk_needed_bytes", "disk_free_bytes", "units_per_s", "expected_s", "findings", "blocking", "next_command", "config", "queues_in_rocksdb")
+    __slots__ = ("kind", "phase", "segments", "log_bytes", "bytes_to_replay", "messages", "messages_are_estimated", "topics", "queues", "bytes_per_unit", "disk_needed_bytes", "disk_free_bytes", "units_per_s", "expected_s", "findings", "blocking", "next_command", "config", "queues_in_rocksdb", "dead")
     KIND_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -231,6 +231,7 @@ class MigrationPlan(_message.Message):
     NEXT_COMMAND_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     QUEUES_IN_ROCKSDB_FIELD_NUMBER: _ClassVar[int]
+    DEAD_FIELD_NUMBER: _ClassVar[int]
     kind: str
     phase: str
     segments: int
@@ -250,7 +251,8 @@ class MigrationPlan(_message.Message):
     next_command: str
     config: _containers.RepeatedCompositeFieldContainer[MigrationConfigTable]
     queues_in_rocksdb: int
-    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[str] = ..., segments: _Optional[int] = ..., log_bytes: _Optional[int] = ..., bytes_to_replay: _Optional[int] = ..., messages: _Optional[int] = ..., messages_are_estimated: _Optional[bool] = ..., topics: _Optional[int] = ..., queues: _Optional[int] = ..., bytes_per_unit: _Optional[float] = ..., disk_needed_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., units_per_s: _Optional[float] = ..., expected_s: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[MigrationFinding, _Mapping]]] = ..., blocking: _Optional[_Iterable[str]] = ..., next_command: _Optional[str] = ..., config: _Optional[_Iterable[_Union[MigrationConfigTable, _Mapping]]] = ..., queues_in_rocksdb: _Optional[int] = ...) -> None: ...
+    dead: _containers.RepeatedCompositeFieldContainer[DeadRecords]
+    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[str] = ..., segments: _Optional[int] = ..., log_bytes: _Optional[int] = ..., bytes_to_replay: _Optional[int] = ..., messages: _Optional[int] = ..., messages_are_estimated: _Optional[bool] = ..., topics: _Optional[int] = ..., queues: _Optional[int] = ..., bytes_per_unit: _Optional[float] = ..., disk_needed_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., units_per_s: _Optional[float] = ..., expected_s: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[MigrationFinding, _Mapping]]] = ..., blocking: _Optional[_Iterable[str]] = ..., next_command: _Optional[str] = ..., config: _Optional[_Iterable[_Union[MigrationConfigTable, _Mapping]]] = ..., queues_in_rocksdb: _Optional[int] = ..., dead: _Optional[_Iterable[_Union[DeadRecords, _Mapping]]] = ...) -> None: ...
 
 class MigrationConfigTable(_message.Message):
     __slots__ = ("path", "form", "holds", "rows", "offsets", "detail")
@@ -267,6 +269,18 @@ class MigrationConfigTable(_message.Message):
     offsets: int
     detail: str
     def __init__(self, path: _Optional[str] = ..., form: _Optional[str] = ..., holds: _Optional[str] = ..., rows: _Optional[int] = ..., offsets: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class DeadRecords(_message.Message):
+    __slots__ = ("name", "records", "generations", "live_from")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    GENERATIONS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FROM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    records: int
+    generations: int
+    live_from: int
+    def __init__(self, name: _Optional[str] = ..., records: _Optional[int] = ..., generations: _Optional[int] = ..., live_from: _Optional[int] = ...) -> None: ...
 
 class StartMigrationRequest(_message.Message):
     __slots__ = ("routing",)

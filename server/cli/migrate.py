@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from migration.state import FileLayout
     from server.cli.migration_target import Target, Watch
 
+_SIDES = frozenset(side.value for side in SideName)
 _SHOWN = 20
 
 directory_argument = click.argument(
@@ -214,7 +215,7 @@ def verify(
         _check_verification(found, answer.job_id, directory)
         differences = where.differences(limit)
     result = plain(found.verified)
-    if differences:
+    if any(plain(each)["side"] in _SIDES for each in differences):
         found.next_command = _made_again(differences, directory)
     if as_json:
         print_json(
@@ -457,6 +458,8 @@ def _check_can_finish(status: pb.MigrationStatus) -> None:
         why = "reads come from files still"
     elif plain(status)["pending_phase"] is not None:
         why = "a change of routes is under way"
+    elif "--rebuild rocksdb" in status.next_command:
+        why = "RocksDB differs from the log"
     if why:
         raise CommandError(
             f"finish is not possible in state {phase}: {why}",
@@ -623,7 +626,7 @@ def _show_differences(differences: list[pb.Difference]) -> None:
 def _made_again(differences: Sequence[pb.Difference], directory: Path | None) -> str:
     """What makes the sides that differ from the log again, and compares once more."""
     where = "DIRECTORY" if directory is None else str(directory)
-    sides = sorted({str(plain(each)["side"]) for each in differences})
+    sides = sorted({str(plain(each)["side"]) for each in differences} & _SIDES)
     steps = [f"kvcq migrate resume {where} --rebuild {side}" for side in sides]
     stopped = " (with the service stopped)" if directory is None else ""
     again = "kvcq migrate verify" + ("" if directory is None else f" {where}")
@@ -657,6 +660,7 @@ def _show_plan(found: pb.MigrationPlan, limit: int) -> None:
             ),
             ("faults", f"{len(faults):,}"),
             ("left where they are", f"{len(passed_over):,}"),
+            ("dead records", f"{sum(each.records for each in found.dead):,}"),
         ],
     )
     if found.config:
@@ -664,6 +668,20 @@ def _show_plan(found: pb.MigrationPlan, limit: int) -> None:
             "topics, groups and offsets of the broker",
             ("where", "kept as", "holds", "rows", "offsets", "what becomes of it"),
             [(t.path, t.form, t.holds, t.rows, t.offsets, t.detail) for t in found.config],
+        )
+    if found.dead[:limit]:
+        print_table(
+            "records of topics and light queues that RocketMQ deleted: they are not taken over",
+            ("name", "dead records", "generations", "lives from"),
+            [
+                (
+                    each.name,
+                    f"{each.records:,}",
+                    f"{each.generations:,}",
+                    f"{each.live_from:,}" if each.HasField("live_from") else "deleted",
+                )
+                for each in found.dead[:limit]
+            ],
         )
     for title, each in (("faults, and what would be done", faults), ("left alone", passed_over)):
         if each[:limit]:

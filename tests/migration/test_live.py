@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from kvcq.engine import KvBatch
+from kvcq.keys import UNITS, unit_key
 from migration.backfill import Filler
 from migration.double_queue_store import DoubleQueueStore
 from migration.errors import IllegalStepError, MigrationStateError
@@ -37,6 +39,7 @@ from tests.support.migrating import (
     messages,
     settle,
 )
+from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -541,8 +544,7 @@ def test_queues_that_ended_before_the_take_over_outlive_the_loss_of_the_database
 
 
 def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
-    from kvcq.engine import KvBatch
-    from kvcq.keys import BOUNDS, UNITS, max_key, unit_key
+    from kvcq.keys import BOUNDS, max_key
     from kvcq.values import pack_max, pack_unit
     from store.consume_queue import CqUnit
 
@@ -679,6 +681,7 @@ def test_a_side_made_anew_takes_a_verification_back(
 ) -> None:
     advance(store, Phase.VERIFIED)
     store.close()
+    shutil.rmtree(root / ("consumequeue" if name is SideName.FILES else "kvcq"))
     rebuild_side(root, name)
     with open_store(config(root)) as again:
         settle(again)
@@ -687,6 +690,77 @@ def test_a_side_made_anew_takes_a_verification_back(
         with pytest.raises(IllegalStepError, match="verification"):
             live(again).cutover()
         assert differences(again) == []
+
+
+@pytest.mark.parametrize("name", list(SideName))
+@pytest.mark.parametrize("phase", [Phase.DOUBLE_WRITE, Phase.VERIFIED, Phase.ROCKSDB])
+def test_a_side_that_nothing_proved_wrong_is_not_made_again(
+    store: MessageStore, root: Path, phase: Phase, name: SideName
+) -> None:
+    advance(store, phase)
+    store.close()
+    before = tree_digest(root)
+    refused = CliRunner().invoke(main, ["migrate", "resume", str(root), "--rebuild", name.value])
+    assert refused.exit_code == 1
+    assert "no verification has found" in " ".join(refused.output.split())
+    assert f"kvcq migrate verify {root}" in " ".join(refused.output.split())
+    assert tree_digest(root) == before
+
+
+def test_only_the_side_that_differs_is_made_again_and_only_once(
+    store: MessageStore, root: Path
+) -> None:
+    advance(store, Phase.VERIFIED)
+    store.close()
+    spoil_a_file_unit(root)
+    assert CliRunner().invoke(main, ["migrate", "verify", str(root)]).exit_code == 1
+    resume = ["migrate", "resume", str(root), "--rebuild"]
+    assert CliRunner().invoke(main, [*resume, "rocksdb"]).exit_code == 1
+    assert CliRunner().invoke(main, [*resume, "files"]).exit_code == 0
+    assert CliRunner().invoke(main, [*resume, "files"]).exit_code == 1
+    assert CliRunner().invoke(main, ["migrate", "verify", str(root)]).exit_code == 0
+
+
+def test_rocksdb_is_made_again_when_a_check_finds_it_wrong(store: MessageStore, root: Path) -> None:
+    advance(store, Phase.VERIFIED)
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    engine = side.store._engine  # type: ignore[attr-defined]
+    engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 3))]))
+    store.close()
+    rebuild_side(root, SideName.ROCKSDB)
+    with open_store(config(root)) as again:
+        settle(again)
+        assert differences(again) == []
+
+
+def test_no_step_gives_up_the_side_that_is_right(store: MessageStore, root: Path) -> None:
+    advance(store, Phase.ROCKSDB)
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    engine = side.store._engine  # type: ignore[attr-defined]
+    units = engine.get(UNITS, unit_key("orders", 0, 3))
+    engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 3))]))
+    assert {each.side for each in differences(store)} == {"rocksdb"}
+    with pytest.raises(IllegalStepError, match="RocksDB differs from the log") as refused:
+        live(store).finish()
+    assert "resume --rebuild rocksdb" in refused.value.next_command
+    engine.write(KvBatch(puts={UNITS: [(unit_key("orders", 0, 3), units)]}))
+    store.close()
+    spoil_a_file_unit(root)
+    with open_store(config(root)) as again:
+        assert {each.side for each in differences(again)} == {"files"}
+        with pytest.raises(IllegalStepError, match="the files differ from the log"):
+            live(again).rollback()
+        live(again).finish()
+        assert Migrator(again).status().next_command.startswith("none")
+
+
+def spoil_a_file_unit(root: Path) -> None:
+    first = min((root / "consumequeue" / "orders" / "0").iterdir())
+    with first.open("r+b") as file:
+        file.seek(3 * 20 + 12)
+        file.write(b"\1" * 8)  # its tag code
 
 
 # --- routing -----------------------------------------------------------------------------------

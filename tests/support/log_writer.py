@@ -125,6 +125,10 @@ class LogWriter:
     def extend(self, entries: list[Entry]) -> list[Row]:
         return [self.append(entry) for entry in entries]
 
+    def forget(self, queue: tuple[str, int]) -> None:
+        """The queue was deleted: its offsets begin at 0 again."""
+        self._next.pop(queue, None)
+
     def roll(self) -> None:
         """End the segment with a blank record."""
         room = self.segment_bytes - len(self._segment)
