@@ -14,6 +14,7 @@ as one that is killed: see last_resort.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -202,6 +203,8 @@ class Server:
         store.make_segments_aside()  # a roll must not hold the event loop while the disk works
         parts = _make_parts(self._config, store)
         stop_listening = store.on_dispatch(parts.growth.grew)
+        loop = asyncio.get_running_loop()
+        store.when_failed(lambda: _soon(loop, self._stage.fail))
         try:
             self._stage.ready(parts)
             self._listener.ready(self._config.host, port)
@@ -230,6 +233,12 @@ class Server:
         if not finishing.done():
             await self._rpc.stop(None)
         await finishing
+
+
+def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """From any thread. A loop that has ended needs to hear nothing."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)
 
 
 def _make_parts(config: ServerConfig, store: MessageStore) -> Parts:

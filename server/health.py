@@ -3,7 +3,8 @@
 | service asked for       | SERVING                                                   |
 |-------------------------|-----------------------------------------------------------|
 | "" (liveness)           | from the first moment until draining begins               |
-| "kvcq.ready"            | while calls are taken: the store is open, nothing drains  |
+| "kvcq.ready"            | while calls are taken: the store is open, nothing drains, |
+|                         | and it takes writes: no fsync failed, no file is gone     |
 | each service of kvcq.v1 | the same                                                  |
 
 Watchers are told NOT_SERVING when draining begins; then their streams end, so that they do not

@@ -41,7 +41,7 @@ class Parts:
 
 
 class Stage:
-    """Starting, then ready, then draining; never back.
+    """Starting, then ready, then perhaps failed, then draining; never back.
 
     Owned by the event loop's thread, but for `report`.
     """
@@ -49,6 +49,7 @@ class Stage:
     def __init__(self) -> None:
         self._parts: Parts | None = None
         self._draining = False
+        self._failed = False
         self._on_change: set[Callable[[], object]] = set()
         # Written by the thread that opens the store, read anywhere; replaced as one.
         self._progress = ("waiting", 0.0)
@@ -64,8 +65,8 @@ class Stage:
 
     @property
     def is_ready(self) -> bool:
-        """Whether calls are taken."""
-        return self._parts is not None and not self._draining
+        """Whether calls are taken, and puts can be stored."""
+        return self._parts is not None and not self._draining and not self._failed
 
     @property
     def is_draining(self) -> bool:
@@ -88,13 +89,18 @@ class Stage:
         self._parts = parts
         self._tell()
 
+    def fail(self) -> None:
+        """No put can be stored before the next start; calls are taken all the same. Repeatable."""
+        self._failed = True
+        self._tell()
+
     def drain(self) -> None:
         """No new calls; what waits or streams comes to its end. Repeatable."""
         self._draining = True
         self._tell()
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` when the server becomes ready or begins to drain, or now if it drains.
+        """Call `callback` when the server becomes ready, fails, or drains, or now if it drains.
 
         Returns how to take it back.
         """

@@ -43,6 +43,7 @@ from store.validation import PLAIN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from mmap import mmap
+    from pathlib import Path
 
     from store.batch_encoder import BatchEncoder, Encoded
     from store.clock import Clock
@@ -295,6 +296,11 @@ class CommitLog:
         Blocks; not under `lock`.
         """
         return self._segments.wait_ready(start_offset, timeout_s)
+
+    def removed_file(self) -> Path | None:
+        """The segment that takes appends, if its file was removed under us."""
+        segment = self._segments.last
+        return segment.path if segment is not None and segment.is_removed else None
 
     def make_segments_aside(self) -> None:
         """From now on no append makes a segment itself. Repeatable."""

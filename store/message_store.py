@@ -58,6 +58,8 @@ logger = logging.getLogger(__name__)
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 _DRAIN_TIMEOUT_S = 60.0
+#: No watermark comes to it: who waits for it is told of the failure.
+_NEVER = 1 << 63
 
 
 class MessageStore:
@@ -118,6 +120,7 @@ class MessageStore:
         self._kv_flushed_at = kv_flushed_at
         self._kv_flushed_s = clock.monotonic_s()
         self._checkpointed = -1
+        self._lost: StoreFailedError | None = None  # the directory, or a part of it
         self._compaction_due = False
 
     # --- where data enters -----------------------------------------------------------------
@@ -502,9 +505,11 @@ class MessageStore:
     def maintain(self) -> None:
         """One round of what is due: a job calls it every second.
 
-        Keeps the checkpoint behind the flushed log, and the replay after a crash bounded.
+        Keeps the checkpoint behind the flushed log, and the replay after a crash bounded. A store
+        whose directory is gone takes no more writes.
         """
         with self._maintaining:
+            self._look_after_directory()
             if self._flushed.failure is not None:
                 return
             waiting = self._dispatched.value - self._kv_flushed_at
@@ -515,6 +520,30 @@ class MessageStore:
                 self._write_checkpoint()
             # Last: should it fail again and again, the checkpoint goes on all the same.
             self.queues.maintain()
+
+    def _look_after_directory(self) -> None:
+        """Called with _maintaining held."""
+        gone = self._directory.what_is_gone() or self.log.removed_file()
+        if gone is None or self._lost is not None:
+            return
+        error = StoreFailedError(f"{gone} was removed or replaced while the store was open")
+        self._lost = error
+        logger.critical("%s: no more writes are taken, what was stored may be gone", error)
+        self._flushed.fail(error)
+        self._dispatched.fail(error)
+
+    def when_failed(self, callback: Callable[[], None]) -> None:
+        """Call back, on a store thread, once or twice, when no more writes are taken for good.
+
+        Not when the store is closed.
+        """
+
+        def ended(error: BaseException | None) -> None:
+            if isinstance(error, StoreFailedError):
+                callback()
+
+        for watermark in (self._flushed, self._dispatched):
+            watermark.call_when(_NEVER, ended)
 
     def segments_dropped(self, log_start: int, store_time_ms: int | None) -> None:
         """Retention removed segments below `log_start`, records stored up to that time."""
@@ -583,6 +612,8 @@ class MessageStore:
         """Drain, flush, and let go of the directory. Repeatable.
 
         Durability: everything appended, unless the log failed before; the abort marker stays then.
+        Raises StoreFailedError when the directory is gone, and what closing its parts raises: all
+        of it is let go of nevertheless.
         """
         with self._closing:
             if self._closed:
@@ -590,22 +621,32 @@ class MessageStore:
             with self.log.lock:
                 self.log.settle()
                 self._closed = True
-            # Whatever fails on the way, the rest is let go of, and the lock last of all.
-            with ExitStack() as stack:
-                stack.callback(self._directory.close)
-                stack.callback(self.log.close)
-                stack.callback(self.metadata.close)
-                self._stop_services()
-                # A flush that goes on in another thread ends first: it writes the checkpoint too.
-                with self._maintaining:
-                    drained = self._dispatched.value == self.log.appended_offset
-                    flushed = self._flushed.value == self.log.appended_offset
-                    self.queues.close()
-                    if flushed:
-                        self._write_checkpoint()
-                    if flushed and drained:
-                        self.metadata.close()
-                        self._directory.mark_clean()
+            try:
+                self._let_go()
+            except Exception as error:
+                if self._lost is None:
+                    raise
+                raise self._lost from error
+
+    def _let_go(self) -> None:
+        # Whatever fails on the way, the rest is let go of, and the lock last of all.
+        with ExitStack() as stack:
+            stack.callback(self._directory.close)
+            stack.callback(self.log.close)
+            stack.callback(self.metadata.close)
+            self._stop_services()
+            # A flush that goes on in another thread ends first: it writes the checkpoint too.
+            with self._maintaining:
+                drained = self._dispatched.value == self.log.appended_offset
+                flushed = self._flushed.value == self.log.appended_offset
+                self.queues.close()
+                if self._lost is not None:
+                    return
+                if flushed:
+                    self._write_checkpoint()
+                if flushed and drained:
+                    self.metadata.close()
+                    self._directory.mark_clean()
 
     def _stop_services(self) -> None:
         self._page_ahead.stop()

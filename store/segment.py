@@ -312,6 +312,12 @@ class Segment:
         with contextlib.suppress(BufferError):
             self._map.close()
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether nothing leads to the file any more; what is written into it is kept by nobody."""
+        with self._in_use() as descriptor:
+            return os.fstat(descriptor).st_nlink == 0
+
     def destroy(self) -> None:
         """Remove the file and close it. Durability: it does not come back after a crash."""
         self.unlink()

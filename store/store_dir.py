@@ -126,6 +126,7 @@ class StoreDir:
         self.abort = root / "abort"
         self._lock_key: tuple[int, int] | None = None
         self._lock_descriptor: int | None = None
+        self._root_key: tuple[int, int] | None = None  # set with the lock
 
     @classmethod
     def open(cls, root: Path, segment_bytes: int, clock: Clock, *, adopt: bool = False) -> StoreDir:
@@ -165,6 +166,19 @@ class StoreDir:
         self.abort.unlink(missing_ok=True)
         fsync_directory(self.root)
 
+    def what_is_gone(self) -> Path | None:
+        """What was removed or replaced under the process that has the directory open, if anything.
+
+        A file that was removed can still be written: nothing fails, and nothing is kept.
+        """
+        if _file_key(self.root) != self._root_key:
+            return self.root
+        descriptor = self._lock_descriptor
+        if descriptor is not None and os.fstat(descriptor).st_nlink == 0:
+            return self.root / _LOCK
+        current = self.meta / "CURRENT"
+        return None if current.exists() else current
+
     def close(self) -> None:
         """Give up the lock. Repeatable. The lock file stays: removing it would race with others."""
         with _held_guard:
@@ -192,6 +206,7 @@ class StoreDir:
                     raise
                 raise StoreLockedError(self.root, f"in use by process {holder}") from error
             self._lock_descriptor = descriptor
+            self._root_key = _file_key(self.root)
             self._lock_key = _file_key(path)
             assert self._lock_key is not None
             _held.add(self._lock_key)

@@ -22,6 +22,7 @@ from server.outlet import Outlet, OutletHandler
 from store.errors import (
     InvalidArgumentError,
     StoreError,
+    StoreFailedError,
     StoreFormatError,
     StoreLockedError,
 )
@@ -137,6 +138,8 @@ def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> Comman
             str(error), "stop the other server, or choose another directory with --data"
         )
     text = f"the store cannot be opened: {error}"
+    if isinstance(error, StoreFailedError):  # after it had been opened
+        return CommandError(f"the store could not be closed in order: {error}")
     if isinstance(error, StoreFormatError):
         return CommandError(text)
     if isinstance(error, StoreError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from migration.opening import open_store
 from proto.v1 import kvcq_pb2 as pb
 from server.app import SERVICES
 from server.errors import ServerBindError
-from store.errors import StoreFormatError
+from store.errors import StoreFailedError, StoreFormatError
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
@@ -195,3 +196,24 @@ async def test_asking_for_the_statistics_does_not_change_them(served: Served) ->
     second = await served.admin.GetStatistics(pb.GetStatisticsRequest())
     assert not any("GetStatistics" in name for name in second.values)
     assert 0 < first.values["server.uptime_s"] < second.values["server.uptime_s"]
+
+
+async def _watch_it_go(root: Path) -> None:
+    async with serving(root) as served:
+        await served.messages.Put(pb.PutRequest(message=pb.Message(topic="T", body=b"x")))
+        watch = health_pb2_grpc.HealthStub(served.channel).Watch(
+            health_pb2.HealthCheckRequest(service="kvcq.ready")
+        )
+        assert (await watch.read()).status == SERVING
+        shutil.rmtree(root)
+        assert (await watch.read()).status == NOT_SERVING
+        assert await _health(served, "") == SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await served.messages.Put(pb.PutRequest(message=pb.Message(topic="T", body=b"y")))
+        assert error_info(refused.value).reason == "STORE_FAILED"
+
+
+async def test_a_server_whose_data_directory_is_gone_is_not_ready(tmp_path: Path) -> None:
+    # Closing what is gone says so.
+    with pytest.raises(StoreFailedError, match="removed or replaced"):
+        await _watch_it_go(tmp_path / "store")
