@@ -213,7 +213,11 @@ def _open_files(
     return FileSideStore(
         directory.root,
         RecordLookup(directory.commitlog, inventory.segment_bytes),
-        FileQueueOptions(units_per_file=layout.units_per_file, index=layout.index),
+        FileQueueOptions(
+            units_per_file=layout.units_per_file,
+            index=layout.index,
+            index_tags_from=layout.index_tags_from,
+        ),
         clock,
         Adoption.COMPARE,
         progress,

@@ -31,6 +31,8 @@ class FileQueueOptions:
 
     units_per_file: int = UNITS_PER_FILE
     index: IndexLayout = field(default_factory=IndexLayout)
+    #: Physical offset from which on tags are indexed; None: none. See state.FileLayout.
+    index_tags_from: int | None = None
     #: Well below the usual limit of 1024 for a process, of which others need a part.
     max_open_files: int = 256
     #: About 1 KB each; beyond it a queue is read from its files again when it is touched,

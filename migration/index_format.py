@@ -15,8 +15,9 @@
 |         |                 + 16 |    4 | i32  | previous entry of the slot, 0: none              |
 
 Big-endian. S slots, N entries of which number 0 is never used, so a file takes N - 1. The key
-that is hashed is `topic#key`; the slot is its hash modulo S. A file is named by the local time
-it was made, as yyyyMMddHHmmssSSS. Source: RocketMQ 5, classes IndexFile and IndexHeader.
+that is hashed is `topic#key`, and from RocketMQ 5.5 on also `topic#T#tag`; the slot is its hash
+modulo S. A file is named by the local time it was made, as yyyyMMddHHmmssSSS. Source: RocketMQ 5,
+classes IndexFile, IndexHeader and IndexService.
 """
 
 from __future__ import annotations
@@ -78,6 +79,11 @@ class IndexLayout(NamedTuple):
 def index_key(topic: str, key: str) -> str:
     """What is hashed for one key of a message."""
     return f"{topic}#{key}"
+
+
+def tag_as_key(tag: str) -> str:
+    """A tag as the key under which RocketMQ indexes it from 5.5 on, behind the message's keys."""
+    return f"T#{tag}"
 
 
 def _powers_of_31(count: int) -> npt.NDArray[np.uint32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from migration.generations import Generations, find_generations
 from migration.index_format import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexLayout, parse_index_name
 from migration.legacy_check import check_legacy
 from migration.legacy_findings import Fault, Remedy
+from migration.legacy_index_check import TagEntries
 from migration.log_survey import LogSurvey, segment_files, survey_log
 from migration.queue_evidence import QueueEvidence, own_rocksdb
 from migration.record_lookup import RecordLookup
@@ -87,6 +88,7 @@ def take_inventory(
     except StoreFormatError as error:
         raise LogDamageError(error.path, error.reason) from error
     lookup = RecordLookup(root / "commitlog", segment_bytes)
+    tags = TagEntries()
     try:
         log = survey_log(segments, lambda share: progress("reading the log", share))
         topics, generations = _what_lives(root, log, config, lookup)
@@ -104,6 +106,7 @@ def take_inventory(
                 file_bytes=layout.units_per_file * UNIT_SIZE,
                 layout=layout.index,
                 progress=progress,
+                tags=tags,
             )
         )
         last_ms = _last_store_time_ms(lookup, log)
@@ -111,10 +114,13 @@ def take_inventory(
         segments.close()
         lookup.close()
     faults, in_rocksdb = _queues_without_files(root, topics, findings)
+    since = tags.since
+    if since is not None and any(each.remedy is Remedy.REBUILD_INDEX for each in faults):
+        since = 0  # what was lost of it may have had them, and more of them do no harm
     return Inventory(
         segment_bytes,
         len(segments),
-        layout,
+        replace(layout, index_tags_from=since),
         log,
         last_ms,
         not (root / "abort").exists(),

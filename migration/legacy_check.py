@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from migration.legacy_index_check import TagEntries
     from store.consume_queue import DispatchRequest
 
 
@@ -33,6 +34,7 @@ def check_legacy(
     layout: IndexLayout | None = None,
     progress: Callable[[str, float], None] | None = None,
     damaged_from: int | None = None,
+    tags: TagEntries | None = None,
 ) -> Iterator[Finding]:
     """Faults of `consumequeue/` and `index/` below `root`, in the order of their files.
 
@@ -40,10 +42,10 @@ def check_legacy(
     is held against its record. `log_bounds` gives the queue offsets [first, end) that the log
     has of each queue; with it a queue that is missing, starts late or ends early is found.
     `damaged_from` is where the log is known to be damaged, though it goes on: what cannot be read
-    there is no fault of a derived file. `progress` is called with a step and how much of all is
-    done, 0 to 1.
+    there is no fault of a derived file. `tags` is told of the tags in the index. `progress` is
+    called with a step and how much of all is done, 0 to 1.
     """
-    check = _Check(root, log_start, log_end, record_at, progress or _silent, damaged_from)
+    check = _Check(root, log_start, log_end, record_at, progress or _silent, damaged_from, tags)
     yield from check.kinds_not_read()
     yield from check.queues(file_bytes, log_bounds or {})
     yield from check.index(layout or IndexLayout())
@@ -77,7 +79,9 @@ class _Check:
         record_at: Callable[[int], DispatchRequest | None] | None,
         progress: Callable[[str, float], None],
         damaged_from: int | None,
+        tags: TagEntries | None,
     ) -> None:
+        self._tags = tags
         self._root = root
         self._log_start = log_start
         self._log_end = log_end
@@ -181,6 +185,7 @@ class _Check:
                 log_end=self._log_end,
                 record_at=self._record_at,
                 damaged_from=self._damaged_from,
+                tags=self._tags,
             )
         if self._record_at is None or self._last_queued <= last:
             return

@@ -36,6 +36,27 @@ _CHUNK_ENTRIES = 1 << 18
 _LONGEST_TAG = 512
 
 
+class TagEntries:
+    """Whether RocketMQ indexed tags, as it does from 5.5 on, and since when."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None  # physical offset of the first record whose tag is there
+        self._untagged = False
+
+    def saw(self, record: DispatchRequest, *, entry: bool) -> None:
+        """A live entry of this record, and whether it is that of its tag."""
+        if record.topic == SCHEDULE_TOPIC or not record.tag_code:
+            return  # nothing tells
+        self._untagged = True
+        if entry and (self.first is None or record.physical_offset < self.first):
+            self.first = record.physical_offset
+
+    @property
+    def since(self) -> int | None:
+        """Physical offset from which on tags are indexed; None when they are not."""
+        return 0 if self.first is None and not self._untagged else self.first
+
+
 def check_index_file(
     path: Path,
     layout: IndexLayout,
@@ -45,6 +66,7 @@ def check_index_file(
     log_end: int,
     record_at: Callable[[int], DispatchRequest | None] | None,
     damaged_from: int | None = None,
+    tags: TagEntries | None = None,
 ) -> Generator[Finding, None, int]:
     """Findings of one file; returns the physical offset of its last entry, or `after`.
 
@@ -59,7 +81,7 @@ def check_index_file(
         yield _finding(path, min(size, layout.file_bytes), fault, detail)
     try:
         with path.open("rb") as file:
-            live = _Live(log_start, log_end, record_at, damaged_from)
+            live = _Live(log_start, log_end, record_at, damaged_from, tags or TagEntries())
             return (yield from _check(path, file, layout, after, live))
     except OSError as error:
         yield _finding(path, 0, Fault.UNREADABLE, str(error))
@@ -86,6 +108,7 @@ class _Live(NamedTuple):
     end: int
     record_at: Callable[[int], DispatchRequest | None] | None
     damaged_from: int | None
+    tags: TagEntries
 
 
 def _finding(path: Path, position: int, fault: Fault, detail: str, count: int = 1) -> Finding:
@@ -215,7 +238,11 @@ def _check_records(
                 continue
             detail = f"nothing at physical offset {offset}"
             yield _finding(path, position, Fault.NO_RECORD, detail)
-        elif key_hash not in known[2] and not _is_of_tag(known[1], key_hash):
+        elif key_hash in known[2]:
+            log.tags.saw(known[1], entry=False)
+        elif _is_of_tag(known[1], key_hash):
+            log.tags.saw(known[1], entry=True)
+        else:
             detail = f"the record at {offset} has no key of this hash{UNCOVERED}"
             yield _finding(path, position, Fault.WRONG_RECORD, detail)
 

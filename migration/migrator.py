@@ -19,7 +19,7 @@ from migration.plan import plan_live
 from migration.rebuild_side import set_side_aside
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy
-from migration.state import MigrationState, Phase, read_state, to_document, write_state
+from migration.state import FileLayout, MigrationState, Phase, read_state, to_document, write_state
 from migration.state_keeper import next_command
 from store.clock import SystemClock
 from store.config import StoreConfig
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from migration.jobs import Job, JobStatus
     from migration.live import LiveMigration
     from migration.plan import Plan
-    from migration.state import FileLayout
     from migration.verify import Difference, VerifyOptions
     from store.message_store import MessageStore
 
@@ -273,7 +272,8 @@ def begin_on_rocksdb(root: Path) -> None:
     if read_state(root) is None:
         policy = RoutingPolicy((), Route.BOTH)
         now_ms = SystemClock().now_ms()
-        state = MigrationState(Phase.FINISHED, routing=policy)
+        layout = FileLayout(index_tags_from=0)
+        state = MigrationState(Phase.FINISHED, layout=layout, routing=policy)
         write_state(root, state.moved(now_ms, "made in RocksDB"))
 
 

@@ -15,23 +15,34 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError
+from store.properties import ITEM_END, NAME_END, TAGS, decode_properties
 from store.record import (
     BORN_HOST_V6,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
+    SCHEDULE_TOPIC,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
     Found,
     check_record,
     dispatch_request,
+    locate,
 )
 from store.segment import segment_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from store.consume_queue import DispatchRequest
 
 _OPEN_SEGMENTS = 32
+#: Read at once for tags: some hundred records.
+_SPAN_BYTES = 1 << 18
+_SYS_FLAG_AT = 39  # its last byte
+_TAG_NAME = f"{TAGS}{NAME_END}".encode()
+_ITEM_END = ITEM_END.encode()
 # record_size, magic, physical_offset, sys_flag, born_time, and both places of the store time
 _HEAD = struct.Struct(">ii20xqi8x8xq4xq")
 _HEAD_BYTES = 76
@@ -79,6 +90,37 @@ class RecordLookup:
         except CorruptRecordError:
             return None
 
+    def tags(self, requests: Sequence[DispatchRequest]) -> list[str]:
+        """The tag of each of these records, which have tag codes; in log order.
+
+        Empty where there is none to be indexed: in a rollback of a transaction, in a delayed
+        message without a tag, and where the record is gone from the log.
+        """
+        found = []
+        data, base, behind = b"", 0, 0
+        for number, request in enumerate(requests):
+            topic, _, _, offset, size = request[:5]
+            if offset < base or offset + size > behind:
+                data, base = self._read_span(requests, number), offset
+                behind = base + len(data)
+            try:
+                found.append(_tag(data, offset - base, size, topic))
+            except (CorruptRecordError, IndexError):
+                found.append("")  # not there
+        return found
+
+    def _read_span(self, requests: Sequence[DispatchRequest], number: int) -> bytes:
+        """Records from that request's on, as many as are read at once, of one segment."""
+        offset, size = requests[number][3:5]
+        end = offset + size
+        for later in requests[number + 1 :]:
+            behind = later[3] + later[4]
+            if behind > offset + _SPAN_BYTES:
+                break
+            end = behind
+        data = self._read(offset, end - offset)
+        return data if len(data) >= size else b""
+
     def forget_below(self, log_start: int) -> None:
         """Let go of segments that were dropped: an open file would keep its space."""
         with self._lock:
@@ -109,3 +151,24 @@ class RecordLookup:
             self._files[start] = descriptor
             # Under the lock, so that nobody closes it meanwhile: a pread is microseconds.
             return os.pread(descriptor, size, offset - start)
+
+
+def _tag(data: bytes, at: int, size: int, topic: str) -> str:
+    """Of the record there, which has a tag code. Raises CorruptRecordError.
+
+    Properties end the record, so the last place that looks like the tag is it, but where a body
+    or a value does: that is told by what stands before.
+    """
+    if data[at + _SYS_FLAG_AT] & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        return ""
+    end = at + size
+    found = data.rfind(_TAG_NAME, at, end)
+    if found < 0:
+        return ""
+    # The tag code of a delayed message is its due time: it need not have a tag.
+    if topic == SCHEDULE_TOPIC or not data.startswith(_ITEM_END, found - 1):
+        begin = at + locate(data, at).properties_at
+        if found != begin:
+            return decode_properties(data[begin:end].decode()).get(TAGS, "")
+    stop = data.find(_ITEM_END, found, end)
+    return data[found + len(_TAG_NAME) : end if stop < 0 else stop].decode()

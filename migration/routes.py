@@ -120,7 +120,7 @@ def may_gain(old: Routes, new: Routes, side: SideName) -> bool:
 def split(
     requests: Sequence[DispatchRequest], takes: Callable[[str], bool], *, index_all: bool = False
 ) -> list[DispatchRequest]:
-    """What of `requests` concerns the names that are taken; with `index_all`, keys of all.
+    """What of `requests` concerns the names that are taken; with `index_all`, keys and tags of all.
 
     A light queue whose carrier goes elsewhere becomes a request of its own: its unit is the same
     bytes.
@@ -134,7 +134,7 @@ def split(
             same = len(light) == len(request.light_queues)
             found.append(request if same else request._replace(light_queues=light))
             continue
-        if index_all and request.keys:
+        if index_all and (request.keys or request.tag_code):
             found.append(request._replace(light_queues=(), in_queue=False))
         if request.in_queue:
             found.extend(

@@ -74,7 +74,11 @@ class SideOpener:
         return FileSideStore(
             self._directory.root,
             RecordLookup(self._directory.commitlog, self._config.segment_bytes),
-            FileQueueOptions(units_per_file=layout.units_per_file, index=layout.index),
+            FileQueueOptions(
+                units_per_file=layout.units_per_file,
+                index=layout.index,
+                index_tags_from=layout.index_tags_from,
+            ),
             self._clock,
             Adoption.TRUST if state.trust_files else Adoption.COMPARE,
             self._progress,

@@ -64,6 +64,9 @@ class FileLayout:
     units_per_file: int = UNITS_PER_FILE
     index_slots: int = SLOTS_PER_FILE
     index_entries: int = ENTRIES_PER_FILE
+    #: Physical offset from which on records have their tags in the index, too, as RocketMQ writes
+    #: it from 5.5 on. None: no record; also in states that older programs wrote.
+    index_tags_from: int | None = None
 
     @property
     def index(self) -> IndexLayout:

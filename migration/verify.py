@@ -18,6 +18,7 @@ from migration.backfill import Pace
 from migration.errors import JobCancelledError, VerificationError
 from migration.log_feed import LogFeed, whole_request
 from migration.routes import SideName
+from migration.sides import FileSideStore
 from store.consume_queue import KeyHit
 from store.errors import (
     CorruptRecordError,
@@ -181,7 +182,7 @@ class Verification:
         every = self._options.key_every
         for request in requests:
             unit = request[3:7]
-            if request.keys and every:
+            if (request.keys or request.tag_code) and every:
                 self._with_keys += 1
                 if self._with_keys % every == 0:
                     self._compare_keys(request)
@@ -266,6 +267,21 @@ class Verification:
                         hit.physical_offset,
                         shown,
                     )
+
+        files = self._stores.get(SideName.FILES)
+        if isinstance(files, FileSideStore) and self._routes.takes(SideName.FILES, request.topic):
+            with _reading(SideName.FILES):
+                tag = files.missing_tag(request)
+            if tag is not None and request.physical_offset >= self._feed.start_offset:
+                self._differ(
+                    request.topic,
+                    request.queue_id,
+                    request.queue_offset,
+                    f"tag {tag}",
+                    SideName.FILES,
+                    request.physical_offset,
+                    NOTHING,
+                )
 
     # --- what the log does not have --------------------------------------------------------
 
