@@ -5,7 +5,8 @@
 | topic           | 1 to 127 bytes; 255 when it begins with %RETRY% or %DLQ%                     |
 | light queue     | begins with %LMQ%, then 1 or more characters; 255 bytes in all               |
 | names           | letters, digits, `%`, `|`, `_`, `-`: elsewhere they become file names         |
-| group           | 1 to 120 characters of the same alphabet                                    |
+|                 | of light queues also `$`: RocketMQ's lite topics are %LMQ%$parent$lite       |
+| group           | 1 to 120 characters of the alphabet of topics                               |
 | body            | StoreConfig.max_body_bytes                                                  |
 | properties      | 32,767 bytes, with keys, tag, light queues and the CRC item                 |
 | keys            | 4,096 of one message: each is a row of the key index                        |
@@ -13,7 +14,7 @@
 
 Counts and lengths come first: nothing is copied, hashed or searched before it is known to be short.
 
-Source of the first rows: RocketMQ 5, TopicValidator and Validators.
+Source of the first rows: RocketMQ 5, TopicValidator, Validators and LiteUtil.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ _MAX_PROPERTIES = MAX_PROPERTIES_BYTES // 4
 _LONGEST_NAME = 255
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LIGHT_ALPHABET = re.compile(r"[$%|a-zA-Z0-9_-]+")
 # Most topics, in one look: short, and not beginning with %, which is for names with a meaning.
 _PLAIN_TOPIC = re.compile(r"[|a-zA-Z0-9_-][%|a-zA-Z0-9_-]{0,126}").fullmatch
 _LONG_PREFIXES = ("%RETRY%", "%DLQ%")
@@ -103,7 +105,8 @@ def check_light_queue(name: str, field: str) -> None:
     _check_length(name, field, _LONGEST_NAME)
     if not name.startswith(LMQ_PREFIX) or len(name) == len(LMQ_PREFIX):
         raise InvalidArgumentError(field, f"{name!r} does not begin with {LMQ_PREFIX} and a name")
-    _check_name(name, field, _LONGEST_NAME)
+    if not _LIGHT_ALPHABET.fullmatch(name):
+        raise InvalidArgumentError(field, f"{name!r} has characters other than $%|a-zA-Z0-9_-")
 
 
 def check_group(group: str, field: str = "group") -> None:

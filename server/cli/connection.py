@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -91,16 +92,16 @@ def _advice(reason: str, metadata: dict[str, str]) -> str:
             if name.startswith(LIGHT_PREFIX):
                 return (
                     "a light queue comes into being with its first message: "
-                    f"kvcq put TOPIC BODY --light-queue {name}   "
+                    f"kvcq put TOPIC BODY --light-queue {quote(name)}   "
                     "(see what there is: kvcq topic list --light-queues)"
                 )
-            return f"see what there is: kvcq topic list   (or: kvcq topic create {name})"
+            return f"see what there is: kvcq topic list   (or: kvcq topic create {quote(name)})"
         case "UNKNOWN_QUEUE":
-            return f"its queues: kvcq topic describe {metadata['topic']}"
+            return f"its queues: kvcq topic describe {quote(metadata['topic'])}"
         case "OFFSET_OUT_OF_RANGE":
             return f"use an offset from {metadata['minOffset']} to {metadata['maxOffset']}"
         case "TOPIC_EXISTS":
-            return f"its settings: kvcq topic describe {metadata['topic']}"
+            return f"its settings: kvcq topic describe {quote(metadata['topic'])}"
         case "DISK_FULL":
             return "free disk space, or lower store.reserved_hours; reads go on meanwhile"
         case "STORE_FAILED" | "FLUSH_FAILED":
@@ -121,4 +122,4 @@ def _behind(reason: str, metadata: dict[str, str]) -> str:
     if damaged is None or "topic" not in metadata:
         return ""
     place = f"--queue {metadata.get('queueId', '0')} --offset {int(damaged) + 1}"
-    return f"kvcq pull {metadata['topic']} {place}"
+    return f"kvcq pull {quote(metadata['topic'])} {place}"

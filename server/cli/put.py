@@ -11,6 +11,7 @@ import re
 import sys
 import uuid
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -167,7 +168,7 @@ def _put_lines(client: Client, server: str, template: Message, *, as_json: bool)
     if stopped is not None:
         error, line = stopped.error, stored + 1
         where = "line" if stopped.at_line else "from line"
-        go_on = f"tail -n +{line} FILE | kvcq put {template.topic} --lines"
+        go_on = f"tail -n +{line} FILE | kvcq put {quote(template.topic)} --lines"
         raise type(error)(
             f"{where} {line}: {error.message}",
             f"{error.advice or 'mend it'}; then go on, with the same options: {go_on}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -51,7 +52,7 @@ def create(names: tuple[str, ...], queues: int | None, server: str, as_json: boo
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Delete topic NAME, or a light queue, with everything in it."""
     if not yes:
-        ask(f"Delete {name!r} and all its messages?", f"kvcq topic delete {name} --yes")
+        ask(f"Delete {name!r} and all its messages?", f"kvcq topic delete {quote(name)} --yes")
     with connect(server) as client:
         try:
             client.delete_topic(name)

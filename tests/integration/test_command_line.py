@@ -214,6 +214,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("get", "7F00000100001FA300000000FFFFFFFF"), 1, "MESSAGE_NOT_FOUND"),
         (("pull", "t", "--limit", "0"), 2, "--limit"),
         (("pull", "%LMQ%none"), 1, "--light-queue %LMQ%none"),
+        (("pull", "%LMQ%$none$a"), 1, "--light-queue '%LMQ%$none$a'"),
         (("topic", "delete", "none"), 1, "kvcq topic delete none --yes"),
         (("bench", "run", "none"), 2, "kvcq bench list"),
         (("nonsense",), 2, "No such command"),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from migration.plan import Plan
     from store.message_store import MessageStore
 
-LIGHT = f"{LMQ_PREFIX}device"
+LIGHT = f"{LMQ_PREFIX}$parent$lite"  # as RocketMQ names its lite topics
 
 
 def quiet(_step: str, _share: float) -> None: ...

@@ -109,6 +109,21 @@ async def test_a_light_queue_gives_its_own_offsets(served: Served) -> None:
     assert (got.body, got.topic, got.queue_offset) == (b"c", "orders", 0)
 
 
+async def test_a_lite_topic_of_rocketmqs_is_a_light_queue(served: Served) -> None:
+    name = "%LMQ%$orders$customer-7"
+    await _put(served, _message(b"a", light_queues=[name]), _message(b"b", light_queues=[name]))
+    pulled = await served.messages.Pull(pb.PullRequest(topic=name))
+    assert [message.body for message in pulled.messages] == [b"a", b"b"]
+    page = await served.topics.ListTopics(
+        pb.ListTopicsRequest(prefix="%LMQ%$orders$", light_queues=True)
+    )
+    assert [topic.name for topic in page.topics] == [name]
+    await served.topics.DeleteTopic(pb.DeleteTopicRequest(name=name))
+    with pytest.raises(grpc.aio.AioRpcError) as gone:
+        await served.messages.Pull(pb.PullRequest(topic=name))
+    assert gone.value.code() is grpc.StatusCode.NOT_FOUND
+
+
 async def test_tags_are_filtered(served: Served) -> None:
     await _put(served, *(_message(b"%d" % n, tag=f"t{n % 3}") for n in range(6)))
     pulled = await served.messages.Pull(pb.PullRequest(topic="orders", tag_filter="t0 || t2"))

@@ -75,6 +75,16 @@ def test_good_light_queues() -> None:
     check_light_queue("%LMQ%" + "x" * 250, "light_queues")
 
 
+def test_a_dollar_stands_in_names_of_light_queues_alone() -> None:
+    check_light_queue("%LMQ%$parent$lite-1", "light_queues")
+    check_light_queue("%LMQ%$", "light_queues")
+    for name in ("a$b", "$", "%RETRY%$g"):
+        with pytest.raises(InvalidArgumentError, match="characters other than"):
+            check_topic(name)
+    with pytest.raises(InvalidArgumentError, match="characters other than"):
+        check_group("a$b")
+
+
 def test_groups() -> None:
     check_group("g" * 120)
     for name in ("", "g" * 121, "a b"):
