@@ -90,7 +90,7 @@ class OffsetOutOfRangeError(KvcqError):
 
 
 class ResourceExhaustedError(KvcqError):
-    """The server's disk is full, it has too many calls, or a message is too large."""
+    """The server's disk is full, it is at its limits, or a message is too large."""
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -176,7 +176,7 @@ def may_pass(error: KvcqError) -> bool:
     return (
         isinstance(error, UnavailableError)
         or (isinstance(error, ServerError) and not error.reason)
-        or error.reason == "TOO_MANY_CALLS"
+        or error.reason in ("TOO_MANY_CALLS", "MEMORY_FULL")
     )
 
 

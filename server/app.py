@@ -35,6 +35,7 @@ from server.durability import Durability
 from server.edge import Edge
 from server.errors import ServerBindError, ServerDrainingError
 from server.group_service import GroupService
+from server.memory import tune_allocator
 from server.message_service import MessageService
 from server.metrics import CallMetrics
 from server.migration_service import MigrationService
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from server.config import ServerConfig
+    from server.memory import RequestMemory
     from store.config import StoreConfig
     from store.message_store import MessageStore
 
@@ -109,6 +111,7 @@ def run_server(
         await Server(config, open_store, listener, hurry=hurry).run()
 
     calm_collector()
+    tune_allocator()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run())
 
@@ -201,7 +204,7 @@ class Server:
 
     async def _serve(self, store: MessageStore, port: int) -> None:
         store.make_segments_aside()  # a roll must not hold the event loop while the disk works
-        parts = _make_parts(self._config, store)
+        parts = _make_parts(self._config, store, self._edge.memory)
         stop_listening = store.on_dispatch(parts.growth.grew)
         loop = asyncio.get_running_loop()
         store.when_failed(lambda: _soon(loop, self._stage.fail))
@@ -241,7 +244,7 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None
         loop.call_soon_threadsafe(callback)
 
 
-def _make_parts(config: ServerConfig, store: MessageStore) -> Parts:
+def _make_parts(config: ServerConfig, store: MessageStore, memory: RequestMemory) -> Parts:
     loop = asyncio.get_running_loop()
     flush_timeout_s = store.config.sync_flush_timeout_s
     workers = Workers(config.worker_threads)
@@ -255,6 +258,7 @@ def _make_parts(config: ServerConfig, store: MessageStore) -> Parts:
         workers=workers,
         bulk=bulk,
         appender=appender,
+        memory=memory,
         cold_reads=ColdReads(workers, config.cold_read_share, lambda: store.log.appended_offset),
         growth=QueueGrowth(loop),
         durability=durability,
@@ -282,6 +286,9 @@ def _rpc_server(
             # let in, for a turn of the loop; then the edge takes them, or says why not.
             ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
             ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
+            # A call that is not read yet has 64 KiB of its request here at most. gRPC would allow
+            # it as much as the connection carries at a time, which is megabytes.
+            ("grpc.http2.bdp_probe", 0),
             ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
             # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
             # own limit of one ping in 5 minutes would close their connections.

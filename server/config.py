@@ -41,8 +41,11 @@ class ServerConfig:
     max_pulls: int = 12_288
     max_peer_streams: int = 512
     max_streams: int = 2048
+    # Private memory above which large requests wait for each other, and slow ones are refused.
+    memory_limit_bytes: int = 512 << 20
+    sent_limit_bytes: int = 128 << 20  # of large responses that wait to be sent
     max_wait_ms: int = 60_000  # a long poll may ask for this much
-    max_pull_bytes: int = 64 << 20  # a pull may ask for this much
+    max_pull_bytes: int = 64 << 20  # a pull may ask for this much; it gets 8 MiB at most
     drain_notice_s: float = 0.2  # new calls are refused for so long before the port is closed
     drain_grace_s: float = 10.0  # calls under way may take this long after SIGTERM
     worker_threads: int = 8  # for what may block: cold reads, queries, topics, groups
@@ -70,6 +73,8 @@ class ServerConfig:
         for kind in ("calls", "pulls", "streams"):
             for name in (f"max_peer_{kind}", f"max_{kind}"):
                 check(name, 1 <= getattr(self, name) <= 1_000_000, "from 1 to 1000000")
+        check("memory_limit_bytes", self.memory_limit_bytes >= 64 << 20, "at least 64 MiB")
+        check("sent_limit_bytes", self.sent_limit_bytes >= 1 << 20, "at least 1 MiB")
         check("max_wait_ms", self.max_wait_ms >= 0, "0 or more")
         check("max_pull_bytes", 1 <= self.max_pull_bytes <= 1 << 30, "from 1 to 1 GiB")
         check("drain_notice_s", self.drain_notice_s >= 0, "0 or more")

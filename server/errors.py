@@ -34,6 +34,13 @@ class TooManyCallsError(ServerError):
         self.limit = limit
 
 
+class MemoryFullError(ServerError):
+    """The server holds as much for its clients as it may. Try again a little later."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the server's memory is in use: {reason}; try again in a moment")
+
+
 class UnknownServiceError(ServerError):
     """Somebody asked for the health of a service that is not served."""
 

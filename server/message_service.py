@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from server.stage import Parts, Stage
     from store.message import Host, KeyQueryPage, Message
 
+#: Of records in one response, whatever was asked for: what follows is another page. One message
+#: always fits. A decoded page is about three times as large while it is made.
+PAGE_BYTES = 8 << 20
 #: Bounds of that many queues are read in the loop; more of them in a worker.
 INLINE_QUEUES = 16
 
@@ -91,7 +94,10 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         born_host = convert.host_of_peer(context.peer())
 
         async def append(batch: pb.PutBatchRequest) -> Answer:
-            return await self._append(parts, batch, born_host, large=requests.is_large)
+            try:
+                return await self._append(parts, batch, born_host, large=requests.is_large)
+            finally:
+                requests.end()
 
         stream = PutStream(
             append,
@@ -152,6 +158,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         max_bytes = convert.bounded(
             "max_bytes", request.max_bytes, convert.DEFAULT_PULL_BYTES, config.max_pull_bytes
         )
+        max_bytes = min(max_bytes, PAGE_BYTES)
         wait_ms = convert.in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
 
         async def read() -> pb.PullResponse:
@@ -219,6 +226,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                     end_ms=request.end_time_ms,
                     limit=limit,
                     cursor=request.cursor or None,
+                    max_bytes=PAGE_BYTES,
                 ),
                 form,
             )

@@ -51,7 +51,7 @@ async def read_queue(
     tag_filter: str,
     form: pb.RecordForm,
 ) -> pb.PullResponse:
-    """One pull, encoded. Raises what MessageStore.pull raises."""
+    """One pull, encoded. Raises what MessageStore.pull raises, and MemoryFullError."""
 
     def read() -> pb.PullResponse:
         pulled: Pulled = parts.store.pull(
@@ -66,6 +66,8 @@ async def read_queue(
         pulled_out(pulled, form, response)
         return response
 
+    if parts.memory.is_crowded:
+        await parts.memory.room_to_send()
     if parts.store.is_cold(topic, queue_id, offset):
         return await parts.cold_reads.run(read)
     if is_long(max_messages, max_bytes, form):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.call_gate import CallKind, Places
+from store.config import StoreConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 _NAMES = 128 << 10
 #: Rows of up to 10,000 queues, rules or files.
 _ROWS = 4 << 20
-#: 100,000 topics with their longest names.
-_TOPICS = 16 << 20
-#: What `max_receive_bytes` allows.
+#: 100,000 topics with their longest names; what is to come back as it is.
+_MANY = 16 << 20
+#: What `max_receive_bytes` allows; and the longest body with all that belongs to it.
 _MESSAGES = -1
+_MESSAGE = -2
+_AROUND_BODY = 1 << 20
 
 
 class RequestLimit(NamedTuple):
@@ -29,35 +32,40 @@ class RequestLimit(NamedTuple):
 
     request_bytes: int
     kind: CallKind = CallKind.SHORT
+    #: Its response may be above 64 KiB: it waits while too many of those wait to be sent. Pulls and
+    #: subscriptions look for themselves, at each read.
+    answers_large: bool = False
+    #: It may be so large that it waits for its turn to be read.
+    waits_to_be_read: bool = False
 
 
 _LIMITS: Mapping[str, RequestLimit] = {
-    "Put": RequestLimit(_MESSAGES),
-    "PutBatch": RequestLimit(_MESSAGES),
+    "Put": RequestLimit(_MESSAGE),
+    "PutBatch": RequestLimit(_MESSAGES, waits_to_be_read=True),
     "PutStream": RequestLimit(_MESSAGES, CallKind.STREAM),
     "Pull": RequestLimit(_NAMES, CallKind.PULL),
     "Subscribe": RequestLimit(_MESSAGES, CallKind.STREAM),
-    "Query": RequestLimit(_NAMES),
+    "Query": RequestLimit(_NAMES, answers_large=True),
     "Get": RequestLimit(_NAMES),
-    "GetOffsets": RequestLimit(_ROWS),
+    "GetOffsets": RequestLimit(_ROWS, answers_large=True),
     "SearchTime": RequestLimit(_NAMES),
-    "Echo": RequestLimit(_MESSAGES),
-    "CreateTopics": RequestLimit(_TOPICS),
+    "Echo": RequestLimit(_MANY, answers_large=True, waits_to_be_read=True),
+    "CreateTopics": RequestLimit(_MANY, answers_large=True, waits_to_be_read=True),
     "DeleteTopic": RequestLimit(_NAMES),
-    "DescribeTopic": RequestLimit(_NAMES),
-    "ListTopics": RequestLimit(_NAMES),
+    "DescribeTopic": RequestLimit(_NAMES, answers_large=True),
+    "ListTopics": RequestLimit(_NAMES, answers_large=True),
     "CommitOffsets": RequestLimit(_ROWS),
-    "FetchOffsets": RequestLimit(_ROWS),
-    "ResetOffsets": RequestLimit(_NAMES),
-    "ListGroupOffsets": RequestLimit(_NAMES),
-    "ListGroups": RequestLimit(_NAMES),
+    "FetchOffsets": RequestLimit(_ROWS, answers_large=True),
+    "ResetOffsets": RequestLimit(_NAMES, answers_large=True),
+    "ListGroupOffsets": RequestLimit(_NAMES, answers_large=True),
+    "ListGroups": RequestLimit(_NAMES, answers_large=True),
     "DeleteGroup": RequestLimit(_NAMES),
     "GetStatistics": RequestLimit(_NAMES),
-    "PlanMigration": RequestLimit(_NAMES),
+    "PlanMigration": RequestLimit(_NAMES, answers_large=True),
     "StartMigration": RequestLimit(_ROWS),
     "GetMigrationStatus": RequestLimit(_NAMES),
     "VerifyMigration": RequestLimit(_NAMES),
-    "ListDifferences": RequestLimit(_NAMES),
+    "ListDifferences": RequestLimit(_NAMES, answers_large=True),
     "Cutover": RequestLimit(_NAMES),
     "Rollback": RequestLimit(_NAMES),
     "FinishMigration": RequestLimit(_NAMES),
@@ -79,6 +87,9 @@ def request_limit(method: str, config: ServerConfig) -> RequestLimit:
     limit = _LIMITS[method]
     if limit.request_bytes == _MESSAGES:
         return limit._replace(request_bytes=config.max_receive_bytes)
+    if limit.request_bytes == _MESSAGE:
+        body = config.store.get("max_body_bytes", StoreConfig.max_body_bytes)
+        return limit._replace(request_bytes=min(body + _AROUND_BODY, config.max_receive_bytes))
     return limit
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from server.cold_reads import ColdReads
     from server.config import ServerConfig
     from server.durability import Durability
+    from server.memory import RequestMemory
     from server.producer_sessions import ProducerSessions
     from server.put_coalescer import PutCoalescer
     from server.queue_chooser import QueueChooser
@@ -32,6 +33,7 @@ class Parts:
     workers: Workers
     bulk: Workers  # for large puts
     appender: Appender
+    memory: RequestMemory
     cold_reads: ColdReads
     growth: QueueGrowth
     durability: Durability

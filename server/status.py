@@ -9,7 +9,8 @@ error's own values as metadata. What a caller may do about it follows from the c
 | NOT_FOUND           | no such topic, queue or message                                         |
 | ALREADY_EXISTS      | a topic of that name with other settings                                |
 | OUT_OF_RANGE        | the offset is outside min..max; both are in the metadata                |
-| RESOURCE_EXHAUSTED  | the disk is full: puts are refused, reads go on; or too many calls      |
+| RESOURCE_EXHAUSTED  | the disk is full: puts are refused, reads go on; or calls or memory are |
+|                     | at their limits: the same call may succeed a little later               |
 | FAILED_PRECONDITION | the same call cannot succeed before something else is done              |
 | ABORTED             | somebody ended the job; it may be started again                         |
 | UNAVAILABLE         | the same call may succeed a little later                                |
@@ -72,6 +73,7 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
         ("producer_id", "sequence", "expected_sequence"),
     ),
     # What cannot be done now.
+    server_errors.MemoryFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "MEMORY_FULL"),
     server_errors.TooManyCallsError: StatusRow(
         _Code.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS", ("kind", "limit")
     ),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from proto.v1 import kvcq_pb2 as pb
 from server.convert import bounded, form_of, in_range, not_negative, pulled_out
+from server.errors import MemoryFullError
 from server.put_stream import batch_error
 from server.reader import is_long, may_begin
 from store.errors import InvalidArgumentError, UnknownTopicError
@@ -199,6 +200,11 @@ class Subscription:
     async def _next_response(self) -> pb.SubscribeResponse:
         """What ready queues have for the client now; empty when they have nothing."""
         response = pb.SubscribeResponse()
+        if self._parts.memory.is_crowded:
+            try:
+                await self._parts.memory.room_to_send()
+            except MemoryFullError:
+                return response  # `run` comes back
         stop_s = perf_counter() + FULL_S
         room = FULL_BYTES
         while room > 0 and (turn := self._next_turn()) is not None:

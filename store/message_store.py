@@ -313,9 +313,11 @@ class MessageStore:
         end_ms: int = 0,
         limit: int = 32,
         cursor: bytes | None = None,
+        max_bytes: int = 1 << 62,
     ) -> KeyQueryPage:
         """Messages of the topic with exactly this key, oldest first; times inclusive, 0 is open.
 
+        A page has `limit` messages at most, and at least one whatever `max_bytes` says.
         Raises UnknownTopicError, InvalidArgumentError, CorruptRecordError.
         """
         if not key:
@@ -325,7 +327,7 @@ class MessageStore:
         if begin_ms < 0 or end_ms < 0:
             raise InvalidArgumentError("begin_ms" if begin_ms < 0 else "end_ms", "is below 0")
         self._check_open()
-        return self._reader.query(topic, key, begin_ms, end_ms, limit, cursor)
+        return self._reader.query(topic, key, begin_ms, end_ms, limit, cursor, max_bytes)
 
     def get(self, physical_offset: int) -> bytes:
         """The whole record at the offset. Raises MessageNotFoundError, DamagedQueueError."""

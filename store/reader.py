@@ -218,6 +218,7 @@ class Reader:
         end_ms: int,
         limit: int,
         cursor: bytes | None,
+        max_bytes: int,
     ) -> KeyQueryPage:
         """Messages that carry the key, oldest first. See MessageStore.query."""
         self._topics.get(topic)
@@ -229,17 +230,21 @@ class Reader:
             if after.store_time_ms < 0 or not 0 <= after.physical_offset < _I64_MAX:
                 raise InvalidArgumentError("cursor", "was not made by this service")
         records: list[bytes] = []
+        room = max_bytes
         while True:
             hits = self._queues.query_key(
                 topic, key, begin_ms, end_ms or _I64_MAX, after, limit + 1
             )
             for hit in hits:
-                if len(records) == limit:
+                record = None
+                if len(records) < limit:
+                    record = self._record_of(topic, key, hit)
+                if len(records) == limit or (record and records and len(record) > room):
                     assert after is not None
                     return KeyQueryPage(records, _CURSOR.pack(*after), complete=False)
-                record = self._record_of(topic, key, hit)
                 if record is not None:
                     records.append(record)
+                    room -= len(record)
                 after = hit
             if len(hits) <= limit:
                 return KeyQueryPage(records, None, complete=True)

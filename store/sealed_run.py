@@ -65,7 +65,7 @@ _CACHED_BYTES = 256  # the longest tail or rest that is remembered
 _UNIQUE, _WORDS = UNIQ_KEY + NAME_END, KEYS + NAME_END
 _SAYS_MORE = frozenset((UNIQ_KEY, KEYS, DELAY, LMQ_NAMES))
 
-_tag_hash = lru_cache(maxsize=4096)(java_hash)
+_short_tag_hash = lru_cache(maxsize=4096)(java_hash)
 
 _SIZE_OFFSET = struct.Struct(">i24xq")
 _SIZE_MAGIC_OFFSET = struct.Struct(">ii20xq")
@@ -281,7 +281,10 @@ class SealedParser:
         if not _SAYS_MORE.isdisjoint(properties):
             return None
         tag = properties.get(TAGS)
-        tag_code = _tag_hash(tag) if tag else 0
+        if not tag:
+            tag_code = 0
+        else:
+            tag_code = _short_tag_hash(tag) if len(tag) <= _CACHED_BYTES else java_hash(tag)
         if len(rest) <= _CACHED_BYTES:
             if len(self._rests) >= _CACHED_RESTS:
                 self._rests.clear()

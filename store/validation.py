@@ -80,6 +80,9 @@ _CALLER_SYS_FLAGS = 0x0001 | 0x0002 | 0x000C | 0x0700
 #: The rest is for the CRC item, whether or not this store writes it.
 _MAX_PREPARED_BYTES = MAX_PROPERTIES_BYTES - CRC_ITEM_BYTES
 
+#: Characters of the longest tag that is remembered with its hash.
+_CACHED_TAG = 128
+
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
 _OFFSETS = range(1 << 63)  # below 0 is the place in a batch
@@ -187,7 +190,6 @@ def prepare(message: Message, index: int, max_body_bytes: int, max_light_queues:
     return prepared
 
 
-@lru_cache(maxsize=4096)  # producers repeat tags; a tag's Java hash costs microseconds
 def _tag_code(tag: str) -> int:
     if NAME_END in tag or ITEM_END in tag or "||" in tag or tag != tag.strip() or tag == "*":
         raise InvalidArgumentError(
@@ -197,12 +199,16 @@ def _tag_code(tag: str) -> int:
     return java_hash(tag)
 
 
+# Producers repeat tags; a tag's Java hash costs microseconds.
+_short_tag_code = lru_cache(maxsize=4096)(_tag_code)
+
+
 def _prepare_tag_and_keys(tag: str, keys: tuple[str, ...]) -> Prepared:
     tag_code = 0
     text = ""
     if tag:
         _check_length(tag, "tag", MAX_PROPERTIES_BYTES)
-        tag_code = _tag_code(tag)
+        tag_code = _short_tag_code(tag) if len(tag) <= _CACHED_TAG else _tag_code(tag)
         text = f"TAGS\x01{tag}\x02"
     if keys:
         if len(keys) > MAX_KEYS:

@@ -1,0 +1,369 @@
+"""Bounds what clients can make the server hold in memory.
+
+What is being read is not ours to see: gRPC gathers the bytes of a request outside of Python, and
+only the whole of it comes to the handler. So the process's private memory is looked at instead,
+every 50 ms while there is anything to look for. Above `memory_limit_bytes`
+
+* requests that may be large are read one at a time: they wait their turn;
+* of the requests whose reading takes long, the younger half is refused, at each look anew;
+* memory that is free in the allocator, and held back by it, is given back to the system.
+
+A connection may have FIRST_READS such requests read at a time to begin with, one more for each that
+turned out to be small, and only as many as fit a quarter of the limit when it sends large ones.
+
+What is sent is counted: a large response is built only while those that wait to be sent are below
+`sent_limit_bytes`.
+
+What the store holds for itself, such as RocksDB's caches, counts as well. A store that needs more
+than the limit has a quarter of it on top for its clients, and one large request at a time is served
+at any rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from server.errors import MemoryFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.05
+#: Between two times that the allocator gives back: it walks all of its free blocks for that.
+TRIM_EVERY_S = 1.0
+#: How long a call waits for its turn.
+WAIT_S = 20.0
+#: Requests of one connection that may be large and are read at a time, to begin with and at most.
+FIRST_READS = 1
+MOST_READS = 256
+#: Connections that are remembered without a request that is being read.
+PEERS = 4096
+#: Streams are cut above so many times the limit.
+STREAM_FACTOR = 1.25
+#: A request or response below is not counted: there are only so many calls.
+SMALL_BYTES = 64 << 10
+#: A request above is large: it counts as being read until it was handled.
+LARGE_BYTES = 1 << 20
+
+# Of glibc's malloc.h. Blocks from 8 MiB on are returned to the system as soon as they are freed.
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+_MAPPED_BYTES = 8 << 20
+
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def private_bytes() -> int:
+    """Memory of the process that is in no file: what it allocated. 0 where nobody can tell.
+
+    The commit log is mapped, and counts as resident; its pages are the system's cache.
+    """
+    try:
+        _, resident, shared, *_ = _STATM.read_bytes().split()
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * _PAGE_BYTES
+
+
+def tune_allocator() -> None:
+    """Keep what is freed in few places, where the next request finds it. For a process's `main`.
+
+    glibc has eight arenas for each core otherwise, and each keeps the most that it ever held.
+    """
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_ARENA_MAX, 2)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+
+
+def give_back() -> None:
+    """Return free memory of the allocator to the system, where it can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+@dataclass(slots=True)
+class _Peer:
+    reads: int = 0
+    may_read: int = FIRST_READS
+    waiting: int = 0
+
+
+class RequestMemory:
+    """Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        limit_bytes: int,
+        sent_limit_bytes: int,
+        *,
+        private: Callable[[], int] = private_bytes,
+        trim: Callable[[], None] = give_back,
+        now_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._limit_bytes = limit_bytes
+        self._sent_limit_bytes = sent_limit_bytes
+        self._private = private
+        self._trim = trim
+        self._now_s = now_s
+        # Requests being read: by whom, since which look, and whether they are a stream's.
+        self._reads: dict[object, tuple[asyncio.Task[object] | None, int, bool]] = {}
+        self._cut: set[object] = set()
+        self._looks = 0
+        self._peers: dict[str, _Peer] = {}
+        self._large = 0  # requests that may be large, being read, or large, until they are handled
+        self._waiting: deque[tuple[_Peer, asyncio.Future[None]]] = deque()
+        self._decoded_bytes = 0  # of large requests, until they are handled
+        self._decoders: deque[asyncio.Future[None]] = deque()
+        self._sent_bytes = 0
+        self._senders: deque[asyncio.Future[None]] = deque()
+        self._own_bytes = 0  # private memory, given back, with nothing large under way
+        self._is_full = False
+        self._trimmed_s = -TRIM_EVERY_S
+        self._used_since_trim = False  # by large requests or responses
+        self._trimming: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether `room_to_send` would wait."""
+        return self._sent_bytes >= self._sent_limit_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more than the limit was in use at the last look."""
+        return self._is_full
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of large responses that wait to be sent."""
+        return self._sent_bytes
+
+    def close(self) -> None:
+        """No further look."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- requests --------------------------------------------------------------------------
+
+    async def begin_large(self, peer: str) -> None:
+        """Wait until a request that may be large may be read. `end_large` must follow, once.
+
+        Raises MemoryFullError when its turn does not come in time.
+        """
+        state = self._peers.get(peer)
+        if state is None:
+            state = self._peers[peer] = _Peer()
+        if self._may_begin(state) and not state.waiting:
+            self._begin(state)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        entry = (state, turn)
+        self._waiting.append(entry)
+        state.waiting += 1
+        self._look_later()
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.end_large(peer, 0)  # its turn came at that very moment
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(entry)
+            if isinstance(error, TimeoutError):
+                raise MemoryFullError("other large requests were before this one") from None
+            raise
+        finally:
+            state.waiting -= 1
+            self._forget(peer, state)
+
+    def end_large(self, peer: str, size: int) -> None:
+        """The request was read and was small, or that of a large one was handled; 0: not read."""
+        state = self._peers[peer]
+        self._large -= 1
+        state.reads -= 1
+        if size:
+            if size <= LARGE_BYTES:
+                state.may_read = min(state.may_read + 1, MOST_READS)
+            else:
+                fit = self._limit_bytes // 4 // size
+                state.may_read = max(1, min(state.may_read, fit))
+        self._forget(peer, state)
+        if self._waiting:
+            self._let_in()
+
+    def _forget(self, peer: str, state: _Peer) -> None:
+        if len(self._peers) > PEERS and not state.reads and not state.waiting:
+            self._peers.pop(peer, None)
+
+    def _may_begin(self, state: _Peer) -> bool:
+        return state.reads < state.may_read and not (self._is_full and self._large)
+
+    def _begin(self, state: _Peer) -> None:
+        self._large += 1
+        state.reads += 1
+
+    def _let_in(self) -> None:
+        """Those whose turn it is, in the order they came; a peer at its limit holds up no other."""
+        still: deque[tuple[_Peer, asyncio.Future[None]]] = deque()
+        for state, turn in self._waiting:
+            if not turn.done() and self._may_begin(state):
+                self._begin(state)
+                turn.set_result(None)
+            elif not turn.done():
+                still.append((state, turn))
+        self._waiting = still
+
+    async def begin_decoding(self, size: int) -> None:
+        """Wait until a large request of that size may be decoded. `end_decoding` must follow."""
+        while self._decoded_bytes and self._decoded_bytes + size > self._limit_bytes // 8:
+            turn = asyncio.get_running_loop().create_future()
+            self._decoders.append(turn)
+            try:
+                await turn
+            finally:
+                if turn in self._decoders:
+                    self._decoders.remove(turn)
+                elif turn.cancelled():
+                    self._next_decoder()
+        self._decoded_bytes += size
+
+    def end_decoding(self, size: int) -> None:
+        """The request was handled."""
+        self._decoded_bytes -= size
+        self._next_decoder()
+
+    def _next_decoder(self) -> None:
+        while self._decoders:
+            turn = self._decoders.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def reading(self, call: object, *, is_stream: bool) -> None:
+        """A request of the call is being read by the current task; `read` must follow.
+
+        The task may be cancelled meanwhile; then `is_cut`. On the path of every call.
+        """
+        self._reads[call] = (asyncio.current_task(), self._looks, is_stream)
+        if self._timer is None and not is_stream:
+            self._look_later()
+
+    def was_used(self) -> None:
+        """Much was taken for a client: look until the allocator has given it back."""
+        self._used_since_trim = True
+        self._look_later()
+
+    def is_cut(self, call: object) -> bool:
+        """Whether the reading was ended for want of memory."""
+        return call in self._cut
+
+    def read(self, call: object) -> None:
+        """The request was read, or its reading has ended."""
+        del self._reads[call]
+        if self._cut:
+            self._cut.discard(call)
+
+    # --- responses -------------------------------------------------------------------------
+
+    async def room_to_send(self) -> None:
+        """Wait until a large response may be built. Raises MemoryFullError."""
+        if self._sent_bytes < self._sent_limit_bytes:
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._senders.append(turn)
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await turn
+        except TimeoutError:
+            raise MemoryFullError("too many responses wait for slow readers") from None
+        finally:
+            with suppress(ValueError):
+                self._senders.remove(turn)
+
+    def sends(self, size: int) -> None:
+        """A response of so many bytes waits to be sent."""
+        self._sent_bytes += size
+        if size > LARGE_BYTES:
+            self.was_used()
+
+    def sent(self, size: int) -> None:
+        """It was sent, or its call ended."""
+        self._sent_bytes -= size
+        # One at a time: each builds what it waited for before the next is let in.
+        while self._senders and self._sent_bytes < self._sent_limit_bytes:
+            turn = self._senders.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    # --- looking ---------------------------------------------------------------------------
+
+    def _look_later(self) -> None:
+        if self._timer is None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(LOOK_EVERY_S, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._looks += 1
+        private = self._private()
+        most = max(self._limit_bytes, self._own_bytes + self._limit_bytes // 4)
+        self._is_full = private > most
+        if self._is_full:
+            self._cut_younger_half(streams=private > most * STREAM_FACTOR)
+        # What clients used may be free already, and only held back.
+        if private > self._limit_bytes // 2 and self._used_since_trim:
+            self._give_back()
+        if self._waiting:
+            self._let_in()
+        busy = any(not is_stream for _, _, is_stream in self._reads.values())
+        if busy or self._is_full or self._waiting or self._used_since_trim:
+            self._look_later()
+
+    def _cut_younger_half(self, *, streams: bool) -> None:
+        """Of the requests that take longer to read than from one look to the next.
+
+        Those of `streams`, which may be waited for rather than be on their way, come last.
+        """
+        slow = [
+            (call, task, is_stream)
+            for call, (task, look, is_stream) in self._reads.items()
+            if look < self._looks - 1 and task is not None and call not in self._cut
+        ]
+        chosen = [(call, task) for call, task, is_stream in slow if not is_stream]
+        if len(chosen) <= 1 and streams:
+            chosen += [(call, task) for call, task, is_stream in slow if is_stream]
+        for call, task in chosen[(len(chosen) + 1) // 2 :]:
+            self._cut.add(call)
+            task.cancel()
+
+    def _give_back(self) -> None:
+        now_s = self._now_s()
+        if self._trimming is None and now_s - self._trimmed_s >= TRIM_EVERY_S:
+            self._trimmed_s = now_s
+            # What is used while the allocator works is found the next time.
+            self._used_since_trim = bool(self._large or self._sent_bytes)
+            self._trimming = asyncio.get_running_loop().run_in_executor(None, self._trim)
+            self._trimming.add_done_callback(self._given_back)
+
+    def _given_back(self, done: asyncio.Future[None]) -> None:
+        self._trimming = None
+        if not self._large and not self._sent_bytes:
+            self._own_bytes = self._private()
+        if not done.cancelled() and (error := done.exception()) is not None:
+            logger.error("memory could not be given back", exc_info=error)
