@@ -62,6 +62,10 @@ class Expiry(Protocol):
         """Look at the clocks; called about every second."""
         ...
 
+    def taken_too_far_ms(self) -> int:
+        """Units stored before then may have been dropped too early, ms; 0: none. Told once."""
+        ...
+
 
 class KvConsumeQueueStore:
     """ConsumeQueueStore over a KvEngine.
@@ -329,10 +333,12 @@ class KvConsumeQueueStore:
         if self._expiry is not None and log_start > 0:
             self._expiry.dropped_up_to(store_time_ms)
 
-    def maintain(self) -> None:
+    def maintain(self) -> int:
         self._engine.settle()
-        if self._expiry is not None:
-            self._expiry.tick()
+        if self._expiry is None:
+            return 0
+        self._expiry.tick()
+        return self._expiry.taken_too_far_ms()
 
     def compact(self, progress: Callable[[float], None] | None = None) -> None:
         """Rewrite units and index so that what is expired or deleted gives its space back. Slow."""

@@ -19,6 +19,7 @@ do not, and must not be in a family that is armed.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from kvcq.options import FamilyProfile
     from store.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 MAX_TTL_S = 2**31 - 1
 
@@ -115,6 +118,7 @@ class ExpiryFilter:
         # Guarded by _lock.
         self._dropped_ms: int | None = None
         self._armed: Arming | None = None  # None: not set as it should be
+        self._too_far_ms = 0
 
     @property
     def line_s(self) -> int | None:
@@ -134,6 +138,7 @@ class ExpiryFilter:
             if self._dropped_ms is not None and store_time_ms <= self._dropped_ms:
                 return
             self._dropped_ms = store_time_ms
+            self._look_at_line(self._clock.now_ms())
             self._arm()
 
     def tick(self) -> bool:
@@ -146,8 +151,29 @@ class ExpiryFilter:
                 self._armed, now_ms, monotonic_s, self._margin_s
             ):
                 return False
+            self._look_at_line(now_ms)
             self._arm()
             return True
+
+    def taken_too_far_ms(self) -> int:
+        """Units stored before then may have been dropped too early, ms; 0: none. Told once."""
+        with self._lock:
+            found, self._too_far_ms = self._too_far_ms, 0
+            return found
+
+    def _look_at_line(self, now_ms: int) -> None:
+        """The wall clock may have jumped, as it does when a machine was suspended: a compaction
+        since then may have dropped what is alive."""
+        if self._armed is None or self._armed.ttl_s is None or self._dropped_ms is None:
+            return
+        line_ms = now_ms - self._armed.ttl_s * 1000
+        if line_ms > self._dropped_ms:
+            logger.error(
+                "the wall clock jumped: units stored in the %d s behind the last expired one may "
+                "have been dropped too early",
+                (line_ms - self._dropped_ms) // 1000,
+            )
+            self._too_far_ms = max(self._too_far_ms, line_ms)
 
     def _arm(self) -> None:
         # Read before the engine is touched: while it reopens the line only gets older.

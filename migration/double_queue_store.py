@@ -380,12 +380,14 @@ class DoubleQueueStore:
 
         self._on_each(lambda side: side.store.expire(log_start, store_time_ms), later)
 
-    def maintain(self) -> None:
+    def maintain(self) -> int:
         if self.on_maintain is not None:
             self.on_maintain()
         if owed := next(iter(self._owed_expiry.values()), None):
             self.expire(*owed)
-        self._on_each(lambda side: side.store.maintain(), _next_time)
+        lost_until = [0]
+        self._on_each(lambda side: lost_until.append(side.store.maintain()), _next_time)
+        return max(lost_until)
 
     def compact(self, progress: Callable[[float], None] | None = None) -> None:
         self._on_each(lambda side: side.store.compact(progress), _next_time)

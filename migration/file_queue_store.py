@@ -373,8 +373,9 @@ class FileQueueStore(FileQueueReads):
                 self._dead = alive
                 self._save(clean=self._clean)
 
-    def maintain(self) -> None:
+    def maintain(self) -> int:
         """Nothing: files need no looking after from time to time."""
+        return 0
 
     def compact(self, progress: Callable[[float], None] | None = None) -> None:
         """Nothing: `expire` and `delete_topic` give space back at once."""

@@ -155,8 +155,12 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """Segments below `log_start` are gone; their last record was stored at `store_time_ms`."""
         ...
 
-    def maintain(self) -> None:
-        """Called about every second: what has to be looked after from time to time."""
+    def maintain(self) -> int:
+        """Called about every second: what has to be looked after from time to time.
+
+        Returns a store time, ms, if units stored up to then may be gone before they expired; else
+        0. Each is told once.
+        """
         ...
 
     def compact(self, progress: Callable[[float], None] | None = None) -> None:

@@ -109,7 +109,7 @@ class MessageStore:
         self._page_ahead = page_ahead
         self._sync = config.flush_mode is FlushMode.SYNC
         self._dispatched = reput.dispatched
-        self._repair = QueueRepair(log, queues, topics)
+        self._repair = QueueRepair(log, queues, topics, reader.begins_at)
         self._closing = threading.Lock()
         self._maintaining = threading.Lock()
         # Guarded by the append lock; read freely.
@@ -122,6 +122,7 @@ class MessageStore:
         self._checkpointed = -1
         self._lost: StoreFailedError | None = None  # the directory, or a part of it
         self._compaction_due = False
+        self._lost_until_ms = 0  # units stored up to then are to be made again
 
     # --- where data enters -----------------------------------------------------------------
 
@@ -294,7 +295,7 @@ class MessageStore:
                 topic, queue_id, offset, max_messages, max_bytes, TagFilter.parse(tag_filter)
             )
         except DamagedQueueError as error:
-            self._repair.start(error.topic, error.queue_id)
+            self._repair.start(error.topic, error.queue_id, error.offset)
             raise
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
@@ -335,20 +336,30 @@ class MessageStore:
         try:
             return self._reader.get(physical_offset)
         except DamagedQueueError as error:
-            self._repair.start(error.topic, error.queue_id)
+            self._repair.start(error.topic, error.queue_id, error.offset)
             raise
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
-        """Min and max of each queue. Raises UnknownTopicError, UnknownQueueError."""
+        """Min and max of each queue.
+
+        Raises UnknownTopicError, UnknownQueueError, DamagedQueueError as `pull` does.
+        """
         self._check_open()
-        return [self._reader.bounds(topic, queue_id) for topic, queue_id in queues]
+        try:
+            return [self._reader.bounds(topic, queue_id) for topic, queue_id in queues]
+        except DamagedQueueError as error:
+            self._repair.start(error.topic, error.queue_id, error.offset)
+            raise
 
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         """Offset by store time; the table is in kvcq/time_search.py. Raises as `pull` does."""
         self._check_open()
         try:
             while True:
-                self._topics.require_queue(topic, queue_id)
+                low, _ = self._reader.bounds(topic, queue_id)
+                start = self.queues.bounds(topic, queue_id, self.log.start_offset).min_offset
+                if low < start:
+                    raise DamagedQueueError(topic, queue_id, low, "its first units are missing")
                 try:
                     return self.queues.search_time(
                         topic, queue_id, time_ms, boundary, self.log.start_offset
@@ -359,7 +370,7 @@ class MessageStore:
                         raise
                     # Its unit expired, or was deleted, since the bounds were looked up.
         except DamagedQueueError as error:
-            self._repair.start(error.topic, error.queue_id)
+            self._repair.start(error.topic, error.queue_id, error.offset)
             raise
 
     def on_dispatch(self, listener: Callable[[set[tuple[str, int]]], None]) -> Callable[[], None]:
@@ -521,7 +532,9 @@ class MessageStore:
             else:
                 self._write_checkpoint()
             # Last: should it fail again and again, the checkpoint goes on all the same.
-            self.queues.maintain()
+            self._lost_until_ms = max(self._lost_until_ms, self.queues.maintain())
+            if self._lost_until_ms and self._repair.refill(self._lost_until_ms):
+                self._lost_until_ms = 0
 
     def _look_after_directory(self) -> None:
         """Called with _maintaining held."""

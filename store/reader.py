@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from store.consume_queue import KeyHit
+from store.consume_queue import Bounds, KeyHit
 from store.errors import (
     CorruptMessageError,
     CorruptRecordError,
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.commit_log import CommitLog
-    from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
+    from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.topics import Topics
 
 #: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is
 #: 800; a range read here costs a fraction of it).
 _MAX_EXAMINED = 16_384
 _UNITS_A_READ = 1024
+_MANY_QUEUES = 65_536
 
 _QUEUE_FIELDS = struct.Struct(">12xi4xq")  # queue_id, queue_offset
 _CURSOR = struct.Struct(">qq")
@@ -92,11 +93,32 @@ class Reader:
         self._log = log
         self._queues = queues
         self._topics = topics
+        # Queues that the log was asked about, with the first offset it has. Changed in one step.
+        self._begins_at: dict[tuple[str, int], int] = {}
 
     def bounds(self, topic: str, queue_id: int) -> Bounds:
-        """Min and max. Raises UnknownTopicError, UnknownQueueError."""
-        self._topics.require_queue(topic, queue_id)
-        return self._queues.bounds(topic, queue_id, self._log.start_offset)
+        """Min and max. Raises UnknownTopicError, UnknownQueueError.
+
+        Min is the first unit whose record is in the log, and units before it are expired. But a
+        queue that is not older than the log's start has all its records there, from offset 0 on:
+        units missing at its front are damage, which whoever reads there is told.
+        """
+        begins = self._topics.require_queue(topic, queue_id)
+        start = self._log.start_offset
+        found = self._queues.bounds(topic, queue_id, start)
+        if (
+            found.min_offset > 0
+            and begins >= start
+            and found.min_offset != self._begins_at.get((topic, queue_id))
+        ):
+            return Bounds(0, found.max_offset)
+        return found
+
+    def begins_at(self, topic: str, queue_id: int, offset: int) -> None:
+        """The log was read: it has no record of the queue below that offset."""
+        if len(self._begins_at) >= _MANY_QUEUES:
+            self._begins_at.clear()
+        self._begins_at[topic, queue_id] = offset
 
     def first_unit(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
         """The unit at exactly that offset, if there is one."""

@@ -19,7 +19,7 @@ from store.record import (
     check_record,
     dispatch_request,
 )
-from store.resync import next_record
+from store.resync import behind_damage
 from store.sealed_run import SealedParser
 from store.wake import Wake
 
@@ -274,13 +274,7 @@ class ReputService:
         Raises CorruptRecordError if not. The messages left out are holes in their queues: whoever
         reads there is told so.
         """
-        end = min(self._log.segment_end(at), self._log.appended_offset)
-        view = self._log.view(at, end)
-        try:
-            found = next_record(view, at, at, end)
-        finally:
-            view.release()
-        goes_on = end if found is None else found
+        goes_on = behind_damage(self._log, at)
         if not self._skip_damaged:
             raise CorruptRecordError(
                 at,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from store.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Found, check_record
 
 if TYPE_CHECKING:
+    from store.commit_log import CommitLog
     from store.segment_set import SegmentSet
 
 _MAGICS = tuple(
@@ -41,6 +42,17 @@ def goes_on_behind(segments: SegmentSet, at: int) -> int | None:
         finally:
             view.release()
     return None
+
+
+def behind_damage(log: CommitLog, at: int) -> int:
+    """Where an open log goes on behind the damaged record at `at`: the next record, or segment."""
+    end = min(log.segment_end(at), log.appended_offset)
+    view = log.view(at, end)
+    try:
+        found = next_record(view, at, at, end)
+    finally:
+        view.release()
+    return end if found is None else found
 
 
 def next_record(data: memoryview, base: int, at: int, end: int) -> int | None:

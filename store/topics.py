@@ -83,17 +83,21 @@ class Topics:
             raise UnknownTopicError(name)
         return found
 
-    def require_queue(self, topic: str, queue_id: int) -> None:
-        """Raises UnknownTopicError, UnknownQueueError. A light queue must have had a message."""
+    def require_queue(self, topic: str, queue_id: int) -> int:
+        """The physical offset below which the queue has no record; older ones are not its own.
+
+        Raises UnknownTopicError, UnknownQueueError. A light queue must have had a message.
+        """
         if topic.startswith(LMQ_PREFIX):
             if queue_id != 0:
                 raise UnknownQueueError(topic, queue_id, 1)
             if self._queues.next_offsets([(topic, 0)])[0] == 0:
                 raise UnknownTopicError(topic)
-            return
+            return self._dead_light.get(topic, 0)
         config = self.get(topic)
         if not 0 <= queue_id < config.queue_count:
             raise UnknownQueueError(topic, queue_id, config.queue_count)
+        return config.created_offset
 
     def is_live(self, topic: str, physical_offset: int) -> bool:
         """Whether a record of the topic at that offset belongs to a topic that exists."""

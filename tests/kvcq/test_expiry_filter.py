@@ -152,6 +152,22 @@ def test_it_is_set_after_drops_on_time_and_on_jumps() -> None:
     assert engine.armed[5:] == [MARGIN_S + MARGIN_S / 2 + 5000]
 
 
+def test_a_jump_that_took_the_line_past_live_units_is_told_once() -> None:
+    clock, engine = FakeClock(NOW_MS), Recorder()
+    rule = ExpiryFilter(engine, clock, MARGIN_S)
+    rule.dropped_up_to(NOW_MS - 3_600_000)
+    clock.jump(MARGIN_S - 1)
+    assert rule.tick()
+    assert rule.taken_too_far_ms() == 0  # within the margin
+    clock.jump(MARGIN_S + 60)
+    assert rule.tick()
+    assert rule.taken_too_far_ms() == NOW_MS - 3_600_000 + 60_000
+    assert rule.taken_too_far_ms() == 0
+    clock.jump(MARGIN_S + 60)
+    rule.dropped_up_to(NOW_MS - 3_600_000 + 60_000)  # as far as the line went
+    assert rule.taken_too_far_ms() == 0
+
+
 def test_a_filter_that_cannot_be_set_is_taken_out() -> None:
     clock, engine = FakeClock(NOW_MS), Recorder()
     rule = ExpiryFilter(engine, clock, MARGIN_S)

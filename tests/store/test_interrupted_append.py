@@ -98,7 +98,7 @@ def test_an_interrupt_at_any_instruction_leaves_the_batch_whole_or_out(
         at = 1
         while run.interrupt(at, again):
             run.go_on()
-            at += 1 if mode is FlushMode.ASYNC and not again else 5
+            at += 1 if mode is FlushMode.ASYNC and not again else 11
         assert at > 300
         run.check(store)
     with open_small(tmp_path / "s", flush_mode=mode) as store:
@@ -119,7 +119,7 @@ def test_an_interrupt_of_a_batch_over_several_segments_leaves_it_whole_or_out(
             for _ in range(60):
                 reached = run.interrupt(at, packages=("store",))
                 run.go_on()
-                at += 17 if not preallocate else 41
+                at += 29 if not preallocate else 61
                 if not reached:
                     break
             run.check(store)
@@ -141,7 +141,7 @@ def test_an_interrupt_while_topics_come_into_being_leaves_them_usable(tmp_path: 
             run.go_on(topic)
             if not reached:
                 break
-            at += 11
+            at += 23
         run.check(store, tuple(topics[1:]))
     with open_small(tmp_path / "s") as store:
         run.check(store, tuple(topics[1:]))
@@ -156,7 +156,7 @@ def test_a_store_can_be_closed_or_read_right_behind_an_interrupt(tmp_path: Path)
             run = run or Run(store, sizes=(3000, 3000, 3000))
             run.store = store
             reached = run.interrupt(at)
-            at += 197
+            at += 397
     assert run is not None
     with open_small(tmp_path / "s", segment_bytes=8192) as store:
         run.check(store)
