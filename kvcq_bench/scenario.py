@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 
+_MOST_SCALE = 1000
 SHIPPED = Path(__file__).parent / "scenarios"
 _KEYS = {"name", "title", "kind", "seed", "scaled", "store", "parameters"}
 
@@ -42,12 +43,22 @@ class Scenario:
     parameters: Mapping[str, Any]
 
     def parameters_as(self, kind: type[P]) -> P:
-        """The parameters as the kind's own dataclass. Raises ScenarioError for unknown ones."""
+        """The parameters as the kind's own dataclass.
+
+        Raises ScenarioError for unknown ones, and for numbers that are not from 0 to 2**53.
+        """
         known = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
         unknown = sorted(set(self.parameters) - known)
         if unknown:
             raise ScenarioError(f"{self.name}: no parameter {unknown[0]!r}; there are {known}")
-        return kind(**self.parameters)
+        for name, value in self.parameters.items():
+            _check_numbers(f"{self.name}: {name}", value)
+        made = kind(**self.parameters)
+        for field in fields(kind):  # type: ignore[arg-type]  # a dataclass
+            value = getattr(made, field.name)
+            if field.type == "int" and type(value) is not int:
+                raise ScenarioError(f"{self.name}: {field.name}: {value!r} is not a whole number")
+        return made
 
 
 def shipped_scenarios() -> list[str]:
@@ -76,13 +87,16 @@ def make_scenario(
     document: Mapping[str, Any], *, scale: float = 1.0, seed: int | None = None, where: str = ""
 ) -> Scenario:
     """The scenario of a document that was read. Raises ScenarioError."""
-    if not scale > 0:
-        raise ScenarioError(f"a scale of {scale} is not above 0")
+    if not 0 < scale <= _MOST_SCALE:
+        raise ScenarioError(f"a scale of {scale} is not above 0, and {_MOST_SCALE} at most")
     unknown = sorted(set(document) - _KEYS)
     missing = sorted(_KEYS - {"store", "scaled"} - set(document))
     if unknown or missing:
         what = f"no key {unknown[0]!r} is known" if unknown else f"{missing[0]!r} is missing"
         raise ScenarioError(f"{where}: {what}")
+    seed = document["seed"] if seed is None else seed
+    if type(seed) is not int or not 0 <= seed < 1 << 63:
+        raise ScenarioError(f"{where}: seed: {seed!r} is not a whole number from 0 to 2**63")
     parameters = dict(document["parameters"])
     for name in document.get("scaled", ()):
         if name not in parameters:
@@ -92,11 +106,22 @@ def make_scenario(
         document["name"],
         document["title"],
         document["kind"],
-        document["seed"] if seed is None else seed,
+        seed,
         scale,
         dict(document.get("store", {})),
         parameters,
     )
+
+
+def _check_numbers(where: str, value: object) -> None:
+    """Of a parameter, or of what is in it. Raises ScenarioError."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            _check_numbers(where, one)
+    elif isinstance(value, int | float) and not 0 <= value <= 1 << 53:
+        raise ScenarioError(f"{where}: {value!r} is not from 0 to 2**53")
 
 
 def _scaled(value: Any, scale: float) -> Any:  # noqa: ANN401 - a number, or a list of them

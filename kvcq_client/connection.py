@@ -52,6 +52,9 @@ CALLS_UNDER_WAY = 1000
 #: Reasons of a server that may have stored the message all the same.
 _PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
 
+#: A year, in seconds.
+_MOST_TIMEOUT_S = 365 * 86_400
+
 
 class Backoff:
     """Waits that grow. Not shared between tasks."""
@@ -70,6 +73,12 @@ class Backoff:
         self._next_s = FIRST_WAIT_S
 
 
+def _check_timeout(timeout_s: float) -> float:
+    if not -_MOST_TIMEOUT_S <= timeout_s <= _MOST_TIMEOUT_S:  # nor is NaN
+        raise ValueError(f"timeout_s: {timeout_s!r} is not a number of {_MOST_TIMEOUT_S} at most")
+    return timeout_s
+
+
 class Connection:
     """A channel and the stubs on it. Owned by the event loop that it was made in."""
 
@@ -80,6 +89,7 @@ class Connection:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
+        _check_timeout(timeout_s)
         begin_grpc()
         self.target = target
         self.timeout_s = timeout_s
@@ -113,7 +123,7 @@ class Connection:
         may_repeat: bool = True,
     ) -> R:
         """The response. Raises KvcqError; UnavailableError only when the time is up."""
-        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        limit_s = self.timeout_s if timeout_s is None else _check_timeout(timeout_s)
         end_s = monotonic() + limit_s
         backoff = Backoff()
         while True:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from kvcq_client.bounds import check_settings
 from kvcq_client.values import Start
+
+if TYPE_CHECKING:
+    from kvcq_client.bounds import Bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +38,7 @@ class ConsumerConfig:
             if not ok:
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not {rule}")
 
-        check("buffer_bytes", self.buffer_bytes >= 1, "at least 1")
-        check("batch_messages", 1 <= self.batch_messages <= 10_000, "from 1 to 10000")
+        check_settings(self, _BOUNDS, _wrong)
         check("when_expired", self.when_expired is not Start.COMMITTED, "EARLIEST or LATEST")
         if self.start is Start.COMMITTED and not self.group:
             raise ValueError("start: COMMITTED needs a group")
@@ -45,3 +49,11 @@ class ConsumerConfig:
         if self.start is not None:
             return self.start
         return Start.COMMITTED if self.group else Start.EARLIEST
+
+
+#: Both included.
+_BOUNDS: dict[str, Bounds] = {"buffer_bytes": (1, 1 << 40), "batch_messages": (1, 10_000)}
+
+
+def _wrong(name: str, why: str) -> ValueError:
+    return ValueError(f"{name}: {why}")

@@ -5,6 +5,12 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kvcq_client.bounds import check_settings
+
+if TYPE_CHECKING:
+    from kvcq_client.bounds import Bounds
 
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,48}")
 
@@ -40,16 +46,27 @@ class ProducerConfig:
             if not ok:
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not {rule}")
 
-        check("linger_ms", self.linger_ms >= 0, "0 or more")
-        check("batch_bytes", self.batch_bytes >= 1, "at least 1")
-        check("batch_messages", 1 <= self.batch_messages <= 10_000, "from 1 to 10000")
+        check_settings(self, _BOUNDS, _wrong)
         check("buffer_bytes", self.buffer_bytes >= self.batch_bytes, "at least batch_bytes")
-        check("max_block_s", self.max_block_s >= 0, "0 or more")
-        check("window", 1 <= self.window <= 1024, "from 1 to 1024")
-        check("delivery_timeout_s", self.delivery_timeout_s > 0, "above 0")
         check(
             "producer_id",
             _PRODUCER_ID.fullmatch(self.producer_id) is not None,
             "1 to 48 letters, digits, '.', '_' or '-'",
         )
-        check("first_sequence", 0 <= self.first_sequence <= 1 << 61, "from 0 to 2**61")
+
+
+#: Both included.
+_BOUNDS: dict[str, Bounds] = {
+    "linger_ms": (0, 3_600_000),
+    "batch_bytes": (1, 1 << 30),
+    "batch_messages": (1, 10_000),
+    "buffer_bytes": (1, 1 << 40),
+    "max_block_s": (0, 365 * 86_400),
+    "window": (1, 1024),
+    "delivery_timeout_s": (0.001, 365 * 86_400),
+    "first_sequence": (0, 1 << 61),
+}
+
+
+def _wrong(name: str, why: str) -> ValueError:
+    return ValueError(f"{name}: {why}")

@@ -15,14 +15,42 @@ import types
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from store.bounds import check_settings
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError
 from store.store_dir import inspect
 
+if TYPE_CHECKING:
+    from store.bounds import Bounds
+
 #: gRPC's own default is 4 MiB; one message may have a body of that size.
 DEFAULT_MAX_RECEIVE_BYTES = 64 << 20
+
+#: Both included. What has none here: from 0 to 2**53.
+_BOUNDS: dict[str, Bounds] = {
+    "port": (0, 65_535),
+    "max_receive_bytes": (1 << 16, (1 << 31) - 1),
+    **dict.fromkeys(
+        (f"max{whose}_{kind}" for whose in ("", "_peer") for kind in ("calls", "pulls", "streams")),
+        (1, 1_000_000),
+    ),
+    "memory_limit_bytes": (64 << 20, 1 << 50),
+    "sent_limit_bytes": (1 << 20, 1 << 50),
+    "max_wait_ms": (0, 86_400_000),
+    "max_pull_bytes": (1, 1 << 30),
+    "drain_notice_s": (0, 3600),
+    "drain_grace_s": (0, 86_400),
+    "worker_threads": (1, 256),
+    "cold_read_share": (0.01, 1),
+    "stream_window": (1, 65_536),
+    "max_stream_queues": (1, 100_000_000),
+    "max_stream_credit_bytes": (1, 1 << 40),
+    "producer_limit": (1, 100_000_000),
+    "remembered_batches": (1, 1_000_000),
+    "remembered_messages": (1, 1_000_000_000),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,25 +96,7 @@ class ServerConfig:
                 raise InvalidArgumentError(name, f"{getattr(self, name)!r} is not {rule}")
 
         check("host", bool(self.host), "an address")
-        check("port", 0 <= self.port <= 65_535, "from 0 to 65535")
-        check("max_receive_bytes", 1 << 16 <= self.max_receive_bytes < 1 << 31, "64 KiB to 2 GiB")
-        for kind in ("calls", "pulls", "streams"):
-            for name in (f"max_peer_{kind}", f"max_{kind}"):
-                check(name, 1 <= getattr(self, name) <= 1_000_000, "from 1 to 1000000")
-        check("memory_limit_bytes", self.memory_limit_bytes >= 64 << 20, "at least 64 MiB")
-        check("sent_limit_bytes", self.sent_limit_bytes >= 1 << 20, "at least 1 MiB")
-        check("max_wait_ms", self.max_wait_ms >= 0, "0 or more")
-        check("max_pull_bytes", 1 <= self.max_pull_bytes <= 1 << 30, "from 1 to 1 GiB")
-        check("drain_notice_s", self.drain_notice_s >= 0, "0 or more")
-        check("drain_grace_s", self.drain_grace_s >= 0, "0 or more")
-        check("worker_threads", 1 <= self.worker_threads <= 256, "from 1 to 256")
-        check("cold_read_share", 0.01 <= self.cold_read_share <= 1, "from 0.01 to 1")
-        check("stream_window", self.stream_window >= 1, "at least 1")
-        check("max_stream_queues", self.max_stream_queues >= 1, "at least 1")
-        check("max_stream_credit_bytes", self.max_stream_credit_bytes >= 1, "at least 1")
-        check("producer_limit", self.producer_limit >= 1, "at least 1")
-        check("remembered_batches", self.remembered_batches >= 1, "at least 1")
-        check("remembered_messages", self.remembered_messages >= 1, "at least 1")
+        check_settings(self, _BOUNDS, InvalidArgumentError)
 
     def store_config(self, port: int) -> StoreConfig:
         """The store's settings for a server that listens on `port`."""

@@ -6,10 +6,16 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from store.bounds import check_settings
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from store.bounds import Bounds
+
+_DAY_S = 86_400
+_DAY_MS = _DAY_S * 1000
 
 
 class FlushMode(enum.Enum):
@@ -80,36 +86,68 @@ class StoreConfig:
             if not ok:
                 raise InvalidArgumentError(name, f"{getattr(self, name)!r} is not {rule}")
 
-        check("segment_bytes", self.segment_bytes >= 4096, "at least 4096")
+        check_settings(self, _BOUNDS, InvalidArgumentError)
         check("segment_bytes", self.segment_bytes % 4096 == 0, "a multiple of 4096")
-        check("max_body_bytes", 0 < self.max_body_bytes <= 1 << 30, "from 1 to 1 GiB")
-        check("flush_interval_ms", self.flush_interval_ms > 0, "above 0")
-        check("flush_least_pages", self.flush_least_pages >= 0, "0 or more")
-        check("group_commit_gather_ms", 0 <= self.group_commit_gather_ms <= 100, "from 0 to 100")
-        check("sync_flush_timeout_s", self.sync_flush_timeout_s > 0, "above 0")
-        check("reserved_hours", self.reserved_hours > 0, "above 0")
+        check(
+            "store_host",
+            _is_host(self.store_host),
+            "an address and a port from 0 to 65535",
+        )
         check(
             "delete_when_hours",
-            all(0 <= hour <= 23 for hour in self.delete_when_hours),
+            all(type(hour) is int and 0 <= hour <= 23 for hour in self.delete_when_hours),
             "hours from 0 to 23",
         )
-        check("disk_clean_ratio", 0 < self.disk_clean_ratio <= 1, "from 0 to 1")
         check(
             "disk_clean_forcibly_ratio",
-            self.disk_clean_ratio <= self.disk_clean_forcibly_ratio <= 1,
+            self.disk_clean_ratio <= self.disk_clean_forcibly_ratio,
             "from disk_clean_ratio to 1",
         )
         check(
             "disk_full_ratio",
-            self.disk_clean_forcibly_ratio <= self.disk_full_ratio <= 1,
+            self.disk_clean_forcibly_ratio <= self.disk_full_ratio,
             "from disk_clean_forcibly_ratio to 1",
         )
+        check("reclaim_unexpired", self.reclaim_unexpired in (None, True, False), "true or false")
         check(
             "default_queue_count",
-            1 <= self.default_queue_count <= self.max_queue_count,
+            self.default_queue_count <= self.max_queue_count,
             "from 1 to max_queue_count",
         )
-        check("hot_queue_limit", self.hot_queue_limit >= 16, "at least 16")
-        check("expiry_margin_s", self.expiry_margin_s >= 2, "at least 2")
-        check("kv_flush_interval_s", self.kv_flush_interval_s > 0, "above 0")
-        check("max_dispatch_lag_bytes", self.max_dispatch_lag_bytes >= 1 << 16, "at least 65536")
+
+
+#: Both included. What has none here: from 0 to 2**53.
+_BOUNDS: dict[str, Bounds] = {
+    "segment_bytes": (4096, 1 << 40),
+    "max_body_bytes": (1, 1 << 30),
+    "flush_interval_ms": (1, _DAY_MS),
+    "flush_least_pages": (0, 1 << 20),
+    "flush_thorough_interval_ms": (0, _DAY_MS),
+    "sync_flush_timeout_s": (0.001, 3600),
+    "group_commit_gather_ms": (0, 100),
+    "reserved_hours": (1e-6, 876_000),  # a century
+    "disk_clean_ratio": (0.001, 1),
+    "disk_clean_forcibly_ratio": (0.001, 1),
+    "disk_full_ratio": (0.001, 1),
+    "delete_batch_max": (1, 1_000_000),
+    "clean_interval_s": (0.01, 365 * _DAY_S),
+    "default_queue_count": (1, 65_536),
+    "max_queue_count": (1, 65_536),
+    "max_light_queues": (0, 32_767),
+    "hot_queue_limit": (16, 100_000_000),
+    "max_dispatch_lag_bytes": (1 << 16, 1 << 62),
+    "kv_flush_interval_s": (0.001, 365 * _DAY_S),
+    "kv_flush_bytes": (1, 1 << 62),
+    "expiry_margin_s": (2, 365 * _DAY_S),
+    "hot_read_bytes": (0, 1 << 62),
+}
+
+
+def _is_host(value: object) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and type(value[1]) is int
+        and 0 <= value[1] <= 65_535
+    )
