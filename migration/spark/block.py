@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
+from kvcq_client.compression import COMPRESSED, BodyError, decompress
 from migration.spark.columns import COMMITLOG
 from migration.spark.gather import Bytes, Ints, gather, gather_ints, slices
 from migration.spark.property_scan import PropertyScan
@@ -290,8 +291,22 @@ class RecordBlock:
         return _hosts(slices(self._data, self._store_time_at + 8, self._tail_at))
 
     @cached_property
-    def body(self) -> pa.Array:
+    def stored_body(self) -> pa.Array:
         return slices(self._data, self._body_at, self._body_end)
+
+    @cached_property
+    def body(self) -> pa.Array:
+        """Decompressed where its producer compressed it; null where it does not decompress."""
+        compressed = np.flatnonzero(self._flags & COMPRESSED)
+        if not len(compressed):
+            return self.stored_body
+        bodies = self.stored_body.to_pylist()
+        for row in compressed.tolist():
+            try:
+                bodies[row] = decompress(bodies[row], int(self._flags[row]))
+            except BodyError:
+                bodies[row] = None
+        return pa.array(bodies, pa.binary())
 
     @cached_property
     def properties(self) -> pa.Array:

@@ -18,8 +18,11 @@
 | tag                         | string       | null without one                                   |
 | keys                        | array        | what the key index holds: UNIQ_KEY, then KEYS      |
 | light_queues, light_offsets | array        | one element for each light queue                   |
-| body_crc                    | int          | as stored                                          |
-| body, properties, record    | binary       | as stored; record is the whole of it               |
+| body_crc                    | int          | of stored_body                                     |
+| body                        | binary       | as it was sent: decompressed where its producer    |
+|                             |              | compressed it; null where it does not decompress   |
+| stored_body, properties,    | binary       | as stored; record is the whole of it               |
+| record                      |              |                                                    |
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ COMMITLOG = pa.schema(
         ("light_offsets", pa.list_(pa.int64())),
         ("body_crc", pa.int32()),
         ("body", pa.binary()),
+        ("stored_body", pa.binary()),
         ("properties", pa.binary()),
         ("record", pa.binary()),
     ]

@@ -110,6 +110,7 @@ def expected(row: Row) -> dict[str, Any]:
         "light_offsets": [offset for _, offset in stands_in(row)],
         "body_crc": int.from_bytes(row.record[8:12], "big"),
         "body": entry.body,
+        "stored_body": entry.body,
         "properties": row.properties,
         "record": row.record,
     }

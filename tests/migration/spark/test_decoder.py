@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,18 @@ def test_every_kind_of_record_is_decoded(tmp_path: Path, crc_item: bool) -> None
     assert read_all(layout, options=ReadOptions(verify_crc=True)) == [
         expected(row) for row in writer.rows
     ]
+
+
+def test_a_compressed_body_is_read_as_it_was_sent(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path, 1 << 16)
+    stored = zlib.compress(b"an order " * 100)
+    writer.append(Entry(body=b"plain"))
+    writer.append(Entry(body=stored, sys_flag=0x1))
+    writer.append(Entry(body=b"not compressed at all", sys_flag=0x201))
+    writer.flush()
+    rows = read_all(read_layout(tmp_path), options=ReadOptions(verify_crc=True))
+    assert [row["body"] for row in rows] == [b"plain", b"an order " * 100, None]
+    assert [row["stored_body"] for row in rows] == [b"plain", stored, b"not compressed at all"]
 
 
 PIECES = (
