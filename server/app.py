@@ -217,7 +217,7 @@ class Server:
         finally:
             stop_listening()
             parts.growth.close()
-            for threads in (parts.workers, parts.bulk, parts.appender):
+            for threads in parts.threads:
                 await asyncio.to_thread(threads.close)
 
     def _begin_drain(self) -> None:
@@ -247,7 +247,14 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None
 def _make_parts(config: ServerConfig, store: MessageStore, memory: RequestMemory) -> Parts:
     loop = asyncio.get_running_loop()
     flush_timeout_s = store.config.sync_flush_timeout_s
-    workers = Workers(config.worker_threads)
+    threads = config.worker_threads
+    workers = Workers(threads)
+    scans = Workers(max(1, threads // 4), "scan")
+    reads = Workers(max(1, threads // 2), "read")
+    commits = Workers(max(1, threads // 2), "commit")
+    changes = Workers(2, "change")
+    steps = Workers(2, "step")
+    producers = Workers(max(1, threads // 4), "producer")
     durability = Durability(store, loop, flush_timeout_s)
     bulk = Workers(BULK_THREADS)
     appender = Appender(store, bulk)
@@ -255,11 +262,17 @@ def _make_parts(config: ServerConfig, store: MessageStore, memory: RequestMemory
         config=config,
         store=store,
         store_host=pack_host(store.config.store_host),
+        threads=(workers, scans, reads, commits, changes, steps, producers, bulk, appender),
         workers=workers,
+        scans=scans,
+        reads=reads,
+        commits=commits,
+        changes=changes,
+        steps=steps,
         bulk=bulk,
         appender=appender,
         memory=memory,
-        cold_reads=ColdReads(workers, config.cold_read_share, lambda: store.log.appended_offset),
+        cold_reads=ColdReads(reads, config.cold_read_share, lambda: store.log.appended_offset),
         growth=QueueGrowth(loop),
         durability=durability,
         coalescer=PutCoalescer(store, appender, durability, loop, flush_timeout_s),
@@ -267,7 +280,7 @@ def _make_parts(config: ServerConfig, store: MessageStore, memory: RequestMemory
         sessions=ProducerSessions(
             store,
             appender,
-            workers,
+            producers,
             config.producer_limit,
             config.remembered_batches,
             config.remembered_messages,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from store.errors import FlushTimeoutError
+from store.errors import FlushTimeoutError, StoreBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,15 +47,38 @@ class Durability:
         self, end_offset: int, callback: Callable[[BaseException | None], None]
     ) -> None:
         """Call `callback` in the loop, with the error if the flush failed."""
+        self._store.when_durable(end_offset, _in_loop(self._loop, callback))
 
-        def flushed(error: BaseException | None) -> None:
-            try:
-                self._loop.call_soon_threadsafe(callback, error)
-            except RuntimeError:
-                # The loop is closed: nobody waits any more, and the flush thread must go on.
-                return
 
-        self._store.when_durable(end_offset, flushed)
+async def wait_visible(store: MessageStore) -> None:
+    """Returns when what was appended before is in the queues and the index.
+
+    Raises StoreBusyError when that takes too long, and the error when it never will be.
+    """
+    loop = asyncio.get_running_loop()
+    timeout_s = store.config.sync_flush_timeout_s
+    done = loop.create_future()
+    store.when_visible(_in_loop(loop, _resolver(done)))
+    try:
+        async with asyncio.timeout(timeout_s):
+            await done
+    except TimeoutError:
+        raise StoreBusyError(f"what was appended is not visible within {timeout_s:g} s") from None
+
+
+def _in_loop(
+    loop: asyncio.AbstractEventLoop, callback: Callable[[BaseException | None], None]
+) -> Callable[[BaseException | None], None]:
+    """The callback, to be called from any thread."""
+
+    def called(error: BaseException | None) -> None:
+        try:
+            loop.call_soon_threadsafe(callback, error)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more, and the calling thread must go on.
+            return
+
+    return called
 
 
 def _resolver(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:

@@ -29,6 +29,7 @@ from server.log_limit import LogLimit
 from server.memory import LARGE_BYTES, SMALL_BYTES, RequestMemory
 from server.request_fields import check_counts, plan_of
 from server.request_limits import call_places, request_limit
+from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ class Edge:
         peer = context.peer()
         gate = self.gate
         gate.enter(kind, peer)
+        CALLER.set(peer)
 
         def ended(_: object) -> None:
             gate.leave(kind, peer)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
+from server.workers import QUEUES_A_TURN
 from store.errors import (
     InvalidArgumentError,
     OffsetOutOfRangeError,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from server.interceptors import Context
     from server.metrics import CallMetrics
-    from server.stage import Stage
+    from server.stage import Parts, Stage
     from store.consume_queue import Bounds
     from store.message_store import MessageStore
 
@@ -55,7 +56,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
             )
             for index, one in enumerate(request.offsets)
         ]
-        await parts.workers.run(parts.store.commit_offsets, request.group, offsets)
+        await parts.commits.run(parts.store.commit_offsets, request.group, offsets)
         return pb.CommitOffsetsResponse()
 
     async def FetchOffsets(
@@ -63,7 +64,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
     ) -> pb.FetchOffsetsResponse:
         parts = self._stage.parts
         queues = convert.queues_of(request.queues)
-        offsets = await parts.workers.run(_group_offsets, parts.store, request.group, queues)
+        offsets = await _group_offsets(parts, request.group, queues)
         return pb.FetchOffsetsResponse(offsets=offsets)
 
     async def ResetOffsets(
@@ -72,7 +73,28 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         parts = self._stage.parts
         if request.WhichOneof("to") is None:
             raise InvalidArgumentError("to", "one of earliest, latest, time_ms, offset is needed")
-        return await parts.workers.run(_reset, parts.store, request)
+        if len(request.queue_ids) > convert.MAX_QUEUES:
+            raise InvalidArgumentError(
+                "queue_ids", f"{len(request.queue_ids)} queues, more than {convert.MAX_QUEUES}"
+            )
+        queue_ids = list(request.queue_ids)
+        if not queue_ids:
+            queue_ids = await parts.workers.run(_all_queues, parts.store, request.topic)
+        queues = [(request.topic, queue_id) for queue_id in queue_ids]
+
+        def targets(some: Sequence[Queue]) -> list[int]:
+            bounds = parts.store.bounds(some)
+            return [
+                _target(parts.store, queue, one, request)
+                for queue, one in zip(some, bounds, strict=True)
+            ]
+
+        found = await parts.scans.run_slices(targets, queues, QUEUES_A_TURN)
+        offsets = [
+            (topic, queue_id, to) for (topic, queue_id), to in zip(queues, found, strict=True)
+        ]
+        await parts.commits.run(parts.store.commit_offsets, request.group, offsets)
+        return pb.ResetOffsetsResponse(offsets=await _group_offsets(parts, request.group, queues))
 
     async def ListGroupOffsets(
         self, request: pb.ListGroupOffsetsRequest, context: Context
@@ -97,7 +119,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
                 next_page_token=_token_of(queues[-1]) if more else "",
             )
 
-        return await parts.workers.run(page)
+        return await parts.scans.run(page)
 
     async def ListGroups(
         self, request: pb.ListGroupsRequest, context: Context
@@ -106,7 +128,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         size = convert.bounded(
             "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
         )
-        groups = await parts.workers.run(
+        groups = await parts.scans.run(
             parts.store.list_groups, request.page_token or None, size + 1
         )
         more, groups = len(groups) > size, groups[:size]
@@ -116,19 +138,24 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         self, request: pb.DeleteGroupRequest, context: Context
     ) -> pb.DeleteGroupResponse:
         parts = self._stage.parts
-        await parts.workers.run(parts.store.delete_group, request.group)
+        await parts.changes.run(parts.store.delete_group, request.group)
         return pb.DeleteGroupResponse()
 
 
-def _group_offsets(
-    store: MessageStore, group: str, queues: Sequence[Queue]
-) -> list[pb.GroupOffset]:
-    bounds = store.bounds(queues)  # first: it refuses names that no key can hold
-    committed = store.committed_offsets(group, queues)
-    return [
-        _offset_out(queue, offset, one)
-        for queue, offset, one in zip(queues, committed, bounds, strict=True)
-    ]
+async def _group_offsets(parts: Parts, group: str, queues: Sequence[Queue]) -> list[pb.GroupOffset]:
+    store = parts.store
+
+    def offsets(some: Sequence[Queue]) -> list[pb.GroupOffset]:
+        bounds = store.bounds(some)  # first: it refuses names that no key can hold
+        committed = store.committed_offsets(group, some)
+        return [
+            _offset_out(queue, offset, one)
+            for queue, offset, one in zip(some, committed, bounds, strict=True)
+        ]
+
+    if not queues:
+        offsets(queues)  # a group's name is checked with no queues as well
+    return await parts.scans.run_slices(offsets, queues, QUEUES_A_TURN)
 
 
 def _known_bounds(store: MessageStore, queues: Sequence[Queue]) -> list[Bounds | None]:
@@ -159,23 +186,10 @@ def _offset_out(queue: Queue, offset: int | None, bounds: Bounds) -> pb.GroupOff
     )
 
 
-def _reset(store: MessageStore, request: pb.ResetOffsetsRequest) -> pb.ResetOffsetsResponse:
-    queue_ids = list(request.queue_ids)
-    if not queue_ids:
-        if request.topic.startswith(LMQ_PREFIX):
-            queue_ids = [0]
-        else:
-            queue_ids = list(range(store.describe_topic(request.topic).queue_count))
-    queues = [(request.topic, queue_id) for queue_id in queue_ids]
-    targets = [
-        _target(store, queue, bounds, request)
-        for queue, bounds in zip(queues, store.bounds(queues), strict=True)
-    ]
-    store.commit_offsets(
-        request.group,
-        [(topic, queue_id, to) for (topic, queue_id), to in zip(queues, targets, strict=True)],
-    )
-    return pb.ResetOffsetsResponse(offsets=_group_offsets(store, request.group, queues))
+def _all_queues(store: MessageStore, topic: str) -> list[int]:
+    if topic.startswith(LMQ_PREFIX):
+        return [0]
+    return list(range(store.describe_topic(topic).queue_count))
 
 
 def _target(

@@ -15,6 +15,7 @@ from server.put_limits import Budget, TooMuchError, inline_budget
 from server.put_stream import Answer, PutStream
 from server.reader import may_begin, read_queue
 from server.subscription import Subscription
+from server.workers import QUEUES_A_TURN
 from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
 from store.record import parse_message_id
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 #: Of records in one response, whatever was asked for: what follows is another page. One message
 #: always fits. A decoded page is about three times as large while it is made.
 PAGE_BYTES = 8 << 20
-#: Bounds of that many queues are read in the loop; more of them in a worker.
+#: Bounds of that many queues are read in the loop; more of them in a worker, slice by slice.
 INLINE_QUEUES = 16
 
 
@@ -252,7 +253,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         if len(queues) <= INLINE_QUEUES:
             bounds = parts.store.bounds(queues)
         else:
-            bounds = await parts.workers.run(parts.store.bounds, queues)
+            bounds = await parts.scans.run_slices(parts.store.bounds, queues, QUEUES_A_TURN)
         return pb.GetOffsetsResponse(
             queues=[
                 convert.bounds_out(topic, queue_id, one)

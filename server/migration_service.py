@@ -44,13 +44,13 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
                 status=convert.status_out(migrator.status()),
             )
 
-        return await parts.workers.run(take)
+        return await parts.steps.run(take)
 
     async def PlanMigration(
         self, request: pb.PlanMigrationRequest, context: Context
     ) -> pb.MigrationPlan:
         parts = self._stage.parts
-        plan = await parts.workers.run(Migrator(parts.store).plan)
+        plan = await parts.steps.run(Migrator(parts.store).plan)
         return convert.plan_out(plan)
 
     async def StartMigration(
@@ -131,7 +131,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
                     f"files[{index}].path", f"{file.path!r} is no absolute path"
                 )
             files.setdefault(file.family, []).append(path)
-        ingested = await parts.workers.run(
+        ingested = await parts.steps.run(
             Migrator(parts.store).ingest,
             files,
             request.dispatched_offset,

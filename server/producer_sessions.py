@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.columns import Columns, Stored
+from server.durability import wait_visible
 from server.errors import OutOfSequenceError
 from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
 from store.properties import LMQ_OFFSETS, UNIQ_KEY
@@ -136,6 +137,8 @@ class ProducerSessions:
                     return remembered._replace(repeated=True)
                 if sequence > session.next_sequence:
                     raise OutOfSequenceError(producer_id, sequence, session.next_sequence)
+            # A batch that is in the log, but not in the index yet, must not be taken for new.
+            await wait_visible(self._store)
             found = await self._workers.run(
                 find_stored, self._store, producer_id, sequence, messages
             )
@@ -233,11 +236,9 @@ def find_stored(
 ) -> Stored | None:
     """The batch, or the first part of it, as the log has it; None when it has nothing of it.
 
-    Thread: any. Reads the disk. Raises StoreBusyError when the index lags behind the log,
+    Thread: any. Reads the disk; what was appended must be in the index. Raises
     OutOfSequenceError when the log has another message under one of its numbers.
     """
-    # A batch that is in the log, but not in the index yet, must not be taken for new.
-    store.wait_visible()
     found: list[StoredMessage] = []
     while len(found) < len(messages):
         wanted = messages[len(found) :]

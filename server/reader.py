@@ -71,5 +71,5 @@ async def read_queue(
     if parts.store.is_cold(topic, queue_id, offset):
         return await parts.cold_reads.run(read)
     if is_long(max_messages, max_bytes, form):
-        return await parts.workers.run(read)
+        return await parts.reads.run(read)
     return read()

@@ -30,7 +30,14 @@ class Parts:
     config: ServerConfig
     store: MessageStore
     store_host: bytes  # packed, as message ids begin
-    workers: Workers
+    threads: tuple[Workers | Appender, ...]  # all of them, to be closed in this order
+    # By what they do; see workers.py.
+    workers: Workers  # look-ups
+    scans: Workers  # what takes long by its nature: many queues, many names
+    reads: Workers  # pulls that are long, or far behind
+    commits: Workers
+    changes: Workers  # topics and groups; they may wait for what was dispatched
+    steps: Workers  # of a migration
     bulk: Workers  # for large puts
     appender: Appender
     memory: RequestMemory

@@ -256,7 +256,7 @@ class Subscription:
         if self._is_cold(first):
             found = await self._parts.cold_reads.run(read)
         else:
-            found = await self._parts.workers.run(read)
+            found = await self._parts.reads.run(read)
         self._give_back(turns[len(found) :] + rest)
         for turn, outcome in zip(turns, found, strict=False):
             self._settle(turn, outcome, response)

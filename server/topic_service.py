@@ -8,10 +8,13 @@ from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
 from server.request_fields import MAX_TOPICS
+from server.workers import QUEUES_A_TURN
 from store.errors import InvalidArgumentError
 from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from server.interceptors import Context
     from server.metrics import CallMetrics
     from server.stage import Stage
@@ -45,14 +48,14 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             response = pb.CreateTopicsResponse(topics=map(convert.topic_out, made))
             return response.SerializeToString()
 
-        return await parts.workers.run(create)
+        return await parts.changes.run(create)
 
     async def DeleteTopic(
         self, request: pb.DeleteTopicRequest, context: Context
     ) -> pb.DeleteTopicResponse:
         parts = self._stage.parts
         try:
-            await parts.workers.run(parts.store.delete_topic, request.name)
+            await parts.changes.run(parts.store.delete_topic, request.name)
         finally:
             parts.chooser.forget(request.name)
         return pb.DeleteTopicResponse()
@@ -60,20 +63,18 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
     async def DescribeTopic(
         self, request: pb.DescribeTopicRequest, context: Context
     ) -> pb.DescribeTopicResponse:
-        store = self._stage.parts.store
+        parts = self._stage.parts
+        topic = await parts.workers.run(parts.store.describe_topic, request.name)
 
-        def describe() -> pb.DescribeTopicResponse:
-            topic = store.describe_topic(request.name)
-            queues = [(topic.name, queue_id) for queue_id in range(topic.queue_count)]
-            return pb.DescribeTopicResponse(
-                topic=convert.topic_out(topic),
-                queues=[
-                    convert.bounds_out(name, queue_id, bounds)
-                    for (name, queue_id), bounds in zip(queues, store.bounds(queues), strict=True)
-                ],
-            )
+        def describe(queue_ids: Sequence[int]) -> Iterable[pb.QueueOffsets]:
+            queues = [(topic.name, queue_id) for queue_id in queue_ids]
+            return [
+                convert.bounds_out(name, queue_id, bounds)
+                for (name, queue_id), bounds in zip(queues, parts.store.bounds(queues), strict=True)
+            ]
 
-        return await self._stage.parts.workers.run(describe)
+        queues = await parts.scans.run_slices(describe, range(topic.queue_count), QUEUES_A_TURN)
+        return pb.DescribeTopicResponse(topic=convert.topic_out(topic), queues=queues)
 
     async def ListTopics(
         self, request: pb.ListTopicsRequest, context: Context
@@ -88,12 +89,10 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             prefix = request.prefix
             if not prefix.startswith(LMQ_PREFIX):
                 prefix = LMQ_PREFIX + prefix
-            names = await parts.workers.run(parts.store.list_light_queues, prefix, after, size + 1)
+            names = await parts.scans.run(parts.store.list_light_queues, prefix, after, size + 1)
             topics = [pb.Topic(name=name, queue_count=1) for name in names]
         else:
-            found = await parts.workers.run(
-                parts.store.list_topics, request.prefix, after, size + 1
-            )
+            found = await parts.scans.run(parts.store.list_topics, request.prefix, after, size + 1)
             topics = list(map(convert.topic_out, found))
         more = len(topics) > size
         topics = topics[:size]

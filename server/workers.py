@@ -1,38 +1,107 @@
-"""Threads for what may block: disk reads far behind, queries, metadata, topic deletion."""
+"""Threads for what may block: disk reads far behind, queries, metadata, topic deletion.
+
+Work of one kind has threads of its own, so that none of it waits for another kind: a commit does
+not stand behind listings, nor a query behind producers that look for their batches. Within a kind
+the callers take turns: one that asks for much waits for itself. Long work comes in slices, each a
+job of its own, so that a caller who is gone ends it and others get their turns in between.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S")
 
 #: What runs for a call that was cancelled may take this long to notice that the server ends.
 CLOSE_S = 2.0
 
 
-class Workers:
-    """A bounded pool. A call cancelled before its turn is never begun."""
+#: Queues whose bounds or offsets are looked up in one slice: some milliseconds.
+QUEUES_A_TURN = 512
 
-    def __init__(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
+#: Who asks: set for each call where it comes in.
+CALLER: ContextVar[str] = ContextVar("caller", default="")
+
+
+class Workers:
+    """A bounded pool. A call cancelled before its turn is never begun.
+
+    Owned by the event loop's thread.
+    """
+
+    def __init__(self, threads: int, name: str = "worker") -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._free = threads
+        # Those who wait for a thread, by caller; the first caller is next.
+        self._turns: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         # Submitted and not ended; added to in the event loop, taken from by the workers.
         self._running: set[Future[Any]] = set()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result, computed in a worker thread."""
-        future = self._pool.submit(function, *args, **kwargs)
+        """The function's result, computed in a worker thread when it is the caller's turn."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._turn()
+        try:
+            future = self._pool.submit(function, *args, **kwargs)
+        except BaseException:
+            self._let_in()
+            raise
         self._running.add(future)
         future.add_done_callback(self._running.discard)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            if future.done():
+                self._let_in()
+            else:  # nobody waits for it any more, but it still has its thread
+                loop = asyncio.get_running_loop()
+                future.add_done_callback(lambda _: _call_soon(loop, self._let_in))
+
+    async def run_slices(
+        self, function: Callable[[Sequence[S]], Iterable[T]], items: Sequence[S], size: int
+    ) -> list[T]:
+        """What the function gives for slices of `size` of the items, each in its own turn."""
+        found: list[T] = []
+        for begin in range(0, len(items), size):
+            found += await self.run(function, items[begin : begin + size])
+        return found
+
+    async def _turn(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.setdefault(CALLER.get(), deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._let_in()  # its turn came at that very moment
+            raise
+
+    def _let_in(self) -> None:
+        """A thread is free: the next caller's first job gets it."""
+        while self._turns:
+            caller, turns = self._turns.popitem(last=False)
+            turn = turns.popleft()
+            if turns:
+                self._turns[caller] = turns  # behind all others
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
     def close(self) -> bool:
         """Drop what has not begun, and wait for what runs, `CLOSE_S` at most. Blocks.
@@ -44,3 +113,8 @@ class Workers:
         if left:
             logger.warning("%d workers still run after %g s, the server ends", len(left), CLOSE_S)
         return not left
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has ended: nobody waits for a turn any more
+        loop.call_soon_threadsafe(callback)

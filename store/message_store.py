@@ -227,6 +227,14 @@ class MessageStore:
         if not self._dispatched.wait_for(end, timeout_s):
             raise StoreBusyError(f"what was appended is not visible within {timeout_s:g} s")
 
+    def when_visible(self, callback: Callable[[BaseException | None], None]) -> None:
+        """Call back once what was appended before is in the queues and the index.
+
+        Or with the error when it never will be. At once when it is so already; otherwise on the
+        thread that dispatches, so it must be short.
+        """
+        self._dispatched.call_when(self.log.appended_offset, callback)
+
     def put(self, messages: Sequence[Message]) -> Appended:
         """`append`, and wait until it is acknowledged.
 
