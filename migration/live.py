@@ -15,6 +15,8 @@ from migration.backfill import Filler
 from migration.broker_config import write_back
 from migration.errors import JobCancelledError, UnknownJobError
 from migration.jobs import Job
+from migration.log_feed import LogFeed
+from migration.queue_evidence import end_of_own_rocksdb
 from migration.routes import Routes, SideName, may_gain
 from migration.routing import Route
 from migration.state import BEFORE_CUTOVER, Phase, Target, VerifyResult
@@ -42,6 +44,7 @@ logger = logging.getLogger(__name__)
 _CANCELLED = "cancelled by an operator"
 _BUSY_WAIT_S = 0.02
 _KEPT_JOBS = 20
+_LOOK_AHEAD = 1024
 
 
 class LiveMigration:
@@ -619,6 +622,22 @@ class LiveMigration:
                 left = self._double.dispatched_offset - side.store.dispatched_offset
                 return f"the {name.value} side is {left} bytes of log behind"
         return "RocksDB is not in use" if state.phase is Phase.FILES else "a side is not ready"
+
+    def rocketmqs_rocksdb_is_behind(self) -> bool:
+        """Whether RocketMQ's own RocksDB of queues is there, and the log has units behind it.
+
+        Raises EngineFailedError when it cannot be read.
+        """
+        end = end_of_own_rocksdb(self._keeper.root)
+        if end is None:
+            return False
+        feed = LogFeed(self._store)
+        at, log_end = max(end, feed.start_offset), feed.appended_offset
+        while at < log_end:
+            requests, at = feed.read(at, log_end, _LOOK_AHEAD)
+            if any(request.in_queue for request in requests):
+                return True
+        return False
 
     def give_config_back(self) -> WrittenBack | None:
         """RocketMQ's `config/` says what topics and committed offsets there are.

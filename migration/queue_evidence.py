@@ -15,7 +15,7 @@ import numpy as np
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.errors import KvcqError
-from kvcq.keys import UNITS, queue_offset_of, unit_prefix
+from kvcq.keys import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix
 from kvcq.options import ROCKETMQ
 from kvcq.rocks import RocksEngine
 from kvcq.values import unpack_i64
@@ -214,3 +214,19 @@ def _entries(directory: Path) -> list[Path]:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def end_of_own_rocksdb(root: Path) -> int | None:
+    """Physical end of what RocketMQ's own RocksDB has units of; None without one.
+
+    Raises EngineFailedError.
+    """
+    database = own_rocksdb(root)
+    if database is None:
+        return None
+    engine = RocksEngine.open_read_only(database, ROCKETMQ)
+    try:
+        end = engine.get(BOUNDS, CHECKPOINT_KEY)
+    finally:
+        engine.close()
+    return 0 if end is None else unpack_i64(end)

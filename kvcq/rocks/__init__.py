@@ -17,7 +17,8 @@ What the binding does and the engine hides (each one has a test):
 
 from kvcq.rocks.engine import RocksEngine
 from kvcq.rocks.failures import damage_mark
+from kvcq.rocks.handing_over import hand_over
 from kvcq.rocks.opening import list_families
 from kvcq.rocks.sst import SstFile, write_sst
 
-__all__ = ["RocksEngine", "SstFile", "damage_mark", "list_families", "write_sst"]
+__all__ = ["RocksEngine", "SstFile", "damage_mark", "hand_over", "list_families", "write_sst"]

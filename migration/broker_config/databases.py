@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcq.engine import KvBatch
 from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine, list_families
+from kvcq.rocks import RocksEngine, hand_over, list_families
 from migration.broker_config.json_files import offset_row, quoted_numbers
 from migration.broker_config.tables import (
     DIRECTORY,
@@ -162,11 +162,7 @@ def write_database_table(root: Path, table: Table, before: Table) -> None:
         engine.flush()
     finally:
         engine.close()
-        (path / _BINDINGS_FILE).unlink(missing_ok=True)
-
-
-#: The binding leaves it in a database that it opened for writing.
-_BINDINGS_FILE = "rocksdict-config.json"
+    hand_over(path)
 
 
 @contextmanager

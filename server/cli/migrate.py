@@ -11,6 +11,7 @@ import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from migration.legacy import layout_given
+from migration.release import Home
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy, parse_rules
 from migration.verify import VerifyOptions
@@ -317,14 +318,27 @@ def routing(
 
 @migrate.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--rocksdb",
+    "home",
+    flag_value=Home.ROCKSDB.value,
+    help="For a broker with storeType=defaultRocksDB: our RocksDB becomes its own.",
+)
+@click.option(
+    "--files",
+    "home",
+    flag_value=Home.FILES.value,
+    help="For one with storeType=default: an older RocksDB of its own is removed.",
+)
 @json_option
-def release(directory: Path, as_json: bool) -> None:  # noqa: FBT001
-    """Give the stopped store in DIRECTORY, in state FILES, back to RocketMQ.
+def release(directory: Path, home: str | None, as_json: bool) -> None:  # noqa: FBT001
+    """Give the stopped store in DIRECTORY back to RocketMQ.
 
-    Topics and committed offsets are written to its config/; what is ours is removed.
+    In state FILES, or with --rocksdb in VERIFIED or ROCKSDB. Topics and committed offsets are
+    written to its config/; what is ours is removed.
     """
     with _target(directory, "", quiet=as_json) as (where, _watch):
-        done = where.release()
+        done = where.release(None if home is None else Home(home))
     if as_json:
         print_json({"done": done})
         return

@@ -23,7 +23,7 @@ from migration.migrator import (
     rebuild_side,
 )
 from migration.plan import plan_directory
-from migration.release import release
+from migration.release import Home, release
 from migration.verify import VerifyOptions
 from proto.v1 import migration_pb2 as pb
 from proto.v1 import migration_pb2_grpc
@@ -89,7 +89,7 @@ class Target(Protocol):
 
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse: ...
 
-    def release(self) -> list[str]: ...
+    def release(self, home: Home | None) -> list[str]: ...
 
     @property
     def notes(self) -> list[str]:
@@ -179,7 +179,7 @@ class RemoteTarget:
             )
         return self._step(self._stub.ResumeMigration, pb.ResumeRequest())
 
-    def release(self) -> list[str]:
+    def release(self, home: Home | None) -> list[str]:
         raise CommandError("a running store is not given back", "stop the service, name DIRECTORY")
 
     def ingest(self, request: pb.IngestFilesRequest) -> pb.IngestFilesResponse:
@@ -327,8 +327,8 @@ class LocalTarget:
             rebuild_side(self._root, rebuild)
         return self._answer(self._migrator().resume())
 
-    def release(self) -> list[str]:
-        return release(self._root, self._progress)
+    def release(self, home: Home | None) -> list[str]:
+        return release(self._root, self._progress, home)
 
     def wait(self, job_id: str, watch: Watch) -> pb.MigrationStatus:
         job = self._migrator().job(job_id)

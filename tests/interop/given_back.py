@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from migration.migrator import adopt_directory
+from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
-from migration.release import release
+from migration.release import Home, release
 from store.config import StoreConfig
 from store.message import Message
 from tests.support.broker_store import LAYOUT, SEGMENT_BYTES, extract_broker, found_by_broker
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from tests.interop.broker_judge import BrokerJudge
 
 MADE = "made-here"
+_WAIT_S = 120.0
 
 
 def give_back(form: str, scratch: Path) -> Path:
-    """A store of that form, released with a topic more, one less, and other offsets."""
+    """A store of that form, released for its broker with a topic more and one less."""
     scratch.mkdir(parents=True, exist_ok=True)
     root = extract_broker(scratch, form)
     adopt_directory(root, layout=LAYOUT)
@@ -31,7 +32,15 @@ def give_back(form: str, scratch: Path) -> Path:
         store.commit_offsets("billing", [("orders", 0, 14), (MADE, 2, 1)])
         store.commit_offsets("fresh", [("%LMQ%device-1", 0, 3)])
         store.delete_group("audit")
-    release(root)
+    if form == "lmq":
+        release(root, home=Home.FILES)
+        return root
+    with open_migrator(root) as migrator:
+        for step in (migrator.start, migrator.verify):
+            job = step()
+            assert job.wait(_WAIT_S)
+            assert job.error is None, job.error
+    release(root, home=Home.ROCKSDB)
     return root
 
 
