@@ -20,6 +20,7 @@ from kvcq.keys import (
     INDEX,
     UNITS,
     index_prefix,
+    marks_range,
     max_key,
     max_range,
     name_range,
@@ -30,6 +31,7 @@ from kvcq.keys import (
     unit_key,
     unit_prefix,
     unpack_bounds_key,
+    unpack_index_key,
 )
 from kvcq.last_units import last_units_between, restore_last_units
 from kvcq.min_offsets import MinOffsets
@@ -239,6 +241,10 @@ class KvConsumeQueueStore:
         end = prefix + pack_i64(min(end_ms, _INT64_MAX - 1) + 1)
         rows = self._engine.scan(INDEX, start, end, limit=limit)
         return [KeyHit(*time_and_offset_of(row_key)) for row_key, _ in rows]
+
+    def marks_below(self, key: str, limit: int) -> list[tuple[str, int]]:
+        rows = self._engine.scan(INDEX, *marks_range(key), limit=limit, reverse=True)
+        return [(found[1], found[3]) for found in (unpack_index_key(row) for row, _ in rows)]
 
     def queue_ids(self, topic: str) -> list[int]:
         start, end = max_range(topic)

@@ -42,6 +42,8 @@ Key index (family `index`): 28 + T + K bytes
 |    8 | i64  | store_time_ms   | so that a time range is a key range |
 |    8 | i64  | physical_offset |                                   |
 
+The key of a numbered batch (store/batch_mark.py) has no topic, T is 0: it outlives all topics.
+
 Big-endian. Source of the first two: RocketMQ 5, RocksDBConsumeQueueTable and
 RocksDBConsumeQueueOffsetTable; the third is ours.
 """
@@ -51,6 +53,8 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from store.properties import ITEM_END, is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +70,7 @@ _TIME_AND_OFFSET = struct.Struct(">qq")
 _INDEX_END = struct.Struct(">cqq")  # separator, store_time_ms, physical_offset
 
 pack_i64 = _I64.pack
+_MARK_BYTE = ord(ITEM_END)
 
 _SEPARATOR = b"\x01"
 _AFTER = b"\x02"
@@ -79,6 +84,8 @@ def topic_prefix(topic: str) -> bytes:
 
 
 _known_prefix = lru_cache(maxsize=4096)(topic_prefix)
+#: What index rows of numbered batches begin with.
+NO_TOPIC = topic_prefix("")
 
 
 def topic_range(topic: str) -> tuple[bytes, bytes]:
@@ -178,7 +185,16 @@ DELETIONS_KEY = max_key("CHECKPOINT_TOPIC", 1)
 def index_prefix(topic: str, key: str) -> bytes:
     """What the index rows of one message key begin with."""
     data = key.encode()
-    return topic_prefix(topic) + _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
+    start = NO_TOPIC if is_mark(key) else topic_prefix(topic)
+    return start + _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
+
+
+def marks_range(key: str) -> tuple[bytes, bytes]:
+    """Start and exclusive end of the rows of one producer's batches below the one of `key`."""
+    data = key.encode()
+    name = data[: data.rindex(b":") + 1]
+    start = NO_TOPIC + _I32.pack(len(data)) + _SEPARATOR
+    return start + name, start + data
 
 
 def index_key(topic: str, key: str, store_time_ms: int, physical_offset: int) -> bytes:
@@ -194,7 +210,8 @@ def index_keys_of(
     rows = []
     for key in keys:
         data = key.encode()
-        rows.append(prefix + _length_part(len(data)) + data + end)
+        start = prefix if data[0] != _MARK_BYTE else NO_TOPIC
+        rows.append(start + _length_part(len(data)) + data + end)
     return rows
 
 

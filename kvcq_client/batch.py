@@ -119,7 +119,10 @@ class Batch:
             queue_ids[at],
             queue_offsets[at],
             physical_offsets[at],
-            message_id(response.store_host, physical_offsets[at]),
+            # Sent again, and found to have expired since it was stored: -1.
+            message_id(response.store_host, physical_offsets[at])
+            if physical_offsets[at] >= 0
+            else "",
             response.store_time_ms,
             self._light_offsets[at] if self._light_offsets else (),
         )

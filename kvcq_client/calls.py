@@ -81,7 +81,9 @@ class Calls:
 
         For whoever cuts batches himself, the same way each time, such as a job that is run again.
         `sequence` numbers the first message; the next batch of the id begins behind the last one.
-        Returns whether the batch was there before. Raises NotPossibleError out of sequence.
+        Returns whether the batch was there before. Raises NotPossibleError out of sequence,
+        NumberReusedError when other messages have that number, NumberPassedError when its batch
+        has expired; nothing was stored then.
         """
         request = pb.PutBatchRequest(
             messages=[to_proto(message) for message in messages],

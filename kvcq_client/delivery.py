@@ -14,6 +14,10 @@ What is refused for good:
 * A single message (its topic is not there, its body too large): it is taken out of its batch and
   gets the error; the numbers behind it move up.
 * A whole batch (the disk is full): all of it gets the error; the numbers behind it move up.
+* A batch whose number has other messages, of an earlier run under this name: so do all behind it,
+  until somebody gives the producer another name, or the messages that it sent before.
+* A batch that failed with the store: it may be in the log. It gets the error, and so do those sent
+  behind it; the producer goes on under another name, since their numbers may be taken.
 * A batch that was sent, and not acknowledged in time. Whether it is stored is not known, nor
   whether those sent behind it are. All of these get the error, and the producer goes on under
   another name, so that the server does not wait for their numbers.
@@ -37,6 +41,9 @@ from kvcq_client.errors import (
     InvalidArgumentError,
     KvcqError,
     NotFoundError,
+    NumberPassedError,
+    NumberReusedError,
+    ResourceExhaustedError,
     UnavailableError,
     from_batch_error,
     from_rpc,
@@ -59,6 +66,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OUT_OF_SEQUENCE = "OUT_OF_SEQUENCE"
+# Refused before anything was written: the number is free.
+_NOTHING_WRITTEN = (
+    InvalidArgumentError,
+    NotFoundError,
+    NumberPassedError,
+    NumberReusedError,
+    ResourceExhaustedError,
+)
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 
 
@@ -85,6 +100,7 @@ class Delivery:
         self._progressed = False  # a message got its outcome: no need to wait before going on
         self._rewinding = False  # a batch was not stored: nothing more is sent
         self._free_from: int | None = None  # numbers that were refused for good
+        self._failed: KvcqError | None = None  # the store: whether a batch is in it is not known
 
     # --- what the producer calls -----------------------------------------------------------
 
@@ -113,6 +129,9 @@ class Delivery:
                     self._last_error = from_rpc(rpc_error)
                     if not may_pass(self._last_error):
                         self._give_up_sent(self._last_error)
+                if self._failed is not None:
+                    self._give_up_sent(self._failed)
+                    self._failed = None
                 self._rewind()
                 self._expire()
                 if self._waiting and not self._progressed:
@@ -234,11 +253,16 @@ class Delivery:
             self._last_error = error
         elif error.reason == _OUT_OF_SEQUENCE:
             if not is_follower:
-                # The server looked for it in its log, and has lost track of the numbers: what is
-                # left is not stored, and goes out under a new name.
+                # The server has lost what was before it, in a loss of power: what is left is not
+                # stored, and goes out under a new name.
                 self._last_error = error
                 self._free_from = 0 if self._free_from is None else self._free_from
                 self._epoch += 1
+        elif not isinstance(error, _NOTHING_WRITTEN):
+            self._failed = error
+            self._progressed = True
+            self._finish(batch, None, error)
+            return
         else:
             self._free_from = batch.sequence if self._free_from is None else self._free_from
             self._progressed = True

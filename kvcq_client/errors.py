@@ -11,6 +11,8 @@ that its ErrorInfo carries. What to do about it follows from the class:
 | OffsetOutOfRangeError  | the offset is outside min..max; both are attributes                |
 | ResourceExhaustedError | the disk is full: puts are refused, reads go on                    |
 | NotPossibleError       | cannot succeed before something else is done                       |
+| NumberReusedError      | a NotPossibleError: other messages have that number; none stored   |
+| NumberPassedError      | a NotPossibleError: the number is used, its batch is gone; as above |
 | UnavailableError       | no server, or one that starts or ends; it was tried until the time |
 | DeadlineError          | the caller's own time is up                                        |
 | DataLossError          | what is on disk, or came over the wire, does not verify            |
@@ -101,6 +103,20 @@ class NotPossibleError(KvcqError):
     code = "FAILED_PRECONDITION"
 
 
+class NumberReusedError(NotPossibleError):
+    """The producer has used that number for other messages; nothing was stored.
+
+    Send again what was sent first under the number, or take another producer id.
+    """
+
+
+class NumberPassedError(NotPossibleError):
+    """The producer is beyond that number, and its batch has expired, or was cut in another way.
+
+    Nothing was stored now; it may have been before. Leave it out, or take another producer id.
+    """
+
+
 class UnavailableError(KvcqError):
     """No server answers, or it takes no calls now."""
 
@@ -164,6 +180,10 @@ _BY_CODE: dict[str, type[KvcqError]] = {
         ServerError,
     )
 }
+_BY_REASON: dict[str, type[KvcqError]] = {
+    "NUMBER_REUSED": NumberReusedError,
+    "NUMBER_PASSED": NumberPassedError,
+}
 _NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
@@ -182,7 +202,7 @@ def may_pass(error: KvcqError) -> bool:
 
 def make_error(code: str, message: str, reason: str, metadata: Mapping[str, str]) -> KvcqError:
     """The error for a status; a code that has no class of its own is a ServerError."""
-    kind = _BY_CODE.get(code, ServerError)
+    kind = _BY_REASON.get(reason) or _BY_CODE.get(code, ServerError)
     return kind(message, reason, metadata)
 
 

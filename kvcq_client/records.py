@@ -228,6 +228,7 @@ class StoredMessage:
             if name and value:
                 properties[name] = value
         properties.pop("__CRC32#", None)
+        properties.pop("KVCQ_BATCH", None)
         return properties
 
     def __eq__(self, other: object) -> bool:

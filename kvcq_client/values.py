@@ -43,7 +43,10 @@ class Message:
 
 
 class Placed(NamedTuple):
-    """Where an acknowledged message stands."""
+    """Where an acknowledged message stands.
+
+    Numbers are -1 and the id is empty when it was sent again, and has expired meanwhile.
+    """
 
     queue_id: int
     queue_offset: int

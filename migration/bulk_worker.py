@@ -32,6 +32,7 @@ from store.errors import CorruptRecordError
 from store.record import Found, check_record
 from store.sealed_run import SealedParser, skip_sealed
 from store.segment import segment_name
+from store.topics import without_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,13 +154,7 @@ class BulkWorker:
             request = request._replace(light_queues=light)
         live_from = self._plan.live_from.get(request[0])
         if live_from is None or request[3] < live_from:
-            if not light:
-                return None
-            # It stands in its light queues still: else those would have holes.
-            name, offset = light[0]
-            return request._replace(
-                topic=name, queue_id=0, queue_offset=offset, keys=(), light_queues=light[1:]
-            )
+            return without_topic(request)
         return request
 
 

@@ -24,6 +24,7 @@ from migration.check_bounds import look_at_bounds
 from migration.check_findings import Kind, size_text
 from migration.check_lookup import BAD_ROW, Lookup
 from migration.check_units import UnitOrder, plain_units
+from store.properties import is_mark
 from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -223,11 +224,13 @@ class RowCheck:
             kind, expected = Kind.BEYOND_CHECKPOINT, f"no row above {self._checkpoint}"
         elif request is None:
             expected = "a record there"
-        elif request.topic != topic or message_key not in request.keys:
+        elif message_key not in request.keys or topic != (
+            "" if is_mark(message_key) else request.topic
+        ):
             expected = f"a key of its record, {request.keys} of {request.topic!r}"
         elif request.store_time_ms != time_ms or value != expiry_stamp(time_ms):
             expected = f"{request.store_time_ms} ms, {expiry_stamp(request.store_time_ms).hex()}"
-        elif not self._topics.is_live(topic, offset):
+        elif topic and not self._topics.is_live(topic, offset):
             kind, expected = Kind.DEAD_ROW, "no row"
         else:
             return False

@@ -15,14 +15,16 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from migration.routes import SideName
 from migration.sides import NO_TOPIC, Side
 from store.errors import StoreBusyError, StoreError
+from store.properties import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from migration.live import LiveMigration
-    from migration.routes import Routes, SideName
+    from migration.routes import Routes
     from migration.sides import SideStore
     from store.consume_queue import Bounds, CqUnit, DispatchRequest, KeyHit, LastUnit
     from store.message import Boundary
@@ -303,7 +305,15 @@ class DoubleQueueStore:
         after: KeyHit | None,
         limit: int,
     ) -> list[KeyHit]:
-        return self._serving(topic).query_key(topic, key, begin_ms, end_ms, after, limit)
+        store = self._with_marks() if is_mark(key) else self._serving(topic)
+        return store.query_key(topic, key, begin_ms, end_ms, after, limit)
+
+    def marks_below(self, key: str, limit: int) -> list[tuple[str, int]] | None:
+        return self._with_marks().marks_below(key, limit)
+
+    def _with_marks(self) -> SideStore:
+        """Keys of batches are complete on the side that serves everything; else in RocksDB."""
+        return self._sides[self.routes.only_server or SideName.ROCKSDB].store
 
     def queue_ids(self, topic: str) -> list[int]:
         return self._serving(topic).queue_ids(topic)

@@ -8,6 +8,7 @@ from migration.cq_format import valid_units
 from store.consume_queue import Bounds, CqUnit, KeyHit, LastUnit
 from store.errors import StoreClosedError
 from store.message import Boundary
+from store.properties import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -105,13 +106,18 @@ class FileQueueReads:
                 if offset <= beyond:
                     continue
                 record = self._record_keys(offset)
-                if record is None or record[0] != topic or key not in record[1]:
+                if record is None or key not in record[1]:
+                    continue
+                if record[0] != topic and not is_mark(key):
                     continue
                 time_ms = self._store_time_ms(offset)
                 if time_ms is not None and begin_ms <= time_ms <= end_ms:
                     hits.append(KeyHit(time_ms, offset))
                     beyond = offset
         return hits
+
+    def marks_below(self, key: str, limit: int) -> None:
+        """See ConsumeQueueStore: keys are hashed, and have no order."""
 
     def queue_ids(self, topic: str) -> list[int]:
         self._check_open()

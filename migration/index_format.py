@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from store.properties import is_mark
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -77,8 +79,8 @@ class IndexLayout(NamedTuple):
 
 
 def index_key(topic: str, key: str) -> str:
-    """What is hashed for one key of a message."""
-    return f"{topic}#{key}"
+    """What is hashed for one key of a message. The key of a batch belongs to no topic."""
+    return f"#{key}" if is_mark(key) else f"{topic}#{key}"
 
 
 def tag_as_key(tag: str) -> str:

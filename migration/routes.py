@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from migration.routing import Route, RoutingPolicy
 from migration.state import BEFORE_CUTOVER, Phase
+from store.properties import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,6 +123,7 @@ def split(
 ) -> list[DispatchRequest]:
     """What of `requests` concerns the names that are taken; with `index_all`, keys and tags of all.
 
+    Keys of batches belong to no topic, and stand on both sides.
     A light queue whose carrier goes elsewhere becomes a request of its own: its unit is the same
     bytes.
     """
@@ -134,8 +136,11 @@ def split(
             same = len(light) == len(request.light_queues)
             found.append(request if same else request._replace(light_queues=light))
             continue
-        if index_all and (request.keys or request.tag_code):
-            found.append(request._replace(light_queues=(), in_queue=False))
+        if index_all:
+            if request.keys or request.tag_code:
+                found.append(request._replace(light_queues=(), in_queue=False))
+        elif marks := tuple(key for key in request.keys if is_mark(key)):
+            found.append(request._replace(keys=marks, light_queues=(), in_queue=False))
         if request.in_queue:
             found.extend(
                 request._replace(

@@ -17,11 +17,12 @@ from store.errors import AppendWouldWaitError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from store.batch_mark import BatchMark
     from store.message import Appended, Message
     from store.message_store import MessageStore
 
     #: Appends all messages or none; raises what MessageStore.append raises.
-    Append = Callable[[Sequence[Message]], Awaitable[Stored]]
+    Append = Callable[[Sequence[Message], BatchMark | None], Awaitable[Stored]]
 
 T = TypeVar("T")
 
@@ -34,16 +35,16 @@ class Appender:
         self._bulk = bulk
         self._behind = Workers(1)  # waits for the append lock instead of the loop
 
-    async def small(self, messages: Sequence[Message]) -> Stored:
+    async def small(self, messages: Sequence[Message], mark: BatchMark | None = None) -> Stored:
         """Append what the loop takes by itself. In the log on return, not durable in SYNC mode."""
         try:
-            return _stored(self._store.append(messages, wait=False))
+            return _stored(self._store.append(messages, wait=False, mark=mark))
         except AppendWouldWaitError:
-            return await to_its_end(self._behind.run(self._append, messages))
+            return await to_its_end(self._behind.run(self._append, messages, mark))
 
-    async def large(self, messages: Sequence[Message]) -> Stored:
+    async def large(self, messages: Sequence[Message], mark: BatchMark | None = None) -> Stored:
         """Append in a thread for large puts."""
-        return await to_its_end(self._bulk.run(self._append, messages))
+        return await to_its_end(self._bulk.run(self._append, messages, mark))
 
     async def large_of(self, make: Callable[[], Sequence[Message]]) -> Stored:
         """Append what `make` gives, both in a thread for large puts."""
@@ -57,8 +58,8 @@ class Appender:
         """Wait for the append that is under way. Blocks."""
         self._behind.close()
 
-    def _append(self, messages: Sequence[Message]) -> Stored:
-        return _stored(self._store.append(messages))
+    def _append(self, messages: Sequence[Message], mark: BatchMark | None = None) -> Stored:
+        return _stored(self._store.append(messages, mark=mark))
 
 
 def _stored(appended: Appended) -> Stored:

@@ -22,10 +22,6 @@ class Columns(NamedTuple):
     def message_count(self) -> int:
         return len(self.queue_ids)
 
-    def then(self, following: Columns) -> Columns:
-        """These messages, then those."""
-        return Columns(*(mine + theirs for mine, theirs in zip(self, following, strict=True)))
-
 
 class Stored(NamedTuple):
     """A batch in the log. Acknowledged once `end_offset` is durable."""

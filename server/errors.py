@@ -68,6 +68,36 @@ class OutOfSequenceError(ServerError):
         self.expected_sequence = expected_sequence
 
 
+class NumberReusedError(ServerError):
+    """Under that number the producer has another batch in the log; nothing was stored."""
+
+    def __init__(self, producer_id: str, sequence: int, held: str) -> None:
+        super().__init__(
+            f"producer.sequence: producer {producer_id!r} has used {sequence} for another batch "
+            f"({held}); nothing was stored. A number stands for one content: send again what was "
+            "sent under it first, or take another producer_id"
+        )
+        self.field = "producer.sequence"
+        self.producer_id = producer_id
+        self.sequence = sequence
+
+
+class NumberPassedError(ServerError):
+    """The producer is beyond that number, and the log has no batch that begins with it."""
+
+    def __init__(self, producer_id: str, sequence: int, expected_sequence: int) -> None:
+        super().__init__(
+            f"producer.sequence: producer {producer_id!r} is at {expected_sequence}, and no batch "
+            f"of its that begins at {sequence} can be read any more: its messages have expired, or "
+            "its cuts were others. Nothing was stored now, it may have been before: leave it out, "
+            "or send it under another producer_id if it must be stored again"
+        )
+        self.field = "producer.sequence"
+        self.producer_id = producer_id
+        self.sequence = sequence
+        self.expected_sequence = expected_sequence
+
+
 class ServerBindError(ServerError):
     """The address cannot be listened on: another process has it, or it is not this machine's."""
 

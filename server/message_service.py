@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
+from server.batch_checksum import checksum_of
 from server.interceptors import request_id_of
 from server.long_poll import pull_or_wait, wait_seconds
 from server.put_coalescer import of_single_put
@@ -120,16 +121,26 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         def messages_in(budget: Budget | None = None) -> list[Message]:
             return convert.request_in(request, born_host, parts.chooser.choose, budget or Budget())
 
+        def numbered_in() -> tuple[list[Message], int]:
+            found = messages_in()
+            return found, checksum_of(request, found)
+
         messages: list[Message] | None = None
         if not large:
             with suppress(TooMuchError):
                 messages = messages_in(inline_budget())
         if request.HasField("producer"):
-            if large := messages is None:
-                messages = await parts.bulk.run(messages_in)
+            if messages is None:
+                numbered, checksum = await parts.bulk.run(numbered_in)
+            else:
+                numbered, checksum = messages, checksum_of(request, messages)
             producer = request.producer
             stored = await parts.sessions.append(
-                producer.producer_id, producer.sequence, messages, large=large
+                producer.producer_id,
+                producer.sequence,
+                numbered,
+                checksum,
+                large=messages is None,
             )
         elif messages is None:
             stored = await parts.appender.large_of(messages_in)

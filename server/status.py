@@ -72,6 +72,14 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
         "OUT_OF_SEQUENCE",
         ("producer_id", "sequence", "expected_sequence"),
     ),
+    server_errors.NumberReusedError: StatusRow(
+        _Code.FAILED_PRECONDITION, "NUMBER_REUSED", ("field", "producer_id", "sequence")
+    ),
+    server_errors.NumberPassedError: StatusRow(
+        _Code.FAILED_PRECONDITION,
+        "NUMBER_PASSED",
+        ("field", "producer_id", "sequence", "expected_sequence"),
+    ),
     # What cannot be done now.
     server_errors.MemoryFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "MEMORY_FULL"),
     server_errors.TooManyCallsError: StatusRow(

@@ -35,6 +35,7 @@ from store.record import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from store.batch_mark import BatchMark
     from store.message import Message
     from store.queue_offsets import HotQueue, QueueKey
     from store.validation import Prepared
@@ -116,13 +117,15 @@ class BatchEncoder:
         now_ms: int,
         begin: int | None = None,
         runs: list[Encoded] | None = None,
+        mark: BatchMark | None = None,
     ) -> Encoded:
         """Encode `messages[first:]` from physical `offset` on, while they fit in `room` bytes.
 
         Every queue named must be in `queues`. Offsets are taken from them; `give_back_offsets`
         undoes that. `begin` is where the record of `messages[0]` lies, when all of them are one
-        batch; None when each is by itself. What is returned is added to `runs` before the first
-        offset is taken: an interrupt may end this anywhere.
+        batch; None when each is by itself. `mark` stands in the first record that is encoded. What
+        is returned is added to `runs` before the first offset is taken: an interrupt may end this
+        anywhere.
         Raises InvalidArgumentError (after giving back) when the properties of a message become
         too long with its light queue offsets in them, or the batch too long.
         """
@@ -130,7 +133,9 @@ class BatchEncoder:
         if runs is not None:
             runs.append(encoded)
         try:
-            self._encode(encoded, messages, prepared, first, queues, offset, room, now_ms, begin)
+            self._encode(
+                encoded, messages, prepared, first, queues, offset, room, now_ms, begin, mark
+            )
         except BaseException:
             encoded.give_back_offsets()
             raise
@@ -147,6 +152,7 @@ class BatchEncoder:
         room: int,
         now_ms: int,
         begin: int | None,
+        mark: BatchMark | None,
     ) -> None:
         parts, requests = encoded.parts, encoded.requests
         store_host = self._store_host
@@ -184,6 +190,10 @@ class BatchEncoder:
                 transaction_offset,
             ) = message
             queue = queues[(topic, queue_id)]
+            if mark is not None:
+                properties = self._with_mark(properties, mark.item(at), index)
+                keys = (*keys, mark.key)
+                mark = None
             light: tuple[tuple[str, int], ...] = ()
             if light_names:
                 light = tuple([(name, queues[(name, LIGHT)].next_offset) for name in light_names])
@@ -263,6 +273,16 @@ class BatchEncoder:
             at += size
         encoded.end_offset = at
         encoded.count = len(requests)
+
+    def _with_mark(self, properties: bytes, item: bytes, index: int) -> bytes:
+        whole = properties + item
+        if len(whole) + self._item_bytes > MAX_PROPERTIES_BYTES:
+            raise InvalidArgumentError(
+                f"messages[{index}].properties",
+                f"would take {len(whole) + self._item_bytes} bytes with the mark of the batch, "
+                f"more than {MAX_PROPERTIES_BYTES}",
+            )
+        return whole
 
     def _with_light_queues(
         self, properties: bytes, light: tuple[tuple[str, int], ...], index: int

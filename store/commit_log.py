@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.batch_encoder import BatchEncoder, Encoded
+    from store.batch_mark import BatchMark
     from store.clock import Clock
     from store.consume_queue import DispatchRequest
     from store.message import Message
@@ -131,6 +132,7 @@ class CommitLog:
         *,
         separate: bool = False,
         wait: bool = True,
+        mark: BatchMark | None = None,
     ) -> LogAppend:
         """All messages are in the log when this returns, or none. The caller holds `lock`.
 
@@ -183,6 +185,7 @@ class CommitLog:
                 now_ms,
                 begin,
                 runs,
+                mark,
             )
             if encoded.count == len(messages):
                 data = b"".join(encoded.parts)
@@ -194,7 +197,7 @@ class CommitLog:
                 self.appended_offset = done.end_offset
             else:
                 ready = self._encode_across(
-                    segment, runs, messages, prepared, now_ms, begin, row_count
+                    segment, runs, messages, prepared, now_ms, begin, row_count, mark
                 )
                 self._ready = ready
                 self._finish(ready)
@@ -246,6 +249,7 @@ class CommitLog:
         now_ms: int,
         begin: int | None,
         row_count: int,
+        mark: BatchMark | None,
     ) -> _Ready:
         """Encode into new segments, too, and reserve them: all that can fail, as on a full disk,
         comes before the first byte."""
@@ -266,6 +270,7 @@ class CommitLog:
                 now_ms,
                 begin,
                 runs,
+                mark,
             )
             first += encoded.count
             if encoded.count == 0:

@@ -29,7 +29,7 @@ class DispatchRequest(NamedTuple):
     record_size: int
     tag_code: int
     store_time_ms: int
-    keys: tuple[str, ...]  # UNIQ_KEY first, then KEYS; no duplicates
+    keys: tuple[str, ...]  # properties.index_keys: no duplicates
     light_queues: tuple[tuple[str, int], ...]  # (name, offset in it)
     in_queue: bool  # false for PREPARED and ROLLBACK: they stand in no queue
 
@@ -113,7 +113,17 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         after: KeyHit | None,
         limit: int,
     ) -> list[KeyHit]:
-        """Rows of exactly this topic and key, times inclusive, rising, beyond `after`."""
+        """Rows of exactly this topic and key, times inclusive, rising, beyond `after`.
+
+        The key of a batch is found whatever the topic.
+        """
+        ...
+
+    def marks_below(self, key: str, limit: int) -> list[tuple[str, int]] | None:
+        """Keys of batches of the same producer below `key`, falling, with their physical offsets.
+
+        None when this store cannot tell.
+        """
         ...
 
     def delete_topic(self, topic: str, sequence: int) -> None:

@@ -91,7 +91,7 @@ class StoredMessage:
     prepared_transaction_offset: int
     body_crc: int
     body: bytes
-    properties: dict[str, str] = field(default_factory=dict)  # without the CRC item
+    properties: dict[str, str] = field(default_factory=dict)  # without the store's own
 
     @property
     def tag(self) -> str:

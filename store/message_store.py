@@ -26,6 +26,8 @@ from store.errors import (
     StoreFailedError,
 )
 from store.message import Appended
+from store.numbered_batches import NumberedBatches
+from store.properties import ITEM_END
 from store.reader import TagFilter
 from store.repair import QueueRepair
 from store.reput import SLICE_ROWS
@@ -35,6 +37,7 @@ from store.validation import check_group, prepare
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from store.batch_mark import BatchMark
     from store.clock import Clock
     from store.commit_log import CommitLog, LogAppend
     from store.config import StoreConfig
@@ -110,6 +113,7 @@ class MessageStore:
         self._sync = config.flush_mode is FlushMode.SYNC
         self._dispatched = reput.dispatched
         self._repair = QueueRepair(log, queues, topics, reader.begins_at)
+        self.batches = NumberedBatches(log, queues, topics)
         self._closing = threading.Lock()
         self._maintaining = threading.Lock()
         # Guarded by the append lock; read freely.
@@ -127,12 +131,18 @@ class MessageStore:
     # --- where data enters -----------------------------------------------------------------
 
     def append(
-        self, messages: Sequence[Message], *, separate: bool = False, wait: bool = True
+        self,
+        messages: Sequence[Message],
+        *,
+        separate: bool = False,
+        wait: bool = True,
+        mark: BatchMark | None = None,
     ) -> Appended:
         """All messages are in the log, in order, or none is.
 
         After a crash too, unless they are `separate` puts that only share the append: then the
-        first of them may be left, as each would be by itself.
+        first of them may be left, as each would be by itself. With a `mark` it is a numbered batch,
+        which `batches` finds again.
         Not acknowledged in SYNC mode before `end_offset` is durable (`when_durable`). In ASYNC
         mode they are visible on return, unless dispatch lags. When Ctrl-C ends it, or whatever else
         a signal handler raises, they may be in the log all the same: all of them, or none.
@@ -157,10 +167,10 @@ class MessageStore:
         log = self.log
         if wait:
             with log.lock:  # no interrupt leaves it held
-                done = self._append(messages, prepared, separate=separate, wait=True)
+                done = self._append(messages, prepared, separate=separate, wait=True, mark=mark)
         elif log.lock.acquire(blocking=False):
             try:
-                done = self._append(messages, prepared, separate=separate, wait=False)
+                done = self._append(messages, prepared, separate=separate, wait=False, mark=mark)
             finally:
                 log.lock.release()
         else:
@@ -177,12 +187,13 @@ class MessageStore:
         *,
         separate: bool,
         wait: bool,
+        mark: BatchMark | None,
     ) -> LogAppend:
         """Under the append lock."""
         self._check_writable()
         try:
             done = self.log.append(
-                messages, prepared, self.reput.offer, separate=separate, wait=wait
+                messages, prepared, self.reput.offer, separate=separate, wait=wait, mark=mark
             )
             if self._sync:
                 self._flush_service.request(done.end_offset, len(messages))
@@ -331,6 +342,8 @@ class MessageStore:
         """
         if not key:
             raise InvalidArgumentError("key", "is empty")
+        if ITEM_END in key:
+            raise InvalidArgumentError("key", "has a control separator in it")
         if limit < 1:
             raise InvalidArgumentError("limit", f"{limit} is below 1")
         if begin_ms < 0 or end_ms < 0:

@@ -21,6 +21,8 @@ DELAY = "DELAY"
 LMQ_NAMES = "INNER_MULTI_DISPATCH"
 LMQ_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 CRC_ITEM = "__CRC32#"
+#: Of the first record of a numbered batch; see batch_mark.py.
+BATCH = "KVCQ_BATCH"
 
 #: Longest property string a record can carry: its length is a signed 16-bit number.
 MAX_PROPERTIES_BYTES = 32767
@@ -53,14 +55,31 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def index_keys(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """What the key index holds for a message: UNIQ_KEY, then each word of KEYS, each once."""
+    """What the key index holds for a message: UNIQ_KEY, then each word of KEYS, each once.
+
+    And last, where a numbered batch begins, its `mark_key`.
+    """
     unique = properties.get(UNIQ_KEY)
     words = properties.get(KEYS)
-    if words is None:
+    mark = properties.get(BATCH)
+    if words is None and mark is None:
         return (unique,) if unique else ()
     keys = [unique] if unique else []
-    keys.extend(word for word in words.split(" ") if word)
+    if words is not None:
+        keys.extend(word for word in words.split(" ") if word)
+    if mark is not None:
+        keys.append(mark_key(":".join(mark.split(":", 2)[:2])))
     return tuple(dict.fromkeys(keys))
+
+
+def mark_key(name: str) -> str:
+    """The key of a batch. Unlike any message's: it begins with what ends a property."""
+    return ITEM_END + name
+
+
+def is_mark(key: str) -> bool:
+    """Whether it is the key of a batch. It belongs to no topic."""
+    return key.startswith(ITEM_END)
 
 
 def light_queues(properties: Mapping[str, str], prefix: str) -> tuple[tuple[str, int], ...]:

@@ -44,7 +44,15 @@ from isal.isal_zlib import crc32
 from store.consume_queue import DispatchRequest
 from store.errors import CorruptRecordError, InvalidArgumentError
 from store.message import Host, StoredMessage
-from store.properties import CRC_ITEM, DELAY, TAGS, decode_properties, index_keys, light_queues
+from store.properties import (
+    BATCH,
+    CRC_ITEM,
+    DELAY,
+    TAGS,
+    decode_properties,
+    index_keys,
+    light_queues,
+)
 from store.units import LMQ_PREFIX
 
 MAGIC_V1 = -626843481
@@ -314,6 +322,7 @@ def unpack_record(data: bytes | memoryview, *, verify: bool = True) -> StoredMes
         raise CorruptRecordError(physical_offset, "topic or properties are not UTF-8") from None
     properties = decode_properties(text)
     properties.pop(CRC_ITEM, None)
+    properties.pop(BATCH, None)
     return StoredMessage(
         topic,
         queue_id,

@@ -17,6 +17,7 @@ from isal.isal_zlib import crc32
 
 from store.consume_queue import DispatchRequest
 from store.properties import (
+    BATCH,
     DELAY,
     ITEM_END,
     KEYS,
@@ -63,7 +64,7 @@ _CACHED_TAILS = 16_384
 _CACHED_RESTS = 4096
 _CACHED_BYTES = 256  # the longest tail or rest that is remembered
 _UNIQUE, _WORDS = UNIQ_KEY + NAME_END, KEYS + NAME_END
-_SAYS_MORE = frozenset((UNIQ_KEY, KEYS, DELAY, LMQ_NAMES))
+_SAYS_MORE = frozenset((UNIQ_KEY, KEYS, DELAY, LMQ_NAMES, BATCH))
 
 _short_tag_hash = lru_cache(maxsize=4096)(java_hash)
 

@@ -21,6 +21,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.metadata import DeleteMark, TopicConfig
+from store.properties import is_mark
 from store.queue_offsets import LIGHT, HotQueue
 from store.units import LMQ_PREFIX
 from store.validation import check_queue_count, check_topic
@@ -130,7 +131,8 @@ class Topics:
         """What of a replayed record is still to be dispatched; None when nothing is.
 
         A message stands in its light queues also when its own topic is gone: else they would have
-        holes. It is then a message of the first of them, that stands in the others as well.
+        holes. It is then a message of the first of them, that stands in the others as well. And a
+        batch is found by its number as long as its records are in the log.
         """
         light = request.light_queues
         if light and self._dead_light:
@@ -139,12 +141,7 @@ class Topics:
             request = request._replace(light_queues=light)
         if self.is_live(request.topic, request.physical_offset):
             return request
-        if not light:
-            return None
-        name, offset = light[0]
-        return request._replace(
-            topic=name, queue_id=0, queue_offset=offset, keys=(), light_queues=light[1:]
-        )
+        return without_topic(request)
 
     def _forget(self, names: Iterable[str]) -> None:
         """These topics were made or deleted."""
@@ -350,3 +347,20 @@ class Topics:
                 del self._marks[mark.sequence]
                 if self._dead_light.get(mark.topic) == mark.below_offset:
                     del self._dead_light[mark.topic]
+
+
+def without_topic(request: DispatchRequest) -> DispatchRequest | None:
+    """What is left of a record whose topic is gone; `light_queues` are those that are not."""
+    marks = tuple(key for key in request.keys if is_mark(key))
+    if request.light_queues:
+        name, offset = request.light_queues[0]
+        return request._replace(
+            topic=name,
+            queue_id=0,
+            queue_offset=offset,
+            keys=marks,
+            light_queues=request.light_queues[1:],
+        )
+    if marks:
+        return request._replace(topic="", keys=marks, tag_code=0, in_queue=False)
+    return None

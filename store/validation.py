@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError
 from store.properties import (
+    BATCH,
     CRC_ITEM,
     DELAY,
     ITEM_END,
@@ -70,6 +71,7 @@ _OWN_PROPERTIES = {
     LMQ_NAMES: "give light queues in their own field",
     LMQ_OFFSETS: "the store assigns these",
     CRC_ITEM: "the store computes this",
+    BATCH: "the store marks numbered batches with it",
     "INNER_NUM": "inner batches are not taken",
     "INNER_BASE": "inner batches are not taken",
     DELAY: "delayed delivery is not offered",

@@ -341,8 +341,13 @@ class RecordBlock:
 
     @cached_property
     def keys(self) -> pa.Array:
+        """What the index has them under, but for keys of batches."""
         indexed = self._flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK
         return self._scan.keys(indexed)
+
+    def marks(self) -> tuple[Ints, list[bytes]]:
+        """Rows of records that begin a numbered batch, and the batch's key in the index."""
+        return self._scan.marks()
 
     @cached_property
     def _light(self) -> tuple[pa.Array, pa.Array]:

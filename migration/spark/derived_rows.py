@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvcq.keys import topic_prefix, unit_prefix
+from kvcq.keys import NO_TOPIC, topic_prefix, unit_prefix
 from migration.routes import SideName
+from store.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -160,11 +161,17 @@ def _index(block: RecordBlock, alive: Bools) -> pa.RecordBatch:
     if not alive.all():
         kept = alive[rows]
         rows, keys = rows[kept], keys.filter(pa.array(kept))
-    if not len(rows):
+    raw = keys.cast(pa.binary())
+    mark_rows, marks = _marks(block)
+    if not len(rows) + len(mark_rows):
         return pa.RecordBatch.from_arrays([pa.array([], pa.binary())], schema=INDEX_ROWS)
     encoded = block.topic.take(pa.array(rows)).dictionary_encode()
     prefixes = [topic_prefix(name) for name in encoded.dictionary.to_pylist()]
-    raw = keys.cast(pa.binary())
+    starts = pa.array(prefixes, pa.binary()).take(encoded.indices)
+    if len(mark_rows):
+        rows = np.concatenate([rows, mark_rows])
+        raw = pa.concat_arrays([raw, pa.array(marks, pa.binary())])
+        starts = pa.concat_arrays([starts, pa.array([NO_TOPIC] * len(marks), pa.binary())])
     before = np.empty(len(rows), dtype=[("key_length", ">i4"), ("separator", "u1")])
     before["key_length"] = np.asarray(pc.binary_length(raw))
     before["separator"] = 1
@@ -173,13 +180,23 @@ def _index(block: RecordBlock, alive: Bools) -> pa.RecordBatch:
     after["time"] = np.asarray(block.store_time_ms)[rows]
     after["place"] = np.asarray(block.physical_offset)[rows]
     joined = pc.binary_join_element_wise(
-        pa.array(prefixes, pa.binary()).take(encoded.indices),
+        starts,
         fixed_binary(before),
         raw,
         fixed_binary(after),
         b"",
     )
     return pa.RecordBatch.from_arrays([joined], schema=INDEX_ROWS)
+
+
+def _marks(block: RecordBlock) -> tuple[Ints, list[bytes]]:
+    """Rows that begin numbered batches, and their keys: of no topic, so of dead ones too."""
+    rows, marks = block.marks()
+    if not len(rows):
+        return rows, marks
+    indexed = (np.asarray(block.sys_flag) & TRANSACTION_MASK) != TRANSACTION_ROLLBACK
+    kept = (_sound(block) & indexed)[rows]
+    return rows[kept], [mark for mark, keep in zip(marks, kept.tolist(), strict=True) if keep]
 
 
 def fixed_binary(items: npt.NDArray[np.void]) -> pa.BinaryArray:

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 
 from migration.spark.gather import Bytes, Ints, gather, slices, spread
 from migration.spark.text import as_text
-from store.properties import KEYS, LMQ_NAMES, LMQ_OFFSETS, UNIQ_KEY, light_queues
+from store.properties import (
+    BATCH,
+    ITEM_END,
+    KEYS,
+    LMQ_NAMES,
+    LMQ_OFFSETS,
+    UNIQ_KEY,
+    light_queues,
+)
 from store.units import LMQ_PREFIX
 
 _NAME_END = 1
@@ -93,7 +101,7 @@ class PropertyScan:
         return self._texts[name]
 
     def keys(self, indexed: npt.NDArray[np.bool_]) -> pa.ListArray:
-        """What the key index holds: UNIQ_KEY, then the words of KEYS, each once.
+        """What the key index holds: UNIQ_KEY, then the words of KEYS, each once; see `marks`.
 
         Empty for records that are not `indexed`.
         """
@@ -111,6 +119,12 @@ class PropertyScan:
         rows, keys = rows[order], keys.take(pa.array(order))
         rows, keys = _without_repeats(rows, keys)
         return _lists(rows, keys, self._count)
+
+    def marks(self) -> tuple[Ints, list[bytes]]:
+        """Records that begin a numbered batch, and the key that the index has each under."""
+        records, values = self.values(BATCH)
+        names = (b":".join(value.split(b":", 2)[:2]) for value in values.to_pylist())
+        return records, [ITEM_END.encode() + name for name in names]
 
     def light_queues(self, in_queue: npt.NDArray[np.bool_]) -> tuple[pa.ListArray, pa.ListArray]:
         """Names of the light queues of each record, and its offset in each of them."""

@@ -26,6 +26,8 @@ from kvcq_client import (
     Message,
     NotFoundError,
     NotPossibleError,
+    NumberPassedError,
+    NumberReusedError,
     OffsetOutOfRangeError,
     ProducerConfig,
     Queue,
@@ -84,6 +86,12 @@ async def test_a_numbered_batch_is_stored_once(client: AsyncClient) -> None:
     assert await client.put_numbered(batch[:2], producer_id="job.7", sequence=5) is False
     with pytest.raises(NotPossibleError):
         await client.put_numbered(batch, producer_id="job.7", sequence=20)
+    for other in (batch[:4], [*batch, batch[0]], [*batch[:4], Message("numbered", b"x", 0)]):
+        with pytest.raises(NumberReusedError) as reused:
+            await client.put_numbered(other, producer_id="job.7", sequence=0)
+        assert (reused.value.code, reused.value.reason) == ("FAILED_PRECONDITION", "NUMBER_REUSED")
+    with pytest.raises(NumberPassedError):
+        await client.put_numbered(batch[1:], producer_id="job.7", sequence=1)
     bodies = [message.body for message in (await client.pull("numbered", 0, 0)).messages]
     assert bodies == [bytes([index]) for index in (0, 1, 2, 3, 4, 0, 1)]
 

@@ -15,11 +15,13 @@ from kvcq_client import (
     InvalidArgumentError,
     Message,
     NotFoundError,
+    NotPossibleError,
+    NumberReusedError,
     Queue,
     Start,
     UnavailableError,
 )
-from store.errors import FlushTimeoutError
+from store.errors import FlushTimeoutError, StoreFailedError
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq_client import Sending
+    from store.batch_mark import BatchMark
     from store.message import Appended
     from store.message import Message as StoreMessage
     from tests.support.cut_line import CutLine
@@ -111,6 +114,43 @@ async def test_a_producer_that_goes_on_as_another_repeats_nothing(client: AsyncC
         assert [placed.queue_offset for placed in await again] == list(range(5))
         assert other.next_sequence == 5
     assert len(await _bodies(client)) == 5
+
+
+async def test_a_producer_that_goes_on_with_other_messages_is_refused(client: AsyncClient) -> None:
+    async with client.producer(producer_id="me") as one:
+        await (await one.send_many([Message("orders", b"%d" % at, 0) for at in range(4)]))
+    async with client.producer(producer_id="me", batch_messages=3, linger_ms=1) as other:
+        again = await other.send_many([Message("orders", b"%d" % at, 0) for at in range(9)])
+        await other.flush(30)
+        errors = again.errors()
+        assert len(errors) == 9
+        assert {type(error) for error in errors.values()} == {NumberReusedError}
+        assert other.producer_id == "me"
+    assert await _bodies(client) == [b"%d" % at for at in range(4)]
+
+
+async def test_a_batch_that_failed_with_the_store_may_be_in_it_and_keeps_its_number(
+    client: AsyncClient, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = served.parts.store.append
+
+    def failing(
+        messages: Sequence[StoreMessage], *, wait: bool = True, mark: BatchMark
+    ) -> Appended:
+        done = append(messages, wait=wait, mark=mark)
+        if messages[0].body == b"1":
+            raise StoreFailedError("planted")
+        return done
+
+    monkeypatch.setattr(served.parts.store, "append", failing)
+    async with client.producer(producer_id="me", batch_messages=1, linger_ms=0) as producer:
+        await producer.put(Message("orders", b"0", 0))
+        with pytest.raises(NotPossibleError) as failed:
+            await producer.put(Message("orders", b"1", 0))
+        assert failed.value.reason == "STORE_FAILED"
+        await producer.put(Message("orders", b"2", 0))
+        assert producer.producer_id == "me.1"
+    assert await _bodies(client) == [b"0", b"1", b"2"]
 
 
 async def test_a_bad_message_fails_alone(client: AsyncClient) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from store.batch_mark import BatchMark
     from store.message import Appended, Message
     from tests.support.serving import Served
 
@@ -96,11 +97,13 @@ async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_for
         append = served.parts.store.append
         refusals = ["refuse the second batch"]
 
-        def busy_once(messages: Sequence[Message], *, wait: bool = True) -> Appended:
+        def busy_once(
+            messages: Sequence[Message], *, wait: bool = True, mark: BatchMark
+        ) -> Appended:
             if messages[0].body == b"1" and refusals:
                 refusals.pop()
                 raise StoreBusyError("dispatch stalled")
-            return append(messages, wait=wait)
+            return append(messages, wait=wait, mark=mark)
 
         monkeypatch.setattr(served.parts.store, "append", busy_once)
         call = served.messages.PutStream()
@@ -122,6 +125,26 @@ async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_for
         pulled = served.parts.store.pull("orders", 0, 0)
         bodies = [unpack_record(record).body for record in pulled.records]
         assert bodies == [b"0", b"0", b"1", b"2"]
+
+
+async def test_a_number_used_for_other_messages_is_refused_and_nothing_behind_it_is_taken(
+    served: Served,
+) -> None:
+    def numbered(sequence: int, *bodies: bytes) -> pb.PutStreamRequest:
+        request = _request(sequence, *bodies)
+        request.batch.producer.producer_id = "p"
+        request.batch.producer.sequence = sequence
+        return request
+
+    await served.messages.PutBatch(numbered(0, b"a", b"b").batch)
+    answers = await _answers(served, [numbered(0, b"c", b"d"), numbered(2, b"e")])
+    assert [each.error.reason for each in answers] == ["NUMBER_REUSED", "OUT_OF_SEQUENCE"]
+    assert answers[0].error.metadata["field"] == "producer.sequence"
+    assert answers[0].error.metadata["producerId"] == "p"
+    answers = await _answers(served, [numbered(0, b"a", b"b"), numbered(2, b"e")])
+    assert [each.batch.repeated_batch for each in answers] == [True, False]
+    pulled = served.parts.store.pull("orders", 0, 0)
+    assert [unpack_record(record).body for record in pulled.records] == [b"a", b"b", b"e"]
 
 
 @pytest.mark.parametrize("producer_id", ["p", ""])

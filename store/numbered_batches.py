@@ -1,0 +1,127 @@
+"""Numbered batches, found again in the log: by whom, from which number on, what became of them.
+
+The key index leads to the first record of a batch in each segment (batch_mark.py); the records of
+the batch lie behind it, and each says where it stands in it (batch_place.py). Neither is of a
+topic, so both are there as long as the record is, whatever was deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.batch_mark import BatchMark, key_of, mark_of
+from store.batch_place import BatchPlace, place_of
+from store.errors import CorruptRecordError, MessageNotFoundError
+from store.record import dispatch_request
+
+if TYPE_CHECKING:
+    from store.commit_log import CommitLog
+    from store.consume_queue import ConsumeQueueStore, DispatchRequest, KeyHit
+    from store.topics import Topics
+
+_PAGE = 256
+_FOREVER_MS = (1 << 63) - 1
+_ABOVE_ALL = (1 << 63) - 1  # sequences
+_ALONE = BatchPlace(0, 0, is_last=True)
+
+
+class FoundBatch(NamedTuple):
+    """A batch that is in the log, or its last part."""
+
+    mark: BatchMark
+    messages: list[DispatchRequest | None]  # in order; None: its record has left the log
+    standing: int  # of the messages, how many still stand in a queue
+    end_offset: int  # physical, of its last record
+    store_time_ms: int
+
+    @property
+    def is_deleted(self) -> bool:
+        """All of it is in the log, and no message stands anywhere: their topics were deleted."""
+        return not self.standing and None not in self.messages
+
+
+class NumberedBatches:
+    """Finds them. Thread: any. Reads the disk; knows what is dispatched, see `wait_visible`."""
+
+    def __init__(self, log: CommitLog, queues: ConsumeQueueStore, topics: Topics) -> None:
+        self._log = log
+        self._queues = queues
+        self._topics = topics
+
+    def next_sequence(self, producer_id: str) -> int | None:
+        """The lowest number that the producer has not used yet, as far as the log knows.
+
+        0 when the log has nothing of the producer; None when the queues cannot tell.
+        Raises CorruptRecordError.
+        """
+        key = key_of(producer_id, _ABOVE_ALL)
+        while rows := self._queues.marks_below(key, _PAGE):
+            for key, offset in rows:
+                found = self._marked(offset, key)
+                if found is not None:
+                    return found[0].next_sequence
+        return None if rows is None else 0
+
+    def find(self, producer_id: str, sequence: int) -> FoundBatch | None:
+        """The batch that begins with that number: the latest, when it was stored anew.
+
+        None when the log has no record of it. Raises CorruptRecordError.
+        """
+        while True:
+            start = self._log.start_offset
+            try:
+                return self._find(key_of(producer_id, sequence))
+            except MessageNotFoundError:
+                if self._log.start_offset == start:
+                    raise
+                # Its segment was dropped meanwhile.
+
+    def _find(self, key: str) -> FoundBatch | None:
+        for offset in reversed(self._offsets(key)):
+            found = self._marked(offset, key)
+            if found is not None:
+                mark, record = found
+                return self._walk(mark, offset - (place_of(record, 0) or _ALONE).distance)
+        return None
+
+    def _offsets(self, key: str) -> list[int]:
+        offsets: list[int] = []
+        after: KeyHit | None = None
+        while hits := self._queues.query_key("", key, 0, _FOREVER_MS, after, _PAGE):
+            offsets += [hit.physical_offset for hit in hits]
+            after = hits[-1]
+        return offsets
+
+    def _marked(self, offset: int, key: str) -> tuple[BatchMark, bytes] | None:
+        """Mark and record at the offset, unless it has expired, or the mark was copied there."""
+        try:
+            record = self._log.read_at(offset)
+        except MessageNotFoundError:
+            if offset < self._log.start_offset:
+                return None
+            raise CorruptRecordError(offset, "the key index points where no record is") from None
+        mark = mark_of(record)
+        return None if mark is None or mark.key != key else (mark, record)
+
+    def _walk(self, mark: BatchMark, begin: int) -> FoundBatch:
+        log = self._log
+        messages: list[DispatchRequest | None] = [None] * mark.message_count
+        standing = 0
+        at = max(begin, log.start_offset)
+        while True:
+            try:
+                record = log.read_at(at)
+            except MessageNotFoundError:
+                # A blank fills the segment. Raises it again behind the end of the log.
+                at = log.segment_end(at)
+                continue
+            place = place_of(record, 0) or _ALONE
+            if at - place.distance != begin or place.ordinal >= mark.message_count:
+                raise CorruptRecordError(at, f"no record of the batch that begins at {begin}")
+            request = dispatch_request(record, 0)
+            messages[place.ordinal] = request
+            admitted = self._topics.admit(request)
+            standing += admitted is not None and admitted.in_queue
+            at += request.record_size
+            if place.is_last:
+                return FoundBatch(mark, messages, standing, at, request.store_time_ms)
