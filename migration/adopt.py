@@ -64,10 +64,13 @@ def adopt(
     clock: Clock,
     progress: Progress,
     tell: Callable[[str], None] | None = None,
+    *,
+    reclaim_unexpired: bool | None = None,
 ) -> MigrationState:
     """The store in `root` is ours, in state FILES. Repeatable; in a later state nothing is done.
 
     `tell` is called with a line for each thing that was made again, or passed over.
+    `reclaim_unexpired`: what the broker did when its disk was full, if that is known.
 
     Raises StoreFormatError for a directory that is neither RocketMQ's nor being taken over,
     LogDamageError, StoreLockedError while a broker has it open. Durable on return.
@@ -89,8 +92,11 @@ def adopt(
         and not inventory.queues_in_rocksdb
         and all(finding.remedy is Remedy.IGNORE for finding in inventory.findings)
     )
+    if reclaim_unexpired is None and state is not None:
+        reclaim_unexpired = state.reclaim_unexpired
     state = MigrationState(
         Phase.ADOPTING,
+        reclaim_unexpired=reclaim_unexpired,
         layout=inventory.layout,
         trust_files=trust,
         config=inventory.config.sources,
@@ -122,9 +128,24 @@ def adopt(
         state = state.moved(clock.now_ms(), event, phase=Phase.FILES)
         write_state(root, state)
         if tell is not None:
-            for line in (*_config_told(inventory), *made, *passed_over):
+            for line in (
+                *_config_told(inventory),
+                *made,
+                *passed_over,
+                *_on_a_full_disk(state),
+            ):
                 tell(line)
         return state
+
+
+def _on_a_full_disk(state: MigrationState) -> list[str]:
+    """What is no longer as an operator of RocketMQ may expect."""
+    if state.reclaim_unexpired is not None:
+        return []
+    return [
+        "a full disk: messages that have not expired stay, and puts are refused; RocketMQ deletes "
+        "the oldest unless cleanFileForciblyEnable is false, as does store.reclaim_unexpired=true"
+    ]
 
 
 def _what_was_done(root: Path, inventory: Inventory) -> tuple[list[str], list[str]]:

@@ -218,17 +218,27 @@ def adopt_directory(
     routing: RoutingPolicy | None = None,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
+    reclaim_unexpired: bool | None = None,
 ) -> MigrationState | None:
     """A directory that RocketMQ wrote is ours, in state FILES. Repeatable.
 
     `tell` is called with a line for each thing that was made again, or passed over.
+    `reclaim_unexpired`: what the broker did when its disk was full, if that is known.
 
     None for a store of ours that has no migration. Raises what `adopt` raises.
     """
     kind, _ = inspect(root)
     if kind is DirKind.OURS and read_state(root) is None:
         return None
-    return adopt(root, layout, routing, SystemClock(), progress or _silent, tell)
+    return adopt(
+        root,
+        layout,
+        routing,
+        SystemClock(),
+        progress or _silent,
+        tell,
+        reclaim_unexpired=reclaim_unexpired,
+    )
 
 
 def rebuild_side(root: Path, name: SideName) -> None:

@@ -7,6 +7,7 @@ the rest of the migration it needs nothing.
 """
 
 from migration.broker_config.back import WrittenBack, write_back
+from migration.broker_config.broker_conf import reclaims_unexpired
 from migration.broker_config.reading import (
     BrokerConfig,
     ConfigFound,
@@ -22,5 +23,6 @@ __all__ = [
     "WrittenBack",
     "is_own_topic",
     "read_config",
+    "reclaims_unexpired",
     "write_back",
 ]

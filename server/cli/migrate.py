@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from migration.broker_config import reclaims_unexpired
 from migration.legacy import layout_given
 from migration.release import Home
 from migration.routes import SideName
@@ -145,6 +146,12 @@ def plan(
 @default_option
 @layout_options
 @click.option("--adopt-only", is_flag=True, help="Take RocketMQ's store over; stay on files.")
+@click.option(
+    "--broker-conf",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The broker's settings: with cleanFileForciblyEnable a full disk costs the oldest "
+    "messages there; without the file they stay, and puts are refused.",
+)
 @detach_option
 @json_option
 def start(
@@ -156,6 +163,7 @@ def start(
     index_slots: int | None,
     index_entries: int | None,
     adopt_only: bool,  # noqa: FBT001 - click passes by name
+    broker_conf: Path | None,
     detach: bool,  # noqa: FBT001 - click passes by name
     as_json: bool,  # noqa: FBT001 - click passes by name
 ) -> None:
@@ -164,9 +172,14 @@ def start(
     A DIRECTORY that RocketMQ wrote is taken over first.
     """
     routing = _policy(routes, default_route)
+    if broker_conf is not None and directory is None:
+        raise click.UsageError("--broker-conf is for a DIRECTORY that is taken over")
     with _target(directory, server, quiet=as_json) as (where, watch):
         layout = _layout(directory, units_per_file, index_slots, index_entries)
-        answer = where.start(routing, layout, watch, adopt_only=adopt_only)
+        reclaims = None if broker_conf is None else reclaims_unexpired(broker_conf)
+        answer = where.start(
+            routing, layout, watch, adopt_only=adopt_only, reclaim_unexpired=reclaims
+        )
         _end(where, answer, watch, detach=detach, as_json=as_json)
 
 

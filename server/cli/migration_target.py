@@ -71,6 +71,7 @@ class Target(Protocol):
         watch: Watch,
         *,
         adopt_only: bool,
+        reclaim_unexpired: bool | None = None,
     ) -> pb.MigrationStepResponse: ...
 
     def verify(self, key_every: int) -> pb.MigrationStepResponse: ...
@@ -142,6 +143,7 @@ class RemoteTarget:
         watch: Watch,
         *,
         adopt_only: bool,
+        reclaim_unexpired: bool | None = None,
     ) -> pb.MigrationStepResponse:
         policy = None if routing is None else convert.routing_out(routing)
         request = pb.StartMigrationRequest(routing=policy)
@@ -277,6 +279,7 @@ class LocalTarget:
         watch: Watch,
         *,
         adopt_only: bool,
+        reclaim_unexpired: bool | None = None,
     ) -> pb.MigrationStepResponse:
         adopt_directory(
             self._root,
@@ -284,6 +287,7 @@ class LocalTarget:
             routing=routing,
             progress=self._progress,
             tell=self.notes.append,
+            reclaim_unexpired=reclaim_unexpired,
         )
         if adopt_only:
             return self._answer(None)
