@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kvcq.dispatch_batch import DispatchBatchBuilder
 from kvcq.engine import KvBatch
-from kvcq.errors import CorruptValueError, EngineBusyError
+from kvcq.errors import CorruptValueError
 from kvcq.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
@@ -40,7 +40,7 @@ from kvcq.time_search import search_time
 from kvcq.truncate import truncate_rows
 from kvcq.values import unpack_i64, unpack_max, unpack_unit, unpack_units
 from store.consume_queue import Bounds, CqUnit, KeyHit
-from store.errors import DamagedQueueError, StoreBusyError
+from store.errors import DamagedQueueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -102,10 +102,7 @@ class KvConsumeQueueStore:
             if requests and requests[0].physical_offset < done:
                 requests = [each for each in requests if each.physical_offset >= done]
             batch = self._builder.build(requests, end_offset)
-            try:
-                self._engine.write(batch)
-            except EngineBusyError as error:
-                raise StoreBusyError(str(error)) from error
+            self._engine.write(batch)
             self._dispatched_offset = end_offset
 
     def restore(self, requests: Sequence[DispatchRequest]) -> None:
@@ -115,10 +112,7 @@ class KvConsumeQueueStore:
         with self._writing:
             batch = self._builder.build(requests, 0)
             del batch.puts[BOUNDS]
-            try:
-                self._engine.write(batch)
-            except EngineBusyError as error:
-                raise StoreBusyError(str(error)) from error
+            self._engine.write(batch)
             self._min_offsets.clear()
 
     def fill(self, requests: Sequence[DispatchRequest]) -> None:
@@ -130,10 +124,7 @@ class KvConsumeQueueStore:
         with self._writing:
             batch = self._builder.build(requests, 0)
             batch.puts[BOUNDS] = [row for row in batch.puts[BOUNDS] if row[0] != CHECKPOINT_KEY]
-            try:
-                self._engine.write(batch)
-            except EngineBusyError as error:
-                raise StoreBusyError(str(error)) from error
+            self._engine.write(batch)
 
     def ingest(self, files: Mapping[str, Sequence[Path]], end_offset: int, *, move: bool) -> None:
         """Take over sorted files, by family, made from all records up to `end_offset`.
@@ -148,10 +139,7 @@ class KvConsumeQueueStore:
             for family in (UNITS, INDEX, BOUNDS):
                 self._engine.ingest(family, files.get(family, ()), move=move)
             row = (CHECKPOINT_KEY, pack_i64(end_offset))
-            try:
-                self._engine.write(KvBatch(puts={BOUNDS: [row]}))
-            except EngineBusyError as error:
-                raise StoreBusyError(str(error)) from error
+            self._engine.write(KvBatch(puts={BOUNDS: [row]}))
             self._dispatched_offset = end_offset
             self._min_offsets.clear()
         self.flush()
@@ -299,10 +287,7 @@ class KvConsumeQueueStore:
 
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         with self._writing:
-            try:
-                restore_last_units(self._engine, units)
-            except EngineBusyError as error:
-                raise StoreBusyError(str(error)) from error
+            restore_last_units(self._engine, units)
 
     def purge_topic(self, topic: str) -> None:
         """Remove every row of a name that this database no longer serves; no deletion counts."""
@@ -315,10 +300,7 @@ class KvConsumeQueueStore:
         with self._writing:  # so that no row is added between the look and the removal
             for family in (UNITS, BOUNDS, INDEX):
                 remove_range(self._engine, batch, family, start, end)
-            try:
-                self._engine.write(batch)
-            except EngineBusyError as error:
-                raise StoreBusyError(str(error)) from error
+            self._engine.write(batch)
             self._min_offsets.forget(topic, queue_ids)
 
     @property

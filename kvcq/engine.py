@@ -56,7 +56,8 @@ class KvEngine(Protocol):
         ...
 
     def write(self, batch: KvBatch) -> None:
-        """All of the batch, or nothing. Raises EngineBusyError on a write stall."""
+        """All of the batch, or nothing. Raises EngineBusyError on a write stall, EngineFullError
+        when the disk is full: the same batch may be written again later."""
         ...
 
     def flush(self) -> None:
@@ -64,9 +65,11 @@ class KvEngine(Protocol):
         ...
 
     def settle(self) -> None:
-        """Take range deletions out of memory when they are so many that they slow reads.
+        """Set right what is due; to be called every second or so.
 
-        Cheap when they are not, else as slow as `flush`. Says nothing about durability.
+        Range deletions leave memory when they are so many that they slow reads, which is as slow as
+        `flush`; after a full disk, writes are taken again when there is room. Else cheap. Says
+        nothing about durability.
         """
         ...
 

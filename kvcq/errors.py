@@ -1,14 +1,19 @@
 """What the engine raises; the consume queue store turns these into the store's own errors."""
 
-from store.errors import StoreClosedError, StoreError
+from store.errors import DiskFullError, StoreBusyError, StoreClosedError, StoreError
 
 
 class KvcqError(StoreError):
     """Root of the errors of the key-value side."""
 
 
-class EngineBusyError(KvcqError):
+class EngineBusyError(KvcqError, StoreBusyError):
     """RocksDB stalls writes. Nothing was written; try the same batch a little later."""
+
+
+class EngineFullError(EngineBusyError, DiskFullError):
+    """The disk is full. Nothing was written, nothing is lost, reads go on; the same batch is taken
+    once there is room again, without a restart."""
 
 
 class EngineClosedError(KvcqError, StoreClosedError):

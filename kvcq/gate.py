@@ -63,13 +63,15 @@ class Gate(Generic[T]):
             return content
 
     def put(self, content: T) -> None:
-        """Give callers a content again."""
+        """Give callers a content again, also after `end`."""
         with self._lock:
             self._content = content
+            self._end = None
             self._changed.notify_all()
 
     def end(self, error: type[Exception], text: str) -> None:
-        """Callers get `error(text)` from now on, those who wait included. The first end stays."""
+        """Callers get `error(text)` from now on, those who wait included. The first end stays,
+        until there is a content again."""
         with self._lock:
             self._content = None
             self._end = self._end or (error, text)

@@ -26,10 +26,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.errors import CorruptValueError, EngineBusyError
+from kvcq.errors import CorruptValueError
 from kvcq.removal import remove_range
 from store.consume_queue import LastUnit
-from store.errors import StoreBusyError
 from store.metadata import DeleteMark, TopicConfig
 
 if TYPE_CHECKING:
@@ -218,10 +217,7 @@ class MetadataStore:
         if not rows:
             return
         with self._changing:  # a deletion removes the rows that it has seen
-            try:
-                self._engine.write(KvBatch(puts={META: rows}, sync=False))
-            except EngineBusyError as error:
-                raise StoreBusyError(str(error)) from error
+            self._engine.write(KvBatch(puts={META: rows}, sync=False))
         self._unsynced = True
 
     def last_units(self) -> Iterator[list[LastUnit]]:
@@ -240,6 +236,9 @@ class MetadataStore:
 
     def put_state(self, name: str, value: bytes) -> None:
         self._engine.write(KvBatch(puts={META: [(b"s" + name.encode(), value)]}))
+
+    def maintain(self) -> None:
+        self._engine.settle()
 
     def close(self) -> None:
         self._engine.close()

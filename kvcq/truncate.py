@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.errors import EngineBusyError
+from kvcq.errors import EngineBusyError, EngineFullError
 from kvcq.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
@@ -62,11 +62,16 @@ def truncate_rows(engine: KvEngine, log_end: int) -> None:
 
 
 def _write(engine: KvEngine, batch: KvBatch) -> None:
-    """Waits out a stall: nobody else writes, and a store that is half cut cannot be opened."""
+    """Waits out a stall: nobody else writes, and a store that is half cut cannot be opened.
+
+    Raises EngineFullError: the cut is made again by the next opening.
+    """
     pause = threading.Event()  # never set: waiting on it is a pause
     while True:
         try:
             engine.write(batch)
+        except EngineFullError:
+            raise
         except EngineBusyError:
             pause.wait(_BUSY_WAIT_S)
         else:

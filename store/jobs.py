@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from store.errors import DiskFullError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,7 +26,8 @@ class Jobs:
     """Runs each job at its interval, on threads of its own, one run of a job at a time.
 
     A run that is due while the last one goes on is left out. A job that raises is logged and
-    counted, and runs again at its next time.
+    counted, and runs again at its next time; what it raises again and again is logged once, and
+    the end of that too.
     Thread: "jobs-…" run the jobs; the scheduler's own only starts them. Methods: any thread.
     Locks: `_lock` for the counts, never held while a job runs.
     """
@@ -44,6 +47,7 @@ class Jobs:
         # Guarded by _lock.
         self._runs: dict[str, int] = {}
         self._failures: dict[str, int] = {}
+        self._last_error: dict[str, str] = {}
         self._stopped = False
 
     def add(self, name: str, interval_s: float, action: Callable[[], object]) -> None:
@@ -51,6 +55,7 @@ class Jobs:
         with self._lock:
             assert name not in self._runs, f"job {name!r} is there already"
             self._runs[name] = self._failures[name] = 0
+            self._last_error[name] = ""
         self._scheduler.add_job(
             self._run, "interval", seconds=interval_s, args=(name, action), id=name, name=name
         )
@@ -78,12 +83,23 @@ class Jobs:
             return self._failures[name]
 
     def _run(self, name: str, action: Callable[[], object]) -> None:
-        failed = 0
         try:
             action()
-        except Exception:
-            failed = 1
-            logger.exception("job %r raised; it stays scheduled", name)
+        except DiskFullError as error:
+            # What it says names another file each time.
+            if self._count(name, "full"):
+                logger.warning("job %r is tried again: %s", name, error)
+        except Exception as error:
+            if self._count(name, f"{type(error).__name__}: {error}"):
+                logger.exception("job %r raised; it stays scheduled", name)
+        else:
+            if self._count(name, ""):
+                logger.info("job %r runs again", name)
+
+    def _count(self, name: str, error: str) -> bool:
+        """A run ended, with an error or none; returns whether that is another than the last."""
         with self._lock:
             self._runs[name] += 1
-            self._failures[name] += failed
+            self._failures[name] += bool(error)
+            before, self._last_error[name] = self._last_error[name], error
+            return error != before

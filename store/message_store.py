@@ -6,6 +6,7 @@ from it, and the reader is where it leaves. `opening.py` puts a store together.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from store.config import FlushMode
 from store.errors import (
     AppendWouldWaitError,
     DamagedQueueError,
+    DiskFullError,
     FlushTimeoutError,
     InvalidArgumentError,
     OffsetOutOfRangeError,
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from store.watermark import Watermark
 
 logger = logging.getLogger(__name__)
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 _DRAIN_TIMEOUT_S = 60.0
@@ -279,6 +283,10 @@ class MessageStore:
         if failure is not None:
             raise StoreFailedError(f"the store takes no more writes: {failure}") from failure
         self._guard.check_put()
+        full = self.reput.waits_for
+        if full is not None:
+            # What is stored now could not be read before there is room.
+            raise DiskFullError(f"the queues cannot be written to: {full}")
         lag = self._lag()
         if lag > self.config.max_dispatch_lag_bytes:
             raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
@@ -548,14 +556,18 @@ class MessageStore:
                 return
             waiting = self._dispatched.value - self._kv_flushed_at
             due = self._clock.monotonic_s() - self._kv_flushed_s >= self.config.kv_flush_interval_s
-            if waiting > 0 and (due or waiting >= self.config.kv_flush_bytes):
-                self._flush_everything()
-            else:
-                self._write_checkpoint()
-            # Last: should it fail again and again, the checkpoint goes on all the same.
-            self._lost_until_ms = max(self._lost_until_ms, self.queues.maintain())
-            if self._lost_until_ms and self._repair.refill(self._lost_until_ms):
-                self._lost_until_ms = 0
+            # Should one of these fail again and again, the others go on all the same.
+            with ExitStack() as stack:
+                stack.callback(self._maintain_queues)
+                stack.callback(self.metadata.maintain)
+                stack.callback(self._write_checkpoint)
+                if waiting > 0 and (due or waiting >= self.config.kv_flush_bytes):
+                    self._flush_everything()
+
+    def _maintain_queues(self) -> None:
+        self._lost_until_ms = max(self._lost_until_ms, self.queues.maintain())
+        if self._lost_until_ms and self._repair.refill(self._lost_until_ms):
+            self._lost_until_ms = 0
 
     def _look_after_directory(self) -> None:
         """Called with _maintaining held."""
@@ -608,15 +620,20 @@ class MessageStore:
         if flushed == self._checkpointed:
             return
         time_ms = self.log.last_store_time_ms
-        write_checkpoint(
-            self._directory.checkpoint,
-            Checkpoint(
-                log_time_ms=time_ms,
-                queue_time_ms=time_ms,
-                confirmed_offset=flushed,
-                flushed_offset=flushed,
-            ),
-        )
+        try:
+            write_checkpoint(
+                self._directory.checkpoint,
+                Checkpoint(
+                    log_time_ms=time_ms,
+                    queue_time_ms=time_ms,
+                    confirmed_offset=flushed,
+                    flushed_offset=flushed,
+                ),
+            )
+        except OSError as error:
+            if error.errno in _FULL:
+                raise DiskFullError(f"the checkpoint cannot be written: {error}") from error
+            raise
         self._checkpointed = flushed
 
     def admit(self, request: DispatchRequest) -> DispatchRequest | None:
@@ -648,6 +665,7 @@ class MessageStore:
         """Drain, flush, and let go of the directory. Repeatable.
 
         Durability: everything appended, unless the log failed before; the abort marker stays then.
+        It also stays when the disk is full: the next opening makes the rest of the queues again.
         Raises StoreFailedError when the directory is gone, and what closing its parts raises: all
         of it is let go of nevertheless.
         """
@@ -675,14 +693,17 @@ class MessageStore:
             with self._maintaining:
                 drained = self._dispatched.value == self.log.appended_offset
                 flushed = self._flushed.value == self.log.appended_offset
-                self.queues.close()
-                if self._lost is not None:
-                    return
-                if flushed:
-                    self._write_checkpoint()
-                if flushed and drained:
-                    self.metadata.close()
-                    self._directory.mark_clean()
+                try:
+                    self.queues.close()
+                    if self._lost is not None:
+                        return
+                    if flushed:
+                        self._write_checkpoint()
+                    if flushed and drained:
+                        self.metadata.close()
+                        self._directory.mark_clean()
+                except DiskFullError as error:
+                    logger.warning("closed on a full disk, the next start recovers: %s", error)
 
     def _stop_services(self) -> None:
         self._page_ahead.stop()

@@ -13,7 +13,13 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from store.errors import CorruptRecordError, StoreBusyError, StoreClosedError, StoreFailedError
+from store.errors import (
+    CorruptRecordError,
+    DiskFullError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreFailedError,
+)
 from store.record import (
     Found,
     check_record,
@@ -83,6 +89,9 @@ class ReputService:
         # Replaced whole, so that it can be read without a lock.
         self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
         self._stopped = threading.Event()
+        #: The full disk that dispatch waits for, None when it does not. Read freely; the appender
+        #: sets it, the reput thread too, and takes it back.
+        self.waits_for: DiskFullError | None = None
         self.poison_count = 0  # records that were skipped, since opening
 
     # --- for the appender ------------------------------------------------------------------
@@ -106,6 +115,8 @@ class ReputService:
                         self._dispatch_slice(batch.requests, batch.end_offset)
                     if self.dispatched.value >= batch.end_offset:
                         return
+            except DiskFullError as error:
+                self.waits_for = error
             except StoreBusyError:
                 pass  # the reput thread tries again
             except Exception as error:  # noqa: BLE001 - reported through the watermark
@@ -160,11 +171,13 @@ class ReputService:
         """Dispatch up to the limit on this thread: used on opening, before the thread starts.
 
         Waits for a consume queue that cannot keep up: a long replay writes faster than RocksDB
-        compacts. Raises what dispatch raises, and what `progress` does.
+        compacts. Raises what dispatch raises otherwise, DiskFullError, and what `progress` does.
         """
         while self.dispatched.value < self._limit():
             try:
                 self._step()
+            except DiskFullError:
+                raise
             except StoreBusyError:
                 self._stopped.wait(_BUSY_WAIT_S)
             if progress is not None:
@@ -173,7 +186,7 @@ class ReputService:
     # --- on the thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
-        is_told = False  # of a stall, once
+        told: StoreBusyError | None = None  # of a stall, once
         try:
             while True:
                 self._wake.wait()
@@ -182,11 +195,15 @@ class ReputService:
                 while self.dispatched.failure is None and self.dispatched.value < self._limit():
                     try:
                         self._step()
-                        is_told = False
+                        if told is not None:
+                            logger.info("dispatch goes on")
+                        told = self.waits_for = None
                     except StoreBusyError as error:
-                        if not is_told:
+                        if told is None:
                             logger.warning("dispatch waits: %s", error)
-                            is_told = True
+                            told = error
+                        if isinstance(error, DiskFullError):
+                            self.waits_for = error
                         if self._stopped.wait(_BUSY_WAIT_S):
                             break  # what is left is dispatched on the next opening
                 if stopping:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -13,13 +15,14 @@ from kvcq.errors import (
     EngineClosedError,
     EngineDamagedError,
     EngineFailedError,
+    EngineFullError,
     EngineUnavailableError,
     KvcqError,
 )
 from kvcq.expiry_filter import build_filter_options
 from kvcq.gate import Gate
 from kvcq.rocks.compaction import compact_options, pieces
-from kvcq.rocks.failures import damage_mark, failure, is_stall
+from kvcq.rocks.failures import damage_mark, failure, is_full, is_log_failed, is_stall
 from kvcq.rocks.opening import (
     Opened,
     family_options,
@@ -28,7 +31,7 @@ from kvcq.rocks.opening import (
     open_writable,
     scratch_of,
 )
-from kvcq.rocks.proof import NoteKeeper, prove
+from kvcq.rocks.proof import NoteKeeper, prove, sync_logs
 from kvcq.rocks.rows import encode, read_options, scan_rows, write_options
 from kvcq.rocks.statistics import BACKGROUND_ERRORS, read_statistics
 from store.errors import InvalidArgumentError
@@ -43,8 +46,16 @@ if TYPE_CHECKING:
     from kvcq.engine import KvBatch, Pair
     from kvcq.options import Profile
 
+logger = logging.getLogger(__name__)
+
 #: So many range deletions in memory make the first read after a write about half as slow again.
 _MANY_RANGE_DELETIONS = 64
+
+#: RocksDB looks for room every five seconds; after so many calls of `settle`, one a second, it is
+#: not waited for any more.
+_RESUME_ROUNDS = 15
+#: Opening a database again writes its memtables, and takes space ahead for log and manifest.
+_ROOM_BYTES = 64 << 20
 
 _SLOW = "slow calls may enter"  # what lies behind the gate that guards nothing but its passage
 
@@ -59,7 +70,10 @@ class RocksEngine:
     piece of compaction without holding up reads and writes meanwhile.
     Failure: after an error of RocksDB's background work, or of a sync, writes fail until the
     database is opened again; reads go on. If `arm` cannot open it again, later calls raise
-    EngineFailedError.
+    EngineFailedError. A full disk is no failure: writes raise EngineFullError until there is room.
+    RocksDB resumes by itself, within seconds of there being room, and `settle` notices. A log that
+    was synced in vain may keep it from that: `settle` then opens the database again, where there is
+    a log that has it all.
     """
 
     def __init__(self, path: Path, profile: Profile, *, read_only: bool) -> None:
@@ -79,6 +93,11 @@ class RocksEngine:
         # About how many range deletions the memtables hold: those that write add to it without a
         # lock, and RocksDB flushes by itself as well.
         self._range_deletions = 0
+        # Set when RocksDB met a full disk, taken back by `settle`. Until then it is left alone: a
+        # flush or a sync that is asked for again would keep it from resuming.
+        self._is_full = False
+        self._waited = 0  # calls of `settle` since there is room again
+        self._is_away = False  # it could not be opened again yet
         # Set once, by the call whose sync failed.
         self._unsynced: str | None = None
         # Owned by the caller who took `_slow`.
@@ -182,6 +201,8 @@ class RocksEngine:
             rows = encode(batch, opened.handles)
             if self._unsynced is not None:
                 raise EngineFailedError(f"{self._path}: {self._unsynced}")
+            if self._is_full:
+                self._check_room()
             opened.db.write(rows, self._write_options)
             if batch.delete_ranges:
                 self._range_deletions += len(batch.delete_ranges)
@@ -216,8 +237,13 @@ class RocksEngine:
             self._refresh_note()
 
     def settle(self) -> None:
-        """See KvEngine. Other threads read and write meanwhile."""
-        if self._range_deletions < _MANY_RANGE_DELETIONS:
+        """See KvEngine. Other threads read and write meanwhile, but not while it is opened again.
+
+        Raises EngineFailedError when it cannot be opened again.
+        """
+        if self._is_full and self._has_room():
+            self._come_back()
+        if self._range_deletions < _MANY_RANGE_DELETIONS or self._is_full:
             return
         with self._slowly("flush") as opened:
             self._write_out(opened)
@@ -302,7 +328,7 @@ class RocksEngine:
         except KvcqError:
             raise
         except Exception as error:
-            raise failure("expiry filter", error) from error
+            raise self._failure("expiry filter", error) from error
         finally:
             self._slow.put(_SLOW)
 
@@ -325,10 +351,14 @@ class RocksEngine:
             raise failure("last flush", error) from error
         finally:
             try:
-                let_go(opened, flushed=flushed)
+                # What is in a log that a full disk ended is durable there, and not to be flushed.
+                let_go(opened, flushed=flushed and not self._is_full)
             except Exception as error:
                 error.__traceback__ = None
-                raise failure("closing", error) from error
+                if not (self._profile.wal and flushed and is_full(error)):
+                    raise failure("closing", error) from error
+                # All of it is in the log, durably.
+                logger.warning("%s: closed on a full disk", self._path)
             finally:
                 del opened
                 self._refresh_note()
@@ -346,12 +376,61 @@ class RocksEngine:
             raise
         try:
             let_go(opened, flushed=True)
-            self._gate.put(open_writable(self._path, self._profile, options))
         except Exception as error:
             self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
             raise
         finally:
             del opened
+        self._open_behind_gate(options)
+
+    def _open_behind_gate(self, options: dict[str, Options]) -> None:
+        """The gate has content again. Raises EngineFailedError; for lack of space or descriptors
+        `settle` tries again, and callers get EngineFullError until then."""
+        try:
+            opened = open_writable(self._path, self._profile, options)
+        except EngineUnavailableError as error:
+            self._is_away = self._is_full = True
+            self._gate.end(EngineFullError, f"not opened again yet: {error}")
+            raise
+        except EngineFailedError as error:
+            self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
+            raise
+        self._is_away = False
+        self._gate.put(opened)
+
+    def _come_back(self) -> None:
+        """There is room again: take writes when RocksDB does, or open the database again."""
+        self._waited += 1
+        resumed = False
+        if not self._is_away:
+            with suppress(EngineFailedError, EngineFullError), self._inside("write") as opened:
+                self._check_writable(opened.db)
+                resumed = True
+        if self._is_away or (not resumed and self._profile.wal and self._waited >= _RESUME_ROUNDS):
+            self._open_again()
+        elif not resumed:
+            if self._waited == _RESUME_ROUNDS:
+                logger.error("%s: RocksDB does not resume, restart the program", self._path)
+            return
+        self._is_full = False
+        self._waited = 0
+        logger.info("%s: there is room again, writes are taken", self._path)
+        self._refresh_note()
+
+    def _open_again(self) -> None:
+        """Every write that returned is in a log or was flushed. Callers wait."""
+        self._slow.take()
+        try:
+            if not self._is_away:
+                sync_logs(self._path)
+                with suppress(Exception):  # a flush that fails: the log has it all
+                    let_go(self._gate.take(), flushed=True)
+            self._ttl_s = None
+            self._open_behind_gate(self._family_options())
+        except OSError as error:
+            raise failure(f"reopening {self._path}", error) from error
+        finally:
+            self._slow.put(_SLOW)
 
     def _create(self) -> None:
         new = self._scratch / "new"
@@ -371,6 +450,9 @@ class RocksEngine:
         found = failure(doing, error)
         if isinstance(found, EngineDamagedError) and not self._read_only:
             damage_mark(self._path).touch()
+        if isinstance(found, EngineFullError) and not self._is_full:
+            self._is_full = True
+            logger.warning("%s: the disk is full, writes are refused", self._path)
         return found
 
     # --- inside a gate ------------------------------------------------------------------------
@@ -404,9 +486,11 @@ class RocksEngine:
         if self._profile.wal:
             self._sync(opened.db)
             return
+        self._check_room()
         # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
         # written in between.
         self._write_out(opened)
+        self._check_writable(opened.db)  # a second try on a full disk would be one too many
         self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
         target = self._scratch / f"flush-{next(self._numbers)}"
         try:
@@ -422,6 +506,14 @@ class RocksEngine:
         self._range_deletions = 0
         for table in opened.tables.values() if self._profile.wal else (opened.db,):
             table.compact_range(None, b"", compact_options())
+
+    def _check_room(self) -> None:
+        if self._is_full:
+            raise EngineFullError(f"{self._path}: the disk is full")
+
+    def _has_room(self) -> bool:
+        found = os.statvfs(self._path)
+        return found.f_bavail * found.f_frsize >= _ROOM_BYTES
 
     def _refresh_note(self) -> None:
         """What flushes and compactions have changed is noted: see note.py."""
@@ -440,9 +532,15 @@ class RocksEngine:
         if self._unsynced is not None:
             raise EngineFailedError(f"{self._path}: {self._unsynced}")
         try:
-            # Not WriteOptions.sync: that would hold the GIL for the whole fsync.
-            db.flush_wal(sync=True)
+            if self._is_full:
+                sync_logs(self._path)
+            else:
+                # Not WriteOptions.sync: that would hold the GIL for the whole fsync.
+                db.flush_wal(sync=True)
         except Exception as error:
+            if is_log_failed(error) and self._is_full:
+                self._sync(db)  # another thread's append did not fit, just now
+                return
             # The kernel may have dropped the pages: a second sync could claim what is not so.
             self._unsynced = f"the write-ahead log could not be synced: {error}"
             raise
@@ -450,9 +548,10 @@ class RocksEngine:
 
     def _compact_piece(self, family: str, start: bytes | None, end: bytes | None) -> None:
         with self._slowly(f"compaction of {family}") as opened:
+            self._check_room()
             before = opened.db.property_int_value(BACKGROUND_ERRORS)
             opened.tables[family].compact_range(start, end, compact_options())
+            self._check_writable(opened.db)
             if opened.db.property_int_value(BACKGROUND_ERRORS) != before:
                 raise EngineFailedError(f"compaction of {family} failed; {self._path}/LOG says why")
-            self._check_writable(opened.db)
             self._refresh_note()

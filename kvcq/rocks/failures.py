@@ -10,6 +10,7 @@ from kvcq.errors import (
     EngineBusyError,
     EngineDamagedError,
     EngineFailedError,
+    EngineFullError,
     EngineUnavailableError,
     KvcqError,
 )
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 #: RocksDB's answer to a write that would have to wait (WriteOptions.no_slowdown).
 _STALL = "Result incomplete: Write stall"
+
+#: A full disk, in the words of the system. RocksDB keeps the error of its background work, and
+#: tells it to every write until it has resumed: it looks for room by itself.
+_FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+#: A sync that failed is final, whatever the reason: the kernel may have dropped the pages.
+_SYNC_FAILED = ("While fsync", "While fdatasync", "While sync")
+#: What a write-ahead log says after an append that failed.
+_LOG_FAILED = ("Writer has previous error", "Seen error")
 
 #: What keeps a sound database from being opened, in the words of the system, in which the binding's
 #: errors end; and what RocksDB says of one that this process has open.
@@ -53,12 +62,25 @@ def is_stall(error: Exception) -> bool:
     return str(error).startswith(_STALL)
 
 
+def is_full(error: Exception) -> bool:
+    """Whether a write was refused because the disk is full."""
+    text = str(error)
+    return any(each in text for each in _FULL) and not any(each in text for each in _SYNC_FAILED)
+
+
+def is_log_failed(error: Exception) -> bool:
+    """Whether an earlier append to the write-ahead log failed, and this call for that reason."""
+    return any(each in str(error) for each in _LOG_FAILED)
+
+
 def failure(doing: str, error: Exception) -> KvcqError:
     """What to raise when `error` ended what is named `doing`."""
     if is_stall(error):
         return EngineBusyError(f"{doing}: RocksDB stalls writes")
     if _READING in str(error) and any(each in str(error) for each in _NO_DESCRIPTOR):
         return EngineBusyError(f"{doing}: {error}")
+    if is_full(error):
+        return EngineFullError(f"{doing}: the disk is full ({error})")
     if "Corruption" in str(error):
         return EngineDamagedError(f"{doing}: {error!r}")
     return EngineFailedError(f"{doing}: {error!r}")

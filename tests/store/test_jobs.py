@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING
 
+from store.errors import DiskFullError
 from store.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -62,3 +64,34 @@ def test_jobs_never_started_can_be_stopped() -> None:
     jobs.add("idle", 60, lambda: None)
     jobs.stop()
     assert jobs.runs("idle") == 0
+
+
+def test_what_is_raised_again_and_again_is_told_once_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "store.jobs")
+    jobs = Jobs()
+    raised: list[Exception | None] = [
+        *[DiskFullError(f"no space for {number}.sst") for number in range(3)],
+        *[None, None],
+        *[RuntimeError("planted")] * 3,
+        RuntimeError("another"),
+        None,
+    ]
+
+    def action() -> None:
+        if (error := raised.pop(0)) is not None:
+            raise error
+
+    jobs.add("job", 1e6, action)
+    while raised:
+        jobs._run("job", action)
+    jobs.stop()
+    assert [(record.levelname, record.exc_info is not None) for record in caplog.records] == [
+        ("WARNING", False),
+        ("INFO", False),
+        ("ERROR", True),
+        ("ERROR", True),
+        ("INFO", False),
+    ]
+    assert (jobs.runs("job"), jobs.failures("job")) == (10, 7)
