@@ -60,6 +60,7 @@ class ServerConfig:
     host: str = "127.0.0.1"  # an address to listen on, or a name that stands for one
     port: int = 8081  # 0: any free one
     data_dir: Path = Path("data")
+    ingest_dir: Path = Path("ingest")  # sorted files for IngestFiles, below data_dir if relative
 
     max_receive_bytes: int = DEFAULT_MAX_RECEIVE_BYTES  # of one request
     # Calls under way: of one connection, and of all. Pulls may be parked, streams last.
@@ -97,6 +98,11 @@ class ServerConfig:
 
         check("host", bool(self.host), "an address")
         check_settings(self, _BOUNDS, InvalidArgumentError)
+
+    @property
+    def ingest_directory(self) -> Path:
+        """The only directory that IngestFiles takes files from."""
+        return Path(self.data_dir, self.ingest_dir).absolute()
 
     def store_config(self, port: int) -> StoreConfig:
         """The store's settings for a server that listens on `port`."""

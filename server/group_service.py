@@ -30,6 +30,7 @@ Queue = tuple[str, int]
 
 
 _I32_MAX = (1 << 31) - 1
+_I32_DIGITS = 10
 _MAX_NAME = 255
 
 
@@ -216,6 +217,7 @@ def _position_of(token: str) -> Queue | None:
     if not token:
         return None
     number, separator, topic = token.partition("@")
-    if not separator or not number.isdecimal() or int(number) > _I32_MAX or len(topic) > _MAX_NAME:
+    is_number = len(number) <= _I32_DIGITS and number.isascii() and number.isdecimal()
+    if not separator or not is_number or int(number) > _I32_MAX or len(topic) > _MAX_NAME:
         raise InvalidArgumentError("page_token", "is none that ListGroupOffsets returned")
     return topic, int(number)

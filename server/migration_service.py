@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from migration.migrator import Migrator
@@ -11,6 +11,7 @@ from proto.v1 import migration_pb2 as pb
 from proto.v1 import migration_pb2_grpc
 from server import migration_convert as convert
 from server.convert import bounded
+from server.request_fields import MAX_FILES
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_DIFFERENCES = 1000
 _MAX_DIFFERENCES = 10_000
+#: Characters of a file's name below the ingest directory, directories included.
+_LONGEST_PATH = 1024
 _FAMILIES = frozenset({"default", "index", "offset"})
 
 
@@ -63,7 +66,9 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         self, request: pb.GetMigrationStatusRequest, context: Context
     ) -> pb.MigrationStatus:
         parts = self._stage.parts
-        return convert.status_out(await parts.workers.run(Migrator(parts.store).status))
+        status = convert.status_out(await parts.workers.run(Migrator(parts.store).status))
+        status.ingest_directory = str(parts.config.ingest_directory)
+        return status
 
     async def VerifyMigration(
         self, request: pb.VerifyMigrationRequest, context: Context
@@ -118,19 +123,11 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         self, request: pb.IngestFilesRequest, context: Context
     ) -> pb.IngestFilesResponse:
         parts = self._stage.parts
-        files: dict[str, list[Path]] = {}
-        for index, file in enumerate(request.files):
-            if file.family not in _FAMILIES:
-                known = ", ".join(sorted(_FAMILIES))
-                raise InvalidArgumentError(
-                    f"files[{index}].family", f"{file.family!r} is none of {known}"
-                )
-            path = Path(file.path)
-            if not path.is_absolute():
-                raise InvalidArgumentError(
-                    f"files[{index}].path", f"{file.path!r} is no absolute path"
-                )
-            files.setdefault(file.family, []).append(path)
+        if len(request.files) > MAX_FILES:
+            raise InvalidArgumentError(
+                "files", f"{len(request.files)} files, more than {MAX_FILES}"
+            )
+        files = await parts.workers.run(_files_of, request, parts.config.ingest_directory)
         ingested = await parts.steps.run(
             Migrator(parts.store).ingest,
             files,
@@ -140,6 +137,39 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         )
         watermark = Migrator(parts.store).rocksdb_offset()
         return pb.IngestFilesResponse(ingested=ingested, dispatched_offset=watermark)
+
+
+def _files_of(request: pb.IngestFilesRequest, directory: Path) -> dict[str, list[Path]]:
+    """The files by family. Raises InvalidArgumentError for one that is not below the directory."""
+    files: dict[str, list[Path]] = {}
+    for index, file in enumerate(request.files):
+        if file.family not in _FAMILIES:
+            known = ", ".join(sorted(_FAMILIES))
+            raise InvalidArgumentError(
+                f"files[{index}].family", f"{file.family!r} is none of {known}"
+            )
+        files.setdefault(file.family, []).append(_file_below(directory, file.path, index))
+    return files
+
+
+def _file_below(directory: Path, name: str, index: int) -> Path:
+    field = f"files[{index}].path"
+    if len(name) > _LONGEST_PATH or not name.isprintable():
+        raise InvalidArgumentError(
+            field, f"is longer than {_LONGEST_PATH} characters, or not printable"
+        )
+    parts = PurePosixPath(name).parts
+    if not parts or parts[0] == "/" or ".." in parts:
+        raise InvalidArgumentError(field, f"{name!r} is no name below the ingest directory")
+    path = directory / name
+    try:
+        path = path.resolve()
+        found = path.is_relative_to(directory.resolve()) and path.is_file()
+    except (OSError, RuntimeError):  # a component that is too long; a circle of links
+        found = False
+    if not found:
+        raise InvalidArgumentError(field, f"{name!r} is no file below {directory}")
+    return path
 
 
 def _without_job(step: Callable[[Migrator], object]) -> Callable[[Migrator], None]:

@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 
 DOMAIN = "kvcq"
 
+#: Of an error's message, and of each of its values. Clients take 8 KiB of metadata in all, in which
+#: the message stands twice, and once with three bytes for each that is not ASCII.
+MAX_MESSAGE_BYTES = 1000
+MAX_VALUE_BYTES = 400
+_CUT = "…"
+
 _Code = grpc.StatusCode
 
 
@@ -176,9 +182,12 @@ def refusal_of(error: BaseException, request_id: str) -> Refusal:
             INTERNAL_ROW.reason,
             {"requestId": request_id},
         )
-    metadata = {_lower_camel(name): str(getattr(error, name)) for name in row.attributes}
+    metadata = {
+        _lower_camel(name): _cut(str(getattr(error, name)), MAX_VALUE_BYTES)
+        for name in row.attributes
+    }
     metadata["requestId"] = request_id
-    return Refusal(row.code, str(error), row.reason, metadata)
+    return Refusal(row.code, _cut(str(error), MAX_MESSAGE_BYTES), row.reason, metadata)
 
 
 def rich_status(refusal: Refusal) -> status_pb2.Status:
@@ -188,6 +197,14 @@ def rich_status(refusal: Refusal) -> status_pb2.Status:
         error_details_pb2.ErrorInfo(reason=refusal.reason, domain=DOMAIN, metadata=refusal.metadata)
     )
     return status_pb2.Status(code=refusal.code_number, message=refusal.message, details=[detail])
+
+
+def _cut(text: str, limit: int) -> str:
+    """The text, or its beginning in `limit` bytes with a mark at the end."""
+    data = text.encode(errors="replace")
+    if len(data) <= limit:
+        return text
+    return data[: limit - len(_CUT.encode())].decode(errors="ignore") + _CUT
 
 
 def _lower_camel(name: str) -> str:

@@ -155,7 +155,7 @@ class MigrationEvent(_message.Message):
     def __init__(self, time_ms: _Optional[int] = ..., event: _Optional[str] = ...) -> None: ...
 
 class MigrationStatus(_message.Message):
-    __slots__ = ("phase", "routing", "pending_phase", "pending_routing", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout", "verify_broken_off")
+    __slots__ = ("phase", "routing", "pending_phase", "pending_routing", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout", "verify_broken_off", "ingest_directory")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     ROUTING_FIELD_NUMBER: _ClassVar[int]
     PENDING_PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -172,6 +172,7 @@ class MigrationStatus(_message.Message):
     NEXT_COMMAND_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     VERIFY_BROKEN_OFF_FIELD_NUMBER: _ClassVar[int]
+    INGEST_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     phase: MigrationPhase
     routing: RoutingPolicy
     pending_phase: MigrationPhase
@@ -188,7 +189,8 @@ class MigrationStatus(_message.Message):
     next_command: str
     layout: FileLayout
     verify_broken_off: str
-    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ...) -> None: ...
+    ingest_directory: str
+    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ...) -> None: ...
 
 class PlanMigrationRequest(_message.Message):
     __slots__ = ()

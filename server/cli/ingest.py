@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import shutil
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import click
 
@@ -11,6 +15,9 @@ from proto.v1 import migration_pb2 as pb
 from server.cli.connection import server_option
 from server.cli.migration_target import remote_target
 from server.cli.output import CommandError, json_option, notes, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _MANIFEST = "manifest.json"
 
@@ -26,7 +33,12 @@ def ingest(files: Path, server: str, as_json: bool) -> None:  # noqa: FBT001 - c
     flushed log, and lie on the server's machine. They are copied; repeatable.
     """
     request = _request(files)
-    with remote_target(server) as where:
+    with (
+        remote_target(server) as where,
+        _reachable(files.resolve(), Path(where.status().ingest_directory)) as below,
+    ):
+        for file in request.files:
+            file.path = str(PurePosixPath(below, file.path))
         answer = where.ingest(request)
     if as_json:
         document = {"ingested": answer.ingested, "dispatched_offset": answer.dispatched_offset}
@@ -37,6 +49,47 @@ def ingest(files: Path, server: str, as_json: bool) -> None:  # noqa: FBT001 - c
     notes.print(f"{done}. {place}", highlight=False)
 
 
+@contextmanager
+def _reachable(directory: Path, taken: Path) -> Iterator[str]:
+    """Where the directory's files are below the one that the server takes files from.
+
+    When they are elsewhere, they are linked or copied there for as long as it lasts.
+    """
+    if directory.is_relative_to(taken):
+        yield directory.relative_to(taken).as_posix()
+        return
+    if not taken.parent.is_dir():
+        raise CommandError(
+            f"{taken}: the server takes sorted files from there, and it is not on this machine",
+            "run this where the server runs",
+        )
+    place = taken / uuid4().hex
+    try:
+        try:
+            place.mkdir(parents=True, mode=0o700)
+            for path in directory.iterdir():
+                _link(path, place / path.name)
+        except OSError as error:
+            raise CommandError(
+                f"{place}: cannot be made: {error.strerror or error}",
+                f"put the files below {taken}, where the server takes them from",
+            ) from error
+        yield place.name
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        with suppress(OSError):
+            taken.rmdir()  # unless it has other files
+
+
+def _link(path: Path, target: Path) -> None:
+    if not path.is_file():
+        return
+    try:
+        target.hardlink_to(path)
+    except OSError:  # another file system
+        shutil.copyfile(path, target)
+
+
 def _request(directory: Path) -> pb.IngestFilesRequest:
     """What the manifest says. Raises CommandError."""
     path = directory / _MANIFEST
@@ -45,9 +98,7 @@ def _request(directory: Path) -> pb.IngestFilesRequest:
         return pb.IngestFilesRequest(
             files=[
                 # By its name alone: the directory may have been moved as a whole.
-                pb.IngestFilesRequest.File(
-                    path=str((directory / Path(name).name).resolve()), family=family
-                )
+                pb.IngestFilesRequest.File(path=Path(name).name, family=family)
                 for family, names in manifest["files"].items()
                 for name in names
             ],
