@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from proto.v1 import kvcq_pb2 as pb
+from server.put_limits import SHORT_TAG
 from store.errors import InvalidArgumentError
 from store.message import Boundary, Host, Message, PullStatus
 from store.record import message_id, pack_host, unpack_record
@@ -55,6 +56,9 @@ def message_in(
     Raises TooMuchError when it has more parts than are left in the budget.
     """
     topic = message.topic
+    tag = message.tag
+    if len(tag) > SHORT_TAG:
+        budget.tag(len(tag), "messages")
     # The hottest lines of a put. Emptiness is asked first, and a slice is taken before the tuple:
     # tuple() of protobuf's own containers takes several times as long as all the rest.
     keys, light_queues, properties = message.keys, message.light_queues, message.properties
@@ -64,7 +68,7 @@ def message_in(
         topic,
         message.body,
         message.queue_id if message.HasField("queue_id") else choose(topic),
-        message.tag,
+        tag,
         tuple(keys[:]) if keys else (),
         tuple(light_queues[:]) if light_queues else (),
         dict(properties) if properties else None,
@@ -117,6 +121,7 @@ def columns_in(
     tags: Iterable[str] = repeat("")
     if columns.tags:
         tags = _column("tags", columns.tags, count)
+        budget.tag(sum(map(len, tags)), "columns.tags")
     keys: Iterable[tuple[str, ...]] = repeat(())
     if columns.keys:
         keys = _split_column("keys", columns.keys, count, " ", budget)

@@ -49,28 +49,26 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
             raise InvalidArgumentError(
                 "offsets", f"{len(request.offsets)} queues, more than {convert.MAX_QUEUES}"
             )
-        offsets = [
-            (
-                one.topic,
-                convert.not_negative(f"offsets[{index}].queue_id", one.queue_id),
-                convert.not_negative(f"offsets[{index}].offset", one.offset),
-            )
-            for index, one in enumerate(request.offsets)
-        ]
-        await parts.commits.run(parts.store.commit_offsets, request.group, offsets)
+
+        def commit() -> None:
+            offsets = [
+                (
+                    one.topic,
+                    convert.not_negative(f"offsets[{index}].queue_id", one.queue_id),
+                    convert.not_negative(f"offsets[{index}].offset", one.offset),
+                )
+                for index, one in enumerate(request.offsets)
+            ]
+            parts.store.commit_offsets(request.group, offsets)
+
+        await parts.commits.run(commit)
         return pb.CommitOffsetsResponse()
 
-    async def FetchOffsets(
-        self, request: pb.FetchOffsetsRequest, context: Context
-    ) -> pb.FetchOffsetsResponse:
-        parts = self._stage.parts
+    async def FetchOffsets(self, request: pb.FetchOffsetsRequest, context: Context) -> bytes:
         queues = convert.queues_of(request.queues)
-        offsets = await _group_offsets(parts, request.group, queues)
-        return pb.FetchOffsetsResponse(offsets=offsets)
+        return await _group_offsets(self._stage.parts, request.group, queues)
 
-    async def ResetOffsets(
-        self, request: pb.ResetOffsetsRequest, context: Context
-    ) -> pb.ResetOffsetsResponse:
+    async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> bytes:
         parts = self._stage.parts
         if request.WhichOneof("to") is None:
             raise InvalidArgumentError("to", "one of earliest, latest, time_ms, offset is needed")
@@ -91,15 +89,19 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
             ]
 
         found = await parts.scans.run_slices(targets, queues, QUEUES_A_TURN)
-        offsets = [
-            (topic, queue_id, to) for (topic, queue_id), to in zip(queues, found, strict=True)
-        ]
-        await parts.commits.run(parts.store.commit_offsets, request.group, offsets)
-        return pb.ResetOffsetsResponse(offsets=await _group_offsets(parts, request.group, queues))
+
+        def commit() -> None:
+            parts.store.commit_offsets(
+                request.group,
+                [(topic, queue_id, to) for (topic, queue_id), to in zip(queues, found, strict=True)],
+            )
+
+        await parts.commits.run(commit)
+        return await _group_offsets(parts, request.group, queues)
 
     async def ListGroupOffsets(
         self, request: pb.ListGroupOffsetsRequest, context: Context
-    ) -> pb.ListGroupOffsetsResponse:
+    ) -> bytes:
         parts = self._stage.parts
         size = convert.bounded(
             "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
@@ -120,20 +122,20 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
                 next_page_token=_token_of(queues[-1]) if more else "",
             )
 
-        return await parts.scans.run(page)
+        return await parts.scans.encoded(page)
 
-    async def ListGroups(
-        self, request: pb.ListGroupsRequest, context: Context
-    ) -> pb.ListGroupsResponse:
+    async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> bytes:
         parts = self._stage.parts
         size = convert.bounded(
             "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
         )
-        groups = await parts.scans.run(
-            parts.store.list_groups, request.page_token or None, size + 1
-        )
-        more, groups = len(groups) > size, groups[:size]
-        return pb.ListGroupsResponse(groups=groups, next_page_token=groups[-1] if more else "")
+
+        def page() -> pb.ListGroupsResponse:
+            groups = parts.store.list_groups(request.page_token or None, size + 1)
+            more, groups = len(groups) > size, groups[:size]
+            return pb.ListGroupsResponse(groups=groups, next_page_token=groups[-1] if more else "")
+
+        return await parts.scans.encoded(page)
 
     async def DeleteGroup(
         self, request: pb.DeleteGroupRequest, context: Context
@@ -143,20 +145,23 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         return pb.DeleteGroupResponse()
 
 
-async def _group_offsets(parts: Parts, group: str, queues: Sequence[Queue]) -> list[pb.GroupOffset]:
+async def _group_offsets(parts: Parts, group: str, queues: Sequence[Queue]) -> bytes:
+    """An encoded FetchOffsetsResponse; a ResetOffsetsResponse has the same one field."""
     store = parts.store
 
-    def offsets(some: Sequence[Queue]) -> list[pb.GroupOffset]:
+    def offsets(some: Sequence[Queue]) -> pb.FetchOffsetsResponse:
         bounds = store.bounds(some)  # first: it refuses names that no key can hold
         committed = store.committed_offsets(group, some)
-        return [
-            _offset_out(queue, offset, one)
-            for queue, offset, one in zip(some, committed, bounds, strict=True)
-        ]
+        return pb.FetchOffsetsResponse(
+            offsets=[
+                _offset_out(queue, offset, one)
+                for queue, offset, one in zip(some, committed, bounds, strict=True)
+            ]
+        )
 
     if not queues:
         offsets(queues)  # a group's name is checked with no queues as well
-    return await parts.scans.run_slices(offsets, queues, QUEUES_A_TURN)
+    return await parts.scans.encoded_slices(offsets, queues, QUEUES_A_TURN)
 
 
 def _known_bounds(store: MessageStore, queues: Sequence[Queue]) -> list[Bounds | None]:

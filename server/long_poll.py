@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from proto.v1 import kvcq_pb2 as pb
 
@@ -18,13 +18,23 @@ if TYPE_CHECKING:
 DEADLINE_MARGIN_S = 0.05
 
 
+class HasStatus(Protocol):
+    """The outcome of one read."""
+
+    @property
+    def status(self) -> pb.PullStatus: ...
+
+
+R = TypeVar("R", bound=HasStatus)
+
+
 async def pull_or_wait(
-    read: Callable[[], Awaitable[pb.PullResponse]],
+    read: Callable[[], Awaitable[R]],
     key: QueueKey,
     growth: QueueGrowth,
     stage: Stage,
     wait_s: float,
-) -> pb.PullResponse:
+) -> R:
     """What `read` gives once it is more than "no new message", or when the wait is over.
 
     Cancelled, it leaves nothing behind. Draining ends the wait at once.

@@ -12,16 +12,17 @@ from server.batch_checksum import checksum_of
 from server.interceptors import request_id_of
 from server.long_poll import pull_or_wait, wait_seconds
 from server.put_coalescer import of_single_put
-from server.put_limits import Budget, TooMuchError, inline_budget
+from server.put_limits import MAX_MESSAGES, Budget, TooMuchError, inline_budget
 from server.put_stream import Answer, PutStream
-from server.reader import may_begin, read_queue
+from server.reader import QueueRead, may_begin, read_queue
 from server.subscription import Subscription
 from server.workers import QUEUES_A_TURN
 from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
+from store.reader import TagFilter
 from store.record import parse_message_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from server.edge import Requests
     from server.interceptors import Context
@@ -154,7 +155,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     # --- pull ------------------------------------------------------------------------------
 
-    async def Pull(self, request: pb.PullRequest, context: Context) -> pb.PullResponse:
+    async def Pull(self, request: pb.PullRequest, context: Context) -> pb.PullResponse | bytes:
         parts = self._stage.parts
         config = parts.config
         topic, queue_id = request.topic, request.queue_id
@@ -173,7 +174,9 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         max_bytes = min(max_bytes, PAGE_BYTES)
         wait_ms = convert.in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
 
-        async def read() -> pb.PullResponse:
+        tag_filter = TagFilter.parse(request.tag_filter)
+
+        async def read() -> QueueRead:
             try:
                 return await read_queue(
                     parts,
@@ -182,16 +185,17 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                     offset,
                     max_messages,
                     max_bytes,
-                    request.tag_filter,
+                    tag_filter,
                     form,
                 )
             except UnknownTopicError:
                 if not (wait_ms and may_begin(topic, queue_id, offset)):
                     raise
-                return pb.PullResponse(status=pb.PULL_STATUS_NO_NEW_MESSAGE)
+                response = pb.PullResponse(status=pb.PULL_STATUS_NO_NEW_MESSAGE)
+                return QueueRead(response.status, 0, response)
 
         if wait_ms:
-            response = await pull_or_wait(
+            found = await pull_or_wait(
                 read,
                 (topic, queue_id),
                 parts.growth,
@@ -199,13 +203,13 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                 wait_seconds(wait_ms, context.time_remaining()),
             )
         else:
-            response = await read()
-        self.metrics.count("messages_pulled", len(response.messages) or len(response.queue_offsets))
-        return response
+            found = await read()
+        self.metrics.count("messages_pulled", found.message_count)
+        return found.response
 
     async def Subscribe(
         self, requests: AsyncIterator[pb.SubscribeRequest], context: Context
-    ) -> AsyncGenerator[pb.SubscribeResponse, None]:
+    ) -> AsyncGenerator[pb.SubscribeResponse | bytes, None]:
         subscription = Subscription(
             self._stage.parts, self._stage, self.metrics, request_id_of(context)
         )
@@ -215,7 +219,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     # --- look-ups --------------------------------------------------------------------------
 
-    async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
+    async def Query(self, request: pb.QueryRequest, context: Context) -> bytes:
         parts = self._stage.parts
         if not request.key:
             raise InvalidArgumentError("key", "is empty")
@@ -243,34 +247,40 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                 form,
             )
 
-        return await parts.workers.run(query)
+        return await parts.workers.encoded(query)
 
-    async def Get(self, request: pb.GetRequest, context: Context) -> pb.GetResponse:
+    async def Get(self, request: pb.GetRequest, context: Context) -> bytes:
         parts = self._stage.parts
         _, offset = parse_message_id(request.message_id)
+
+        def get() -> pb.GetResponse:
+            return pb.GetResponse(message=convert.stored_out(parts.store.get(offset)))
+
         try:
-            record = await parts.workers.run(parts.store.get, offset)
+            return await parts.workers.encoded(get)
         except MessageNotFoundError as error:
             # The store knows places in the log alone; the caller knows the id.
             reason = str(error).partition(": ")[2]
             raise MessageNotFoundError(request.message_id, reason) from None
-        return pb.GetResponse(message=convert.stored_out(record))
 
     async def GetOffsets(
         self, request: pb.GetOffsetsRequest, context: Context
-    ) -> pb.GetOffsetsResponse:
+    ) -> pb.GetOffsetsResponse | bytes:
         parts = self._stage.parts
         queues = convert.queues_of(request.queues)
-        if len(queues) <= INLINE_QUEUES:
+
+        def get(queues: Sequence[tuple[str, int]]) -> pb.GetOffsetsResponse:
             bounds = parts.store.bounds(queues)
-        else:
-            bounds = await parts.scans.run_slices(parts.store.bounds, queues, QUEUES_A_TURN)
-        return pb.GetOffsetsResponse(
-            queues=[
-                convert.bounds_out(topic, queue_id, one)
-                for (topic, queue_id), one in zip(queues, bounds, strict=True)
-            ]
-        )
+            return pb.GetOffsetsResponse(
+                queues=[
+                    convert.bounds_out(topic, queue_id, one)
+                    for (topic, queue_id), one in zip(queues, bounds, strict=True)
+                ]
+            )
+
+        if len(queues) <= INLINE_QUEUES:
+            return get(queues)
+        return await parts.scans.encoded_slices(get, queues, QUEUES_A_TURN)
 
     async def SearchTime(
         self, request: pb.SearchTimeRequest, context: Context
@@ -283,8 +293,18 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         )
         return pb.SearchTimeResponse(offset=offset)
 
-    async def Echo(self, request: pb.EchoRequest, context: Context) -> pb.EchoResponse:
-        return pb.EchoResponse(batch=request.batch, payload=request.payload)
+    async def Echo(
+        self, request: pb.EchoRequest, context: Context, *, large: bool = False
+    ) -> pb.EchoResponse | bytes:
+        def echo() -> pb.EchoResponse:
+            return pb.EchoResponse(batch=request.batch, payload=request.payload)
+
+        if len(request.batch.messages) > MAX_MESSAGES:
+            raise InvalidArgumentError(
+                "batch.messages",
+                f"{len(request.batch.messages)} messages, more than {MAX_MESSAGES}",
+            )
+        return await self._stage.parts.bulk.encoded(echo) if large else echo()
 
 
 def _page_out(page: KeyQueryPage, form: pb.RecordForm) -> pb.QueryResponse:

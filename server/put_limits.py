@@ -21,6 +21,10 @@ MAX_PARTS = 200_000
 #: What is more than this goes to a thread.
 INLINE_MESSAGES = 1_000
 INLINE_PARTS = 1_000
+#: Characters of long tags: a tag's Java hash takes 60 ns for each.
+INLINE_TAG_CHARACTERS = 1 << 16
+#: A tag of no more characters is not counted.
+SHORT_TAG = 64
 
 
 class TooMuchError(InvalidArgumentError):
@@ -30,12 +34,18 @@ class TooMuchError(InvalidArgumentError):
 class Budget:
     """What may still be taken of one put. Counts come first, before anything is copied."""
 
-    __slots__ = ("_max_messages", "_max_parts", "_parts")
+    __slots__ = ("_max_messages", "_max_parts", "_parts", "_tag_characters")
 
-    def __init__(self, max_messages: int = MAX_MESSAGES, max_parts: int = MAX_PARTS) -> None:
+    def __init__(
+        self,
+        max_messages: int = MAX_MESSAGES,
+        max_parts: int = MAX_PARTS,
+        max_tag_characters: int = 1 << 62,
+    ) -> None:
         self._max_messages = max_messages
         self._max_parts = max_parts
         self._parts = 0
+        self._tag_characters = max_tag_characters  # left
 
     def messages(self, count: int, field: str) -> None:
         """Raises InvalidArgumentError without messages, TooMuchError when there are too many."""
@@ -52,12 +62,19 @@ class Budget:
                 field, f"more than {self._max_parts} light queues, keys and properties in all"
             )
 
+    def tag(self, characters: int, field: str) -> None:
+        """So many more characters of tags, all together. Raises TooMuchError."""
+        self._tag_characters -= characters
+        if self._tag_characters < 0:
+            raise TooMuchError(field, "has too many characters in all")
+
 
 def inline_budget() -> Budget:
     """What the event loop takes by itself."""
-    return Budget(INLINE_MESSAGES, INLINE_PARTS)
+    return Budget(INLINE_MESSAGES, INLINE_PARTS, INLINE_TAG_CHARACTERS)
 
 
 def parts_of(message: Message) -> int:
-    """Its light queues, keys and properties."""
-    return len(message.keys) + len(message.light_queues) + len(message.properties or ())
+    """Its light queues, keys and properties; a long tag counts as several."""
+    parts = len(message.keys) + len(message.light_queues) + len(message.properties or ())
+    return parts + len(message.tag) // SHORT_TAG

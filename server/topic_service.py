@@ -10,10 +10,9 @@ from server import convert
 from server.request_fields import MAX_TOPICS
 from server.workers import QUEUES_A_TURN
 from store.errors import InvalidArgumentError
-from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from server.interceptors import Context
     from server.metrics import CallMetrics
@@ -34,7 +33,7 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
                 "topics", f"{len(request.topics)} topics, more than {MAX_TOPICS}"
             )
 
-        def create() -> bytes:
+        def create() -> pb.CreateTopicsResponse:
             wanted = [
                 (
                     topic.name,
@@ -45,10 +44,9 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             made = parts.store.create_topics(wanted)
             for name, _ in wanted:
                 parts.chooser.forget(name)
-            response = pb.CreateTopicsResponse(topics=map(convert.topic_out, made))
-            return response.SerializeToString()
+            return pb.CreateTopicsResponse(topics=map(convert.topic_out, made))
 
-        return await parts.changes.run(create)
+        return await parts.changes.encoded(create)
 
     async def DeleteTopic(
         self, request: pb.DeleteTopicRequest, context: Context
@@ -60,40 +58,42 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             parts.chooser.forget(request.name)
         return pb.DeleteTopicResponse()
 
-    async def DescribeTopic(
-        self, request: pb.DescribeTopicRequest, context: Context
-    ) -> pb.DescribeTopicResponse:
+    async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> bytes:
         parts = self._stage.parts
         topic = await parts.workers.run(parts.store.describe_topic, request.name)
 
-        def describe(queue_ids: Sequence[int]) -> Iterable[pb.QueueOffsets]:
+        def describe(queue_ids: Sequence[int]) -> pb.DescribeTopicResponse:
             queues = [(topic.name, queue_id) for queue_id in queue_ids]
-            return [
-                convert.bounds_out(name, queue_id, bounds)
-                for (name, queue_id), bounds in zip(queues, parts.store.bounds(queues), strict=True)
-            ]
+            return pb.DescribeTopicResponse(
+                topic=convert.topic_out(topic),
+                queues=[
+                    convert.bounds_out(name, queue_id, bounds)
+                    for (name, queue_id), bounds in zip(
+                        queues, parts.store.bounds(queues), strict=True
+                    )
+                ],
+            )
 
-        queues = await parts.scans.run_slices(describe, range(topic.queue_count), QUEUES_A_TURN)
-        return pb.DescribeTopicResponse(topic=convert.topic_out(topic), queues=queues)
+        queue_ids = range(topic.queue_count)
+        return await parts.scans.encoded_slices(describe, queue_ids, QUEUES_A_TURN)
 
-    async def ListTopics(
-        self, request: pb.ListTopicsRequest, context: Context
-    ) -> pb.ListTopicsResponse:
+    async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> bytes:
         parts = self._stage.parts
         size = convert.bounded(
             "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
         )
         after = request.page_token or None
-        # One more than asked for tells whether there is another page.
-        if request.light_queues:
-            prefix = request.prefix
-            if not prefix.startswith(LMQ_PREFIX):
-                prefix = LMQ_PREFIX + prefix
-            names = await parts.scans.run(parts.store.list_light_queues, prefix, after, size + 1)
-            topics = [pb.Topic(name=name, queue_count=1) for name in names]
-        else:
-            found = await parts.scans.run(parts.store.list_topics, request.prefix, after, size + 1)
-            topics = list(map(convert.topic_out, found))
-        more = len(topics) > size
-        topics = topics[:size]
-        return pb.ListTopicsResponse(topics=topics, next_page_token=topics[-1].name if more else "")
+
+        def page() -> pb.ListTopicsResponse:
+            # One more than asked for tells whether there is another page.
+            if request.light_queues:
+                names = parts.store.list_light_queues(request.prefix, after, size + 1)
+                topics = [pb.Topic(name=name, queue_count=1) for name in names[:size]]
+            else:
+                found = parts.store.list_topics(request.prefix, after, size + 1)
+                names = [topic.name for topic in found]
+                topics = list(map(convert.topic_out, found[:size]))
+            token = names[size - 1] if len(names) > size else ""
+            return pb.ListTopicsResponse(topics=topics, next_page_token=token)
+
+        return await parts.scans.encoded(page)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from google.protobuf.message import Message
+
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
@@ -81,6 +83,19 @@ class Workers:
             found += await self.run(function, items[begin : begin + size])
         return found
 
+    async def encoded_slices(
+        self, function: Callable[[Sequence[S]], Message], items: Sequence[S], size: int
+    ) -> bytes:
+        """What the function answers to slices of `size` of the items, encoded as one answer.
+
+        Protobuf joins repeated fields of messages whose bytes follow each other.
+        """
+
+        def encoded(some: Sequence[S]) -> list[bytes]:
+            return [function(some).SerializeToString()]
+
+        return b"".join(await self.run_slices(encoded, items, size))
+
     async def _turn(self) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._turns.setdefault(CALLER.get(), deque()).append(turn)
@@ -102,6 +117,10 @@ class Workers:
                 turn.set_result(None)
                 return
         self._free += 1
+
+    async def encoded(self, answer: Callable[[], Message]) -> bytes:
+        """What `answer` gives, made and encoded in a worker thread: a page may be large."""
+        return await self.run(lambda: answer().SerializeToString())
 
     def close(self) -> bool:
         """Drop what has not begun, and wait for what runs, `CLOSE_S` at most. Blocks.

@@ -304,10 +304,11 @@ class MessageStore:
         *,
         max_messages: int = 32,
         max_bytes: int = 4 << 20,
-        tag_filter: str = "",
+        tag_filter: str | TagFilter | None = "",
     ) -> Pulled:
         """Messages from `offset` on, at most so many and so many bytes, but one if there is one.
 
+        `tag_filter` may be parsed already, for who pulls again and again.
         For a light queue: its name as topic, queue 0. Raises UnknownTopicError,
         UnknownQueueError, OffsetOutOfRangeError outside min..max, CorruptRecordError, and
         DamagedQueueError; the damaged queue is then rebuilt from the log in the background.
@@ -317,10 +318,10 @@ class MessageStore:
         if max_bytes < 1:
             raise InvalidArgumentError("max_bytes", f"{max_bytes} is below 1")
         self._check_open()
+        if isinstance(tag_filter, str):
+            tag_filter = TagFilter.parse(tag_filter)
         try:
-            return self._reader.pull(
-                topic, queue_id, offset, max_messages, max_bytes, TagFilter.parse(tag_filter)
-            )
+            return self._reader.pull(topic, queue_id, offset, max_messages, max_bytes, tag_filter)
         except DamagedQueueError as error:
             self._repair.start(error.topic, error.queue_id, error.offset)
             raise

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 NAME_END = "\x01"
 ITEM_END = "\x02"
+_ITEM_END_BYTE = ITEM_END.encode()
 
 TAGS = "TAGS"
 KEYS = "KEYS"
@@ -52,6 +53,25 @@ def decode_properties(text: str) -> dict[str, str]:
         if separator and name and value:
             found[name] = value
     return found
+
+
+def last_value(data: bytes, name: str) -> str:
+    """The value that `decode_properties` finds under the name, "" without one.
+
+    Raises UnicodeDecodeError when the value is not UTF-8.
+    """
+    mark = f"{ITEM_END}{name}{NAME_END}".encode()
+    end = len(data)
+    while (at := data.rfind(mark, 0, end)) >= 0 or data.startswith(mark[1:]):
+        begin = at + len(mark)  # of the first item too, which has no mark in front: at is -1
+        stop = data.find(_ITEM_END_BYTE, begin)
+        value = data[begin : len(data) if stop < 0 else stop]
+        if value:
+            return value.decode()
+        if at < 0:
+            break
+        end = at + 1  # the end of the item before may be the beginning of its mark
+    return ""
 
 
 def index_keys(properties: Mapping[str, str]) -> tuple[str, ...]:

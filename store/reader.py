@@ -19,7 +19,8 @@ from store.errors import (
     OffsetOutOfRangeError,
 )
 from store.message import KeyQueryPage, Pulled, PullStatus
-from store.record import java_hash, unpack_record
+from store.properties import MAX_PROPERTIES_BYTES
+from store.record import java_hash, tag_of, unpack_record
 from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 _MAX_EXAMINED = 16_384
 _UNITS_A_READ = 1024
 _MANY_QUEUES = 65_536
+
+#: One tag may be as long as a message's properties; or some thousand usual ones.
+MAX_FILTER_CHARACTERS = MAX_PROPERTIES_BYTES
 
 _QUEUE_FIELDS = struct.Struct(">12xi4xq")  # queue_id, queue_offset
 _CURSOR = struct.Struct(">qq")
@@ -51,7 +55,12 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str) -> TagFilter | None:
-        """None when everything is wanted. Raises InvalidArgumentError."""
+        """None when everything is wanted. Raises InvalidArgumentError; a long one is not split."""
+        if len(expression) > MAX_FILTER_CHARACTERS:
+            raise InvalidArgumentError(
+                "tag_filter",
+                f"{len(expression)} characters, more than {MAX_FILTER_CHARACTERS}",
+            )
         expression = expression.strip()
         if not expression or expression == "*":
             return None
@@ -62,7 +71,7 @@ class TagFilter:
 
     def matches(self, record: bytes) -> bool:
         """Whether the record has a wanted tag; two tags may share a hash."""
-        return unpack_record(record, verify=False).tag in self.tags
+        return tag_of(record) in self.tags
 
 
 def _fitting(

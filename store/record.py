@@ -51,6 +51,7 @@ from store.properties import (
     TAGS,
     decode_properties,
     index_keys,
+    last_value,
     light_queues,
 )
 from store.units import LMQ_PREFIX
@@ -341,6 +342,23 @@ def unpack_record(data: bytes | memoryview, *, verify: bool = True) -> StoredMes
         bytes(data[parts.body_at : parts.body_end]),
         properties,
     )
+
+
+def properties_of(record: bytes) -> bytes:
+    """The property string of a whole, verified record, as it lies there."""
+    return record[locate(record, 0).properties_at :]
+
+
+def properties_size(record: bytes) -> int:
+    """Bytes of the property string of a whole, verified record, and of its topic."""
+    sys_flag = record[39]
+    hosts = 16 + 12 * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
+    return len(record) - int.from_bytes(record[68 + hosts : 72 + hosts], "big") - 72 - hosts
+
+
+def tag_of(record: bytes) -> str:
+    """As `unpack_record(record).tag`, without taking the other properties apart."""
+    return last_value(properties_of(record), TAGS)
 
 
 def store_time_of(data: bytes | memoryview, at: int) -> int:

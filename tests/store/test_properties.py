@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.properties import decode_properties, encode_properties, index_keys, light_queues
+from store.properties import (
+    decode_properties,
+    encode_properties,
+    index_keys,
+    last_value,
+    light_queues,
+)
 from tests.support.log_writer import decode_properties as decode_slowly
 
 names = st.text(
@@ -52,6 +58,11 @@ def test_round_trip(properties: dict[str, str]) -> None:
 @given(st.text(st.sampled_from("ab\x01\x02"), max_size=24))
 def test_any_string_reads_as_a_plain_decoder_reads_it(text: str) -> None:
     assert decode_properties(text) == decode_slowly(text.encode())
+
+
+@given(st.text(st.sampled_from("ab\x01\x02"), max_size=24), st.sampled_from(["a", "b", "ab"]))
+def test_one_value_is_found_as_among_all(text: str, name: str) -> None:
+    assert last_value(text.encode(), name) == decode_properties(text).get(name, "")
 
 
 def test_empty_values_are_not_written() -> None:
