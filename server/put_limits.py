@@ -20,7 +20,7 @@ MAX_PARTS = 200_000
 
 #: What is more than this goes to a thread.
 INLINE_MESSAGES = 1_000
-INLINE_PARTS = 1_000
+INLINE_PARTS = 500
 #: Characters of long tags: a tag's Java hash takes 60 ns for each.
 INLINE_TAG_CHARACTERS = 1 << 16
 #: A tag of no more characters is not counted.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: More than this is read and encoded in a worker: the loop must not stand still for so long.
 #: A decoded message takes about 15 microseconds, a whole record a tenth of one.
 INLINE_BYTES = 4 << 20
-INLINE_WHOLE_MESSAGES = 4096
+INLINE_WHOLE_MESSAGES = 2048
 INLINE_DECODED_MESSAGES = 256
 #: Of all their properties, and topics. One property may have 4 bytes; it takes 0.5 us to decode.
 INLINE_PROPERTIES_BYTES = 48 << 10

@@ -41,7 +41,7 @@ FULL_S = 0.005
 #: What a light queue has before its first message.
 _NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, [], [], 0, 0, 0)
 #: Queues that are added, or let go of, in one turn of the loop: up to 5 us each.
-_QUEUES_A_TURN = 1000
+QUEUES_A_TURN = 1000
 #: Turns of one visit to a worker: the way there and back costs more than to read a short queue.
 WORKER_TURNS = 64
 
@@ -132,15 +132,15 @@ class Subscription:
         """Many queues are added piece by piece: the loop has other calls to serve."""
         self._configure(request)
         add, remove = request.add, request.remove
-        for begin in range(0, len(add), _QUEUES_A_TURN):
-            for index in range(begin, min(begin + _QUEUES_A_TURN, len(add))):
+        for begin in range(0, len(add), QUEUES_A_TURN):
+            for index in range(begin, min(begin + QUEUES_A_TURN, len(add))):
                 queue = add[index]
                 not_negative(f"add[{index}].queue_id", queue.queue_id)
                 not_negative(f"add[{index}].offset", queue.offset)
                 self._add((queue.topic, queue.queue_id), queue.offset)
             await self._rest(len(add))
-        for begin in range(0, len(remove), _QUEUES_A_TURN):
-            for queue in remove[begin : begin + _QUEUES_A_TURN]:
+        for begin in range(0, len(remove), QUEUES_A_TURN):
+            for queue in remove[begin : begin + QUEUES_A_TURN]:
                 self._remove((queue.topic, queue.queue_id))
             await self._rest(len(remove))
         limit = self._parts.config.max_stream_credit_bytes
@@ -148,12 +148,12 @@ class Subscription:
         self._credit_bytes = min(self._credit_bytes + request.credit_bytes, limit)
 
     async def _rest(self, count: int) -> None:
-        if count > _QUEUES_A_TURN:
+        if count > QUEUES_A_TURN:
             await asyncio.sleep(0)
 
     def _take_apart(self) -> None:
         """Let go of the queues, piece by piece: to free a million at once takes 0.6 s."""
-        for _ in range(_QUEUES_A_TURN):
+        for _ in range(QUEUES_A_TURN):
             if not self._offsets:
                 return
             self._forget(self._offsets.popitem()[0])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is
 #: 800; a range read here costs a fraction of it).
-_MAX_EXAMINED = 16_384
+_MAX_EXAMINED = 4096
 _UNITS_A_READ = 1024
 _MANY_QUEUES = 65_536
 

@@ -14,7 +14,7 @@ from kvcq.engine import KvBatch
 from kvcq.keys import UNITS, unit_key
 from kvcq.values import UNIT_SIZE
 from proto.v1 import kvcq_pb2 as pb
-from server.subscription import TURN_BYTES
+from server.subscription import QUEUES_A_TURN, TURN_BYTES
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
@@ -292,3 +292,52 @@ async def test_a_queue_moved_while_a_worker_reads_it_answers_from_its_new_place(
         go_on.set()
         assert [m.body for m in (await call.read()).batch.messages] == [b"c"]
         call.cancel()
+
+
+@pytest.mark.parametrize("leave", ["end", "cancel", "remove"])
+async def test_many_queues_are_followed_and_left_piece_by_piece(served: Served, leave: str) -> None:
+    count = 3 * QUEUES_A_TURN + 7
+    await _put(served, 0, [b"one"])
+    stream = Stream(served)
+    many = [_at(f"%LMQ%{number}", 0) for number in range(count)]
+    await stream.write(pb.SubscribeRequest(add=[*many, _at("t", 0)], credit_bytes=PLENTY))
+    assert (await stream.read()).topic == "t"
+    await _until_watched(served, count + 1)
+    if leave == "cancel":
+        stream.cancel()
+        await _until_watched(served, 0)
+    elif leave == "end":
+        await stream.done_writing()
+        await _until_watched(served, 0)
+    else:
+        await stream.write(pb.SubscribeRequest(remove=many))
+        await _until_watched(served, 1)
+        await _put(served, 0, [b"two"])
+        assert (await stream.read()).batch.next_offset == 2
+        stream.cancel()
+
+
+async def test_a_wrong_queue_among_many_ends_the_stream_by_its_name(served: Served) -> None:
+    wrong = QUEUES_A_TURN + 3
+    add = [_at("t", 0)] * wrong + [_at("t", -1)]
+    call = served.messages.Subscribe()
+    await call.write(pb.SubscribeRequest(add=add))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call.read()
+    assert error_info(caught.value).metadata["field"] == f"add[{wrong}].queue_id"
+    await _until_watched(served, 0)
+
+
+async def test_what_is_laborious_to_decode_comes_as_everything_else(served: Served) -> None:
+    properties = {f"p{number}": "v" for number in range(2000)}
+    messages = [pb.Message(topic="t", queue_id=0, properties=properties)] * 8
+    await served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
+    stream = Stream(served)
+    await stream.write(
+        pb.SubscribeRequest(add=[_at("t", 0)], credit_bytes=PLENTY, max_messages=256)
+    )
+    batch = (await stream.read()).batch
+    pulled = await served.messages.Pull(pb.PullRequest(topic="t"))
+    assert list(batch.messages) == list(pulled.messages)
+    assert [dict(message.properties) for message in batch.messages] == [properties] * 8
+    stream.cancel()
