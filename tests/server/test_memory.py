@@ -258,7 +258,9 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
 
 @pytest.mark.integration
 async def test_memory_stays_below_1_gib_whatever_clients_send(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, "--set", "store.segment_bytes=268435456") as server:
+    settings = ("store.segment_bytes=268435456", f"server.max_receive_bytes={64 << 20}")
+    flags = [text for setting in settings for text in ("--set", setting)]
+    with ServerProcess(tmp_path, *flags) as server:
         server.wait_for("ready")
         memory = PrivateMemory(server.pid)
         channels = [
