@@ -93,7 +93,10 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
         def commit() -> None:
             parts.store.commit_offsets(
                 request.group,
-                [(topic, queue_id, to) for (topic, queue_id), to in zip(queues, found, strict=True)],
+                [
+                    (topic, queue_id, to)
+                    for (topic, queue_id), to in zip(queues, found, strict=True)
+                ],
             )
 
         await parts.commits.run(commit)

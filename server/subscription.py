@@ -98,7 +98,7 @@ class Subscription:
                 response = await self._next_response()
                 if response.queues:
                     if self._encode_aside:
-                        yield await self._parts.workers.run(response.SerializeToString)
+                        yield await self._parts.reads.run(response.SerializeToString)
                     else:
                         yield response
                     continue
@@ -249,7 +249,7 @@ class Subscription:
             found = self._pull(turn, self._turn_bytes())
             if isinstance(found, Pulled) and is_laborious(found, self._form):
                 self._encode_aside = True
-                outcome = await self._parts.workers.run(self._decode, turn, found, response)
+                outcome = await self._parts.reads.run(self._decode, turn, found, response)
                 self._settle(turn, outcome, response)
                 break
             room -= self._settle(turn, self._decode(turn, found, response), response)
