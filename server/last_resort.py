@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 #: How long an ordinary end may take once it is urgent, or when nothing is left to do.
 PATIENCE_S = 5.0
 #: For the line in the log to be written; it may go to a pipe that nobody reads.
-_LAST_LINE_S = 0.2
+_LAST_LINE_S = 1.0
 
 
 def end_process_soon(why: str) -> None:
@@ -35,11 +35,14 @@ def _wait_and_end(why: str) -> None:
         for thread in threading.enumerate()
         if not thread.daemon and thread is not threading.main_thread()
     )
-    said = threading.Thread(
-        target=logger.error,
-        args=("%s, and did not within %g s; still running: %s", why, PATIENCE_S, alive or "-"),
-        daemon=True,
-    )
+    text = f"{why}, and did not within {PATIENCE_S:g} s; still running: {alive or '-'}"
+    said = threading.Thread(target=_say, args=(text,), daemon=True)
     said.start()
     said.join(_LAST_LINE_S)
     os._exit(1)
+
+
+def _say(text: str) -> None:
+    logger.error("%s", text)
+    for handler in logging.getLogger().handlers:
+        handler.flush()

@@ -10,12 +10,9 @@ import logging
 import os
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
+#: At the end of a process its last lines are waited for.
+FLUSH_S = 1.0
 #: Characters that wait for a reader. Beyond that lines are dropped, and counted.
 WAITING_MOST = 1 << 20
 
@@ -83,12 +80,16 @@ class Outlet:
 class OutletHandler(logging.Handler):
     """Log records, as lines of an outlet."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, outlet: Outlet) -> None:
         super().__init__()
-        self._write = write
+        self._outlet = outlet
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._write(self.format(record) + "\n")
+            self._outlet.write(self.format(record) + "\n")
         except Exception:  # noqa: BLE001 - as logging has it: a line that is wrong ends nothing
             self.handleError(record)
+
+    def flush(self) -> None:
+        """What was said is written, should somebody read it within `FLUSH_S`."""
+        self._outlet.drain(FLUSH_S)

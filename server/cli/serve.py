@@ -18,7 +18,7 @@ from server.cli.process import prepare_to_open_stores
 from server.config import load_config, with_recorded_segments
 from server.errors import ServerBindError
 from server.last_resort import end_process_soon
-from server.outlet import Outlet, OutletHandler
+from server.outlet import FLUSH_S, Outlet, OutletHandler
 from store.errors import (
     InvalidArgumentError,
     StoreError,
@@ -43,9 +43,6 @@ _UNUSABLE = frozenset(
 
 
 _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
-
-#: For the last lines to be written, should somebody read them.
-_LAST_LINES_S = 1.0
 
 
 @click.command()
@@ -89,7 +86,7 @@ def serve(
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=[OutletHandler(errors.write)],
+        handlers=[OutletHandler(errors)],
     )
     # Its jobs run every second: neither a run is news, nor one that is left out under load.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
@@ -127,7 +124,7 @@ def serve(
         raise _why_not_opened(error, config) from error
     finally:
         for outlet in (errors, results):
-            outlet.drain(_LAST_LINES_S)
+            outlet.drain(FLUSH_S)
     end_process_soon("the store is closed, and the process was to end")
 
 

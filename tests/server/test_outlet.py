@@ -12,7 +12,7 @@ def test_lines_come_out_in_order() -> None:
     reader, writer = os.pipe()
     outlet = Outlet(writer)
     logger = logging.Logger("test")
-    logger.addHandler(OutletHandler(outlet.write))
+    logger.addHandler(OutletHandler(outlet))
     for number in range(100):
         logger.warning("line %d", number)
     assert outlet.drain(60)
