@@ -44,18 +44,21 @@ def scan_requests(
     at = start
     parser = SealedParser()
     while (segment := segments.find(at)) is not None:
-        view = segment.view(0, segment.size)
+        size = segment.appended  # all of the file, until recovery has cut it
+        view = segment.view(0, size)
         try:
-            base, end = segment.start_offset, segment.start_offset + segment.size
+            base, end = segment.start_offset, segment.start_offset + size
+            if at == end:
+                return
             while at < end:
                 requests, at = parser.parse(view, base, at, end, _RUN)
                 if len(requests) < _RUN:
-                    checked = check_record(view, at - base, segment.size, at)
+                    checked = check_record(view, at - base, size, at)
                     if checked.found is Found.RECORD:
                         requests.append(dispatch_request(view, at - base))
                         at += checked.size
                     elif checked.found is Found.BLANK:
-                        at = end
+                        at = base + segment.size
                     elif not requests:
                         behind = goes_on_behind(segments, at)
                         if behind is None:

@@ -542,8 +542,10 @@ class MessageStore:
         self.queues.flush()
         self._kv_flushed_at = dispatched
         self._kv_flushed_s = self._clock.monotonic_s()
+        # Marks last: a record above the checkpoint whose topic is gone was deleted only if a mark
+        # says so, see lost_topics.py.
+        self.write_checkpoint()
         self._topics.drop_marks(sequence, self.log.start_offset)
-        self._write_checkpoint()
 
     def maintain(self) -> None:
         """One round of what is due: a job calls it every second.
@@ -561,7 +563,7 @@ class MessageStore:
             with ExitStack() as stack:
                 stack.callback(self._maintain_queues)
                 stack.callback(self.metadata.maintain)
-                stack.callback(self._write_checkpoint)
+                stack.callback(self.write_checkpoint)
                 if waiting > 0 and (due or waiting >= self.config.kv_flush_bytes):
                     self._flush_everything()
 
@@ -616,7 +618,8 @@ class MessageStore:
         """Called between pieces. Raises StoreClosedError: closing does not wait for all of it."""
         self._check_open()
 
-    def _write_checkpoint(self) -> None:
+    def write_checkpoint(self) -> None:
+        """What is flushed now is in the checkpoint file, durably."""
         flushed = self._flushed.value
         if flushed == self._checkpointed:
             return
@@ -699,7 +702,7 @@ class MessageStore:
                     if self._lost is not None:
                         return
                     if flushed:
-                        self._write_checkpoint()
+                        self.write_checkpoint()
                     if flushed and drained:
                         self.metadata.close()
                         self._directory.mark_clean()

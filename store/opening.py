@@ -1,8 +1,8 @@
 """Put a store together, in the one order that is safe, and bring it to one dispatch point.
 
 lock → checkpoint → segments → cut the torn tail → cut queues that are ahead → deletions that were
-lost → ends of queues that the log does not know → replay up to the end → ends that nothing kept
-yet → only then writers, services and jobs.
+lost → topics that were lost → ends of queues that the log does not know → replay up to the end →
+ends that nothing kept yet → only then writers, services and jobs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from store.disk import DiskGuard
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.flush import GroupCommitService, IntervalFlushService
 from store.jobs import Jobs
+from store.lost_topics import create_again
 from store.message_store import MessageStore
 from store.page_ahead import PageAhead
 from store.preallocate import Preallocator
@@ -75,7 +76,8 @@ def assemble(
         undo.callback(directory.close)
         undo.callback(metadata.close)
         undo.callback(queues.close)
-        checkpoint = _checkpoint(directory.checkpoint)
+        found_checkpoint = _checkpoint(directory.checkpoint)
+        checkpoint = found_checkpoint or Checkpoint()
         source = DirectSource(directory.commitlog, config.segment_bytes, warm_up=config.warm_up)
         preallocator = Preallocator(
             source, config.segment_bytes, ahead=None if config.preallocate else 0
@@ -108,6 +110,9 @@ def assemble(
         topics.redo_deletions()
         if not directory.was_closed_cleanly:
             topics.after_cut(end)
+            # Without a checkpoint nobody can tell them from topics that were deleted long ago.
+            if found_checkpoint is not None:
+                create_again(segments, checkpoint.flushed_offset, topics)
         queue_ends = QueueEnds(queues, metadata, topics)
         if queues.dispatched_offset < segments.first_offset:
             # Lost, or older than the log is: what is not in the log any more comes first.
@@ -197,6 +202,8 @@ def assemble(
                 segments.first_offset,
                 time_fall.expired_before_ms(segments.first_offset, first_time_ms),
             )
+        if found_checkpoint is None:
+            store.write_checkpoint()  # before anything is appended, so that a crash finds one
         directory.mark_open()
         guard.measure()
         flush_service.start()
@@ -210,13 +217,13 @@ def assemble(
         return store
 
 
-def _checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint, or one that says nothing: the whole log is then checked."""
+def _checkpoint(path: Path) -> Checkpoint | None:
+    """The checkpoint; None when there is none, or a damaged one: the whole log is then checked."""
     try:
-        return read_checkpoint(path) or Checkpoint()
+        return read_checkpoint(path)
     except StoreFormatError as error:
         logger.warning("%s: the whole log is checked instead", error)
-        return Checkpoint()
+        return None
 
 
 def _newest_time_ms(log: CommitLog, segment: Segment) -> int:

@@ -27,7 +27,7 @@ from store.units import LMQ_PREFIX
 from store.validation import check_queue_count, check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from store.clock import Clock
     from store.config import StoreConfig
@@ -317,6 +317,32 @@ class Topics:
                 changed += 1
         return changed
 
+    def dead_below(self) -> dict[str, int]:
+        """Of topics with a mark of deletion: the physical offset below which records are dead."""
+        dead: dict[str, int] = {}
+        for mark in self._marks.values():
+            dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
+        return dead
+
+    def create_again(self, found: Mapping[str, tuple[int, int]]) -> list[TopicConfig]:
+        """On opening after a crash: of these topics, those without a row get one, durably.
+
+        `found`: the physical offset of the topic's first record, and its highest queue id. Names
+        and ids that no topic can have are passed over. Returns the new ones.
+        """
+        now_ms = self._clock.now_ms()
+        config = self._config
+        names = [name for name in found if _is_topic(name)]
+        created = []
+        for name, row in zip(names, self._metadata.topics(names), strict=True):
+            first_offset, queue_id = found[name]
+            if row is None and 0 <= queue_id < config.max_queue_count:
+                count = max(config.default_queue_count, queue_id + 1)
+                created.append(TopicConfig(name, count, now_ms, first_offset))
+        self._metadata.put_topics(created)
+        self._forget(topic.name for topic in created)
+        return created
+
     def redo_deletions(self) -> int:
         """On opening: apply deletions that the consume queue lost in a crash; returns how many."""
         return sum(1 for _ in self._apply_deletions())
@@ -364,3 +390,11 @@ def without_topic(request: DispatchRequest) -> DispatchRequest | None:
     if marks:
         return request._replace(topic="", keys=marks, tag_code=0, in_queue=False)
     return None
+
+
+def _is_topic(name: str) -> bool:
+    try:
+        check_topic(name)
+    except InvalidArgumentError:
+        return False
+    return True
