@@ -243,11 +243,10 @@ class RocksEngine:
         """
         if self._is_full and self._has_room():
             self._come_back()
-        if self._range_deletions < _MANY_RANGE_DELETIONS or self._is_full:
-            return
-        with self._slowly("flush") as opened:
-            self._write_out(opened)
-            self._refresh_note()
+        if self._range_deletions >= _MANY_RANGE_DELETIONS and not self._is_full:
+            with self._slowly("flush") as opened:
+                self._write_out(opened)
+        self._refresh_note()  # RocksDB flushes and compacts by itself as well
 
     def compact(
         self,
@@ -544,7 +543,6 @@ class RocksEngine:
             # The kernel may have dropped the pages: a second sync could claim what is not so.
             self._unsynced = f"the write-ahead log could not be synced: {error}"
             raise
-        self._refresh_note()
 
     def _compact_piece(self, family: str, start: bytes | None, end: bytes | None) -> None:
         with self._slowly(f"compaction of {family}") as opened:

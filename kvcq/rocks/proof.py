@@ -117,7 +117,7 @@ class NoteKeeper:
         """Whether the manifest has changed since the note. Cheap: one look at a file's length."""
         manifest = self._manifest
         try:
-            return manifest is None or manifest.path.stat().st_size != manifest.file_size
+            return manifest is None or manifest.has_grown
         except OSError:
             return True  # another one has taken its place
 
