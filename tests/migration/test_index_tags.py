@@ -68,8 +68,6 @@ def _all_the_way_and_back(root: Path) -> None:
         assert not (root / "index").exists()
         done(migrator.rollback())
         done(migrator.rollback())
-        done(migrator.verify(VerifyOptions(key_every=1)))
-        assert list(migrator.differences) == []
         migrator.rollback()
     release(root)
 
@@ -101,8 +99,6 @@ def test_where_rocketmq_indexed_no_tags_none_come_in(tmp_path: Path) -> None:
     assert len(entries(root, LAYOUT.index)) == ENTRIES - TAG_ENTRIES
     # What is taken over then shows the same.
     assert take_inventory(root, LAYOUT, lambda *_: None).layout.index_tags_from is None
-    _all_the_way_and_back(root)
-    assert len(entries(root, LAYOUT.index)) == ENTRIES - TAG_ENTRIES
 
 
 def test_what_is_put_after_the_adoption_is_indexed_with_its_tag(tmp_path: Path) -> None:

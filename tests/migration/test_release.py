@@ -144,7 +144,7 @@ def test_a_store_is_given_back_on_rocksdb_with_the_families_that_a_broker_names(
         assert store.bounds([("orders", placed.queue_id)])[0][1] == placed.queue_offset + 1
 
 
-@pytest.mark.parametrize("point", ["handed over", "moved aside", "in place", "cleared"])
+@pytest.mark.parametrize("point", ["moved aside", "in place", "cleared"])
 def test_a_release_on_rocksdb_that_was_cut_short_goes_on(
     root: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -163,9 +163,7 @@ def test_a_release_on_rocksdb_that_was_cut_short_goes_on(
         return renamed
 
     with monkeypatch.context() as patched:
-        if point == "handed over":
-            patched.setattr("migration.release.hand_over", cut)
-        elif point == "cleared":
+        if point == "cleared":
             patched.setattr("migration.release.fsync_directory", cut)
         else:
             patched.setattr(Path, "rename", cut_after)
