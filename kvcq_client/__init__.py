@@ -51,6 +51,7 @@ from kvcq_client.values import (
     QueryPage,
     Queue,
     Start,
+    StoredBatch,
     Topic,
 )
 
@@ -92,6 +93,7 @@ __all__ = [
     "SendingMany",
     "ServerError",
     "Start",
+    "StoredBatch",
     "StoredMessage",
     "Topic",
     "UnavailableError",

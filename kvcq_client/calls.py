@@ -17,6 +17,7 @@ from kvcq_client.values import (
     QueryPage,
     Queue,
     Start,
+    StoredBatch,
     Topic,
 )
 from kvcq_client.wire import Checker, Outgoing, as_bytes
@@ -165,6 +166,22 @@ class Calls:
             self._connection.messages.Get, pb.GetRequest(message_id=message_id), timeout_s
         )
         return await self._stored(answer.message, timeout_s)
+
+    async def stored_batch(
+        self, producer_id: str, sequence: int, *, timeout_s: float | None = None
+    ) -> StoredBatch | None:
+        """What `put_numbered` stored under that number; None when no batch begins with it."""
+        try:
+            answer = await self._connection.call(
+                self._connection.messages.GetBatch,
+                pb.GetBatchRequest(
+                    producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence)
+                ),
+                timeout_s,
+            )
+        except NotFoundError:
+            return None
+        return StoredBatch(split_records(answer.records), answer.message_count)
 
     async def _stored(self, message: pb.StoredMessage, timeout_s: float | None) -> StoredMessage:
         pulled = await self.pull(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         QueryPage,
         Queue,
         Start,
+        StoredBatch,
         Topic,
     )
 
@@ -221,6 +222,12 @@ class Client:
         return self._run(
             self._calls.search_time(topic, queue_id, time_ms, boundary, timeout_s=timeout_s)
         )
+
+    def stored_batch(
+        self, producer_id: str, sequence: int, *, timeout_s: float | None = None
+    ) -> StoredBatch | None:
+        """What `put_numbered` stored under that number; None when no batch begins with it."""
+        return self._run(self._calls.stored_batch(producer_id, sequence, timeout_s=timeout_s))
 
     # --- topics ----------------------------------------------------------------------------
 

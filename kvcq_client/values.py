@@ -109,6 +109,18 @@ class Pulled(NamedTuple):
     max_offset: int
 
 
+class StoredBatch(NamedTuple):
+    """What the log has under a producer's number. Queue offsets are those of the topics."""
+
+    messages: list[StoredMessage]
+    message_count: int  # with those whose records have left the log
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some of it has left the log."""
+        return len(self.messages) < self.message_count
+
+
 class QueryPage(NamedTuple):
     """Messages with one key, oldest first. `complete` is false when `cursor` has more."""
 

@@ -9,8 +9,10 @@ from proto.v1 import kvcq_pb2 as pb
 from proto.v1 import kvcq_pb2_grpc
 from server import convert
 from server.batch_checksum import checksum_of
+from server.durability import wait_visible
 from server.interceptors import request_id_of
 from server.long_poll import pull_or_wait, wait_seconds
+from server.producer_sessions import check_number
 from server.put_coalescer import of_single_put
 from server.put_limits import MAX_MESSAGES, Budget, TooMuchError, inline_budget
 from server.put_stream import Answer, PutStream
@@ -262,6 +264,24 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
             # The store knows places in the log alone; the caller knows the id.
             reason = str(error).partition(": ")[2]
             raise MessageNotFoundError(request.message_id, reason) from None
+
+    async def GetBatch(self, request: pb.GetBatchRequest, context: Context) -> bytes:
+        parts = self._stage.parts
+        producer_id, sequence = request.producer.producer_id, request.producer.sequence
+        check_number(producer_id, sequence)
+        await wait_visible(parts.store)
+
+        def find() -> bytes:
+            records = parts.store.batch_records(producer_id, sequence)
+            if records is None:
+                raise MessageNotFoundError(
+                    f"{producer_id}:{sequence}", "no batch in the log begins with that number"
+                )
+            there = [record for record in records if record is not None]
+            response = pb.GetBatchResponse(message_count=len(records), records=b"".join(there))
+            return response.SerializeToString()
+
+        return await parts.workers.run(find)
 
     async def GetOffsets(
         self, request: pb.GetOffsetsRequest, context: Context

@@ -47,6 +47,7 @@ _LIMITS: Mapping[str, RequestLimit] = {
     "Subscribe": RequestLimit(_MESSAGES, CallKind.STREAM),
     "Query": RequestLimit(_NAMES, answers_large=True),
     "Get": RequestLimit(_NAMES),
+    "GetBatch": RequestLimit(_NAMES, answers_large=True),
     "GetOffsets": RequestLimit(_ROWS, answers_large=True),
     "SearchTime": RequestLimit(_NAMES),
     "Echo": RequestLimit(_MANY, answers_large=True, waits_to_be_read=True),

@@ -21,6 +21,7 @@ from store.errors import (
     DiskFullError,
     FlushTimeoutError,
     InvalidArgumentError,
+    MessageNotFoundError,
     OffsetOutOfRangeError,
     SegmentNotReadyError,
     StoreBusyError,
@@ -368,6 +369,27 @@ class MessageStore:
         except DamagedQueueError as error:
             self._repair.start(error.topic, error.queue_id, error.offset)
             raise
+
+    def batch_records(self, producer_id: str, sequence: int) -> list[bytes | None] | None:
+        """Records of the numbered batch, in order; None in it: one that has left the log.
+
+        None when no batch of the log begins with that number. Raises CorruptRecordError.
+        """
+        self._check_open()
+        while True:
+            start = self.log.start_offset
+            found = self.batches.find(producer_id, sequence)
+            if found is None:
+                return None
+            try:
+                return [
+                    one if one is None else self.log.read(one.physical_offset, one.record_size)
+                    for one in found.messages
+                ]
+            except MessageNotFoundError:
+                if self.log.start_offset == start:
+                    raise
+                # Its segment was dropped meanwhile.
 
     def bounds(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
         """Min and max of each queue.

@@ -10,10 +10,11 @@ Columns: body (binary or string) is required; topic, queue_id (int), tag, keys a
 (array<string>), properties (map<string,string>), flag (int), born_time_ms (bigint) may be there;
 null means none.
 
-A task sends its rows in batches, cut by count and bytes alone, numbered, as a producer whose name
-is made of the query, the id of the batch and the number of the partition. The service stores such a
-batch once. So a task, or a batch of a stream, that is run again with the same rows in the same
-order repeats nothing. Rows come in another order when the query shuffles them without sorting.
+A task sends its rows in batches, numbered, as a producer whose name is made of the query, the id of
+the batch and the number of the partition. The service stores such a batch once, and refuses other
+messages under its number. So a task, or a batch of a stream, that is run again stores each of its
+rows once, in whichever order they come now: see attempt.py. A query that gives other rows each time
+it is run (rand, a limit without an order) fails with that reason instead.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from pyspark.sql.datasource import (
 )
 
 from kvcq_client import Message
+from migration.spark.attempt import Attempt
 from migration.spark.errors import SourceOptionError
 from migration.spark.service import Service
 from migration.spark.source_options import Options
@@ -52,8 +54,7 @@ _TYPES = {
     "flag": ("int",),
     "born_time_ms": ("bigint",),
 }
-#: The cuts decide which messages make a batch, so a changed number makes a repeated run repeat
-#: its messages. They stay as they are.
+#: Of one put.
 _BATCH_MESSAGES = 1000
 _BATCH_BYTES = 1 << 20
 
@@ -63,7 +64,7 @@ class Written(WriterCommitMessage):
     """What one task did."""
 
     messages: int
-    repeated: int  # of these, batches that had been stored by an earlier run
+    repeated: int  # of these, what an earlier run had stored
 
 
 class _Sink:
@@ -82,19 +83,22 @@ class _Sink:
             if field.dataType.simpleString() not in known:
                 wanted = " or ".join(known)
                 raise SourceOptionError("schema", f"column {field.name!r} is not {wanted}")
+        self._has_queues = "queue_id" in schema.names
+        self._has_born_times = "born_time_ms" in schema.names
         if "body" not in schema.names:
             raise SourceOptionError("schema", "the column 'body' is required")
         if self._topic is None and "topic" not in schema.names:
             raise SourceOptionError("topic", "is required without a column 'topic'")
 
     def _send(self, producer: str, batches: Iterator[pa.RecordBatch]) -> Written:
-        sequence, repeated = 0, 0
         with self._service.connect() as client:
+            attempt = Attempt(
+                client, producer, has_queues=self._has_queues, has_born_times=self._has_born_times
+            )
             for chunk in _chunks(self._messages(batches)):
-                sent = client.put_numbered(chunk, producer_id=producer, sequence=sequence)
-                sequence += len(chunk)
-                repeated += sent
-        return Written(sequence, repeated)
+                attempt.put(chunk)
+            count = attempt.finish(may_have_run_before=_task().attemptNumber() > 0)
+            return Written(count, attempt.repeated)
 
     def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Message]:
         for batch in batches:

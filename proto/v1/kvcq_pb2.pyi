@@ -363,6 +363,20 @@ class Queue(_message.Message):
     queue_id: int
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...
 
+class GetBatchRequest(_message.Message):
+    __slots__ = ("producer",)
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    producer: ProducerSequence
+    def __init__(self, producer: _Optional[_Union[ProducerSequence, _Mapping]] = ...) -> None: ...
+
+class GetBatchResponse(_message.Message):
+    __slots__ = ("message_count", "records")
+    MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    message_count: int
+    records: bytes
+    def __init__(self, message_count: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
+
 class GetOffsetsRequest(_message.Message):
     __slots__ = ("queues",)
     QUEUES_FIELD_NUMBER: _ClassVar[int]

@@ -69,6 +69,11 @@ class MessageServiceStub:
                 request_serializer=proto_dot_v1_dot_kvcq__pb2.GetRequest.SerializeToString,
                 response_deserializer=proto_dot_v1_dot_kvcq__pb2.GetResponse.FromString,
                 _registered_method=True)
+        self.GetBatch = channel.unary_unary(
+                '/kvcq.v1.MessageService/GetBatch',
+                request_serializer=proto_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
+                response_deserializer=proto_dot_v1_dot_kvcq__pb2.GetBatchResponse.FromString,
+                _registered_method=True)
         self.GetOffsets = channel.unary_unary(
                 '/kvcq.v1.MessageService/GetOffsets',
                 request_serializer=proto_dot_v1_dot_kvcq__pb2.GetOffsetsRequest.SerializeToString,
@@ -131,6 +136,13 @@ class MessageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBatch(self, request, context):
+        """What was stored under a producer's number; NOT_FOUND when no batch in the log begins with it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetOffsets(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -186,6 +198,11 @@ def add_MessageServiceServicer_to_server(servicer, server):
                     servicer.Get,
                     request_deserializer=proto_dot_v1_dot_kvcq__pb2.GetRequest.FromString,
                     response_serializer=proto_dot_v1_dot_kvcq__pb2.GetResponse.SerializeToString,
+            ),
+            'GetBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBatch,
+                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.GetBatchRequest.FromString,
+                    response_serializer=proto_dot_v1_dot_kvcq__pb2.GetBatchResponse.SerializeToString,
             ),
             'GetOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.GetOffsets,
@@ -392,6 +409,33 @@ class MessageService:
             '/kvcq.v1.MessageService/Get',
             proto_dot_v1_dot_kvcq__pb2.GetRequest.SerializeToString,
             proto_dot_v1_dot_kvcq__pb2.GetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.MessageService/GetBatch',
+            proto_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
+            proto_dot_v1_dot_kvcq__pb2.GetBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,180 @@
+"""One task's rows, stored once, however often and in whichever order its attempts bring them.
+
+A task that is run again gets the same rows, but behind a shuffle in another order: then its batches
+are not those that an earlier attempt stored under the same numbers, and the service refuses them.
+The attempt reads what is stored under the number, crosses those rows off its own, and goes on
+behind it. Two attempts at the same time do the same to each other: each number has one batch, and
+each row is in one of them.
+
+What is kept: for each row of another attempt that has not come here yet, 16 bytes and a counter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq_client import NumberPassedError, NumberReusedError
+from migration.spark.errors import PipelineError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvcq_client import Client, Message, StoredMessage
+
+#: Properties that the service adds to what a producer gave.
+_ADDED = frozenset(
+    {"TAGS", "KEYS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "KVCQ_BATCH"}
+)
+
+
+class Chosen(NamedTuple):
+    """What the service chooses where a row leaves it open: None. Such a row fits any choice."""
+
+    queue_id: int | None
+    born_time_ms: int | None
+
+
+class Attempt:
+    """Sends batches under the numbers of `producer_id`, from 0 on. One task, one thread.
+
+    `has_queues` and `has_born_times`: whether rows may say these themselves.
+    """
+
+    def __init__(
+        self, client: Client, producer_id: str, *, has_queues: bool, has_born_times: bool
+    ) -> None:
+        self._client = client
+        self._producer_id = producer_id
+        self._has_queues = has_queues
+        self._has_born_times = has_born_times
+        self._sequence = 0
+        #: Rows that another attempt stored and that have not come here yet.
+        self._theirs: defaultdict[bytes, Counter[Chosen]] = defaultdict(Counter)
+        #: Messages that another attempt, or an earlier one, had stored.
+        self.repeated = 0
+
+    def put(self, messages: Sequence[Message]) -> None:
+        """These rows are stored. Raises KvcqError, PipelineError."""
+        left = self._without_theirs(messages)
+        while left:
+            try:
+                if self._client.put_numbered(
+                    left, producer_id=self._producer_id, sequence=self._sequence
+                ):
+                    self.repeated += len(left)
+            except NumberReusedError:
+                self._learn()
+                left = self._without_theirs(left)
+            except NumberPassedError as error:
+                raise PipelineError(
+                    f"{error}; an earlier attempt of the task stored it, and it has expired "
+                    "since: whether this row is among it cannot be said any more"
+                ) from error
+            else:
+                self._sequence += len(left)
+                return
+
+    def finish(self, *, may_have_run_before: bool) -> int:
+        """All rows have come. Returns how many messages are stored for the task.
+
+        Raises PipelineError when another attempt stored rows that did not come here.
+        """
+        strange = sum(counts.total() for counts in self._theirs.values())
+        if not strange and (self.repeated or may_have_run_before):
+            more = self._client.stored_batch(self._producer_id, self._sequence)
+            strange = len(more.messages) if more is not None else 0
+        if strange:
+            raise PipelineError(
+                f"an earlier attempt of the task stored at least {strange} rows that this one does "
+                "not have: the query gives other rows each time it is run, so they cannot be "
+                "stored once. Write its result to a table first, and that to the topic"
+            )
+        return self._sequence
+
+    def _learn(self) -> None:
+        """What another attempt stored under the next number is known, and left behind."""
+        stored = self._client.stored_batch(self._producer_id, self._sequence)
+        if stored is None or stored.is_partial:
+            raise PipelineError(
+                f"the batch {self._sequence} of {self._producer_id!r} was stored by an earlier "
+                "attempt of the task, and its messages have expired or were deleted since: "
+                "whether these rows are among it cannot be said any more"
+            )
+        for message in stored.messages:
+            chosen = Chosen(
+                message.queue_id if self._has_queues else None,
+                message.born_time_ms if self._has_born_times else None,
+            )
+            self._theirs[_stored_identity(message)][chosen] += 1
+        self._sequence += len(stored.messages)
+        self.repeated += len(stored.messages)
+
+    def _without_theirs(self, messages: Sequence[Message]) -> list[Message]:
+        if not self._theirs:
+            return list(messages)
+        return [message for message in messages if not self._cross_off(message)]
+
+    def _cross_off(self, message: Message) -> bool:
+        """Whether it is one of theirs; it is crossed off then."""
+        identity = _identity(message)
+        counts = self._theirs.get(identity)
+        if counts is None:
+            return False
+        wanted = Chosen(
+            message.queue_id if self._has_queues else None,
+            (message.born_time_ms or None) if self._has_born_times else None,
+        )
+        found = wanted if wanted in counts else _fitting(wanted, counts)
+        if found is None:
+            return False
+        counts[found] -= 1
+        if not counts[found]:
+            del counts[found]
+        if not counts:
+            del self._theirs[identity]
+        return True
+
+
+def _fitting(wanted: Chosen, counts: Counter[Chosen]) -> Chosen | None:
+    """What the service chose for such a row."""
+    for found in counts:
+        if all(one in (None, other) for one, other in zip(wanted, found, strict=True)):
+            return found
+    return None
+
+
+def _identity(message: Message) -> bytes:
+    """16 bytes for what a row says, but for queue and time of birth. As `_stored_identity`."""
+    properties = {name: value for name, value in (message.properties or {}).items() if value}
+    return _digest(
+        message.topic,
+        message.tag,
+        " ".join(message.keys),
+        tuple(dict.fromkeys(message.light_queues)),
+        sorted(properties.items()),
+        message.flag,
+        bytes(message.body),
+    )
+
+
+def _stored_identity(message: StoredMessage) -> bytes:
+    properties = {name: value for name, value in message.properties.items() if name not in _ADDED}
+    return _digest(
+        message.topic,
+        message.tag,
+        " ".join(message.keys),
+        message.light_queues,
+        sorted(properties.items()),
+        message.flag,
+        message.raw_body,
+    )
+
+
+def _digest(*fields: object) -> bytes:
+    *others, body = fields
+    assert isinstance(body, bytes)
+    digest = hashlib.blake2b(repr(others).encode(errors="surrogatepass"), digest_size=16)
+    digest.update(body)
+    return digest.digest()
