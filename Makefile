@@ -18,13 +18,14 @@ CHECK_TESTS  ?= test
 
 TEST_WORKERS ?= 2
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
-FAST_TESTS   := not crash and not spark and not soak
+FAST_TESTS   := not crash and not spark and not soak and not cluster
 REPORTS      ?= reports
 PROTOS       := proto/v1/kvcq.proto proto/v1/migration.proto
 PROTOC       := $(PY) -m grpc_tools.protoc -I .
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark proto \
+.PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark \
+	test-spark-cluster proto \
 	proto-drift bench bench-scenarios campaign check soak clean
 
 help:  ## Show the targets
@@ -48,7 +49,7 @@ types: $(STAMPS)/dev  ## Check the types, strictly
 	$(BIN)/mypy
 
 test: $(STAMPS)/dev  ## All tests that need neither Spark nor an hour
-	$(PYTEST) -m "not spark and not soak"
+	$(PYTEST) -m "not spark and not soak and not cluster"
 
 test-fast: $(STAMPS)/dev  ## The tests that kill no processes
 	$(PYTEST) -m "$(FAST_TESTS)"
@@ -58,6 +59,9 @@ test-crash: $(STAMPS)/dev  ## The tests that kill processes and tear pages
 
 test-spark: $(STAMPS)/spark  ## The tests of the Spark pipeline
 	$(PY) -m pytest -m spark
+
+test-spark-cluster: $(STAMPS)/spark  ## The pipeline on a standalone cluster, executors killed
+	$(PY) -m pytest -m cluster
 
 proto: $(STAMPS)/dev  ## Generate the code of proto/ again
 	$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
