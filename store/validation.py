@@ -55,6 +55,9 @@ _LONGEST_NAME = 255
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LIGHT_ALPHABET = re.compile(r"[$%|a-zA-Z0-9_-]+")
+# Every light queue there may be, in one look.
+_LIGHT_QUEUE = re.compile(r"%LMQ%[$%|a-zA-Z0-9_-]{1,250}").fullmatch
+assert LMQ_PREFIX == "%LMQ%"
 # Most topics, in one look: short, and not beginning with %, which is for names with a meaning.
 _PLAIN_TOPIC = re.compile(r"[|a-zA-Z0-9_-][%|a-zA-Z0-9_-]{0,126}").fullmatch
 _LONG_PREFIXES = ("%RETRY%", "%DLQ%")
@@ -107,6 +110,8 @@ def check_topic(topic: str, field: str = "topic") -> None:
 
 def check_light_queue(name: str, field: str) -> None:
     """Raises InvalidArgumentError unless `name` may name a light queue."""
+    if _LIGHT_QUEUE(name):
+        return
     _check_length(name, field, _LONGEST_NAME)
     if not name.startswith(LMQ_PREFIX) or len(name) == len(LMQ_PREFIX):
         raise InvalidArgumentError(field, f"{name!r} does not begin with {LMQ_PREFIX} and a name")
@@ -193,6 +198,7 @@ def prepare(message: Message, index: int, max_body_bytes: int, max_light_queues:
 
 
 def _tag_code(tag: str) -> int:
+    _check_length(tag, "tag", MAX_PROPERTIES_BYTES)
     if NAME_END in tag or ITEM_END in tag or "||" in tag or tag != tag.strip() or tag == "*":
         raise InvalidArgumentError(
             "tag", f"{tag!r} is '*', has '||', a control separator, or outer blanks"
@@ -209,7 +215,6 @@ def _prepare_tag_and_keys(tag: str, keys: tuple[str, ...]) -> Prepared:
     tag_code = 0
     text = ""
     if tag:
-        _check_length(tag, "tag", MAX_PROPERTIES_BYTES)
         tag_code = _short_tag_code(tag) if len(tag) <= _CACHED_TAG else _tag_code(tag)
         text = f"TAGS\x01{tag}\x02"
     if keys:
@@ -257,8 +262,9 @@ def _prepare_full(message: Message, index: int, max_light_queues: int) -> Prepar
             raise InvalidArgumentError(
                 f"{where}.light_queues", f"{len(names)} names, more than {max_light_queues}"
             )
+        field = f"{where}.light_queues"
         for name in names:
-            check_light_queue(name, f"{where}.light_queues")
+            check_light_queue(name, field)
     keys = own.keys
     if UNIQ_KEY in properties:
         keys = index_keys({UNIQ_KEY: properties[UNIQ_KEY], KEYS: " ".join(own.keys)})
