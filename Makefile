@@ -26,7 +26,7 @@ PROTOC       := $(PY) -m grpc_tools.protoc -I .
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark \
 	test-spark-cluster proto \
-	proto-drift bench bench-scenarios campaign check soak clean
+	proto-drift bench bench-scenarios fuzz campaign check soak clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -82,6 +82,10 @@ bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; half an 
 CAMPAIGN ?= --kills 1000 --power-losses 500 --seed 1
 campaign: $(STAMPS)/dev  ## Kill and cut the power a thousand times; about an hour, root for the power
 	$(PY) -m tests.campaign $(CAMPAIGN)
+
+FUZZ ?= --calls 1000000 --seed 1
+fuzz: $(STAMPS)/dev  ## Call every method a million times in all with requests made at random
+	$(PY) -m tests.fuzz $(FUZZ)
 
 check: $(CHECK_STATIC) $(CHECK_TESTS)  ## All that must pass
 

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 REQUEST_ID = "x-request-id"
 _REQUEST_ID_FORM = re.compile(r"[\x21-\x7e]{1,128}")
 _SERIOUS = ("DATA_LOSS", "FAILED_PRECONDITION", "INTERNAL")
+#: What a caller did is no matter for the log, though another call must come first.
+_CALLERS_OWN = ("OUT_OF_SEQUENCE", "ILLEGAL_STEP")
 
 
 def ending(refusal: Refusal, context: Context) -> Coroutine[Any, Any, None]:
@@ -50,7 +52,7 @@ def tell(metrics: CallMetrics, method: str, error: BaseException, request_id: st
     metrics.refused(method, refusal.reason)
     if refusal.reason == INTERNAL_ROW.reason:
         logger.error("%s failed, request id %s", method, request_id, exc_info=error)
-    elif refusal.code.name in _SERIOUS and refusal.reason != "OUT_OF_SEQUENCE":
+    elif refusal.code.name in _SERIOUS and refusal.reason not in _CALLERS_OWN:
         logger.error("%s: %s: %s, request id %s", method, refusal.reason, error, request_id)
     let_go(error)
     return refusal

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -15,11 +13,13 @@ from proto.v1 import kvcq_pb2 as pb
 from server import memory as memory_module
 from server.errors import MemoryFullError
 from server.memory import FIRST_READS, LARGE_BYTES, RequestMemory
+from tests.support.private_memory import PrivateMemory
 from tests.support.server_process import ServerProcess
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 MIB = 1 << 20
 LIMIT = 512 * MIB
@@ -214,26 +214,6 @@ async def test_pages_are_bounded_by_bytes_and_go_on(tmp_path: Path) -> None:
 
 
 # --- a real process ------------------------------------------------------------------------
-
-
-class PrivateMemory:
-    """Samples the memory of a process that is in no file, and keeps the most."""
-
-    def __init__(self, pid: int) -> None:
-        self._status = Path(f"/proc/{pid}/status")
-        self._stop = threading.Event()
-        self.most_mib = 0
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.01):
-            text = self._status.read_text()
-            self.most_mib = max(self.most_mib, int(text.partition("RssAnon:")[2].split()[0]) >> 10)
 
 
 BODY = bytes(3 << 20)

@@ -1,0 +1,1 @@
+"""Calls of every method with requests made at random: `make fuzz`, and fewer in the suite."""

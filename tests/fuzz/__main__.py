@@ -1,0 +1,57 @@
+"""`python -m tests.fuzz`: calls of every method against a server process, seed after seed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import grpc
+
+from tests.fuzz.calls import Fuzz
+from tests.support.private_memory import PrivateMemory
+from tests.support.server_process import ServerProcess
+
+#: Calls of one seed: each has a store of its own.
+CALLS_A_SEED = 50_000
+MOST_MIB = 1024
+
+
+def main() -> None:
+    """Ends with an error at the first answer that is not declared."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    settings = parser.parse_args()
+    statuses: Counter[tuple[str, str]] = Counter()
+    for seed in range(settings.seed, settings.seed + -(-settings.calls // CALLS_A_SEED)):
+        with tempfile.TemporaryDirectory() as directory:
+            flags = ("--set", "store.max_queue_count=64")
+            with ServerProcess(Path(directory), *flags) as server:
+                server.wait_for("ready")
+                memory = PrivateMemory(server.pid)
+                try:
+                    statuses += asyncio.run(_run(server.target, seed))
+                finally:
+                    memory.close()
+                if memory.most_mib >= MOST_MIB:
+                    sys.exit(f"seed {seed}: the server took {memory.most_mib} MiB")
+        print(f"seed {seed}: {CALLS_A_SEED:,} calls, {memory.most_mib} MiB at most", flush=True)  # noqa: T201
+    for (method, status), calls in sorted(statuses.items()):
+        print(f"{method:24} {status:22} {calls:>10,}")  # noqa: T201
+
+
+async def _run(target: str, seed: int) -> Counter[tuple[str, str]]:
+    async with grpc.aio.insecure_channel(target) as channel:
+        fuzz = Fuzz(channel, seed)
+        await fuzz.prepare()
+        await fuzz.run(CALLS_A_SEED)
+        await fuzz.check_control()
+        return fuzz.statuses
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Calls a server at random, and judges each answer: a declared status, with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from proto.v1 import kvcq_pb2 as pb
+from proto.v1 import kvcq_pb2_grpc
+from server.status import STATUS_BY_ERROR
+from tests.fuzz.requests import CONTROL_GROUP, CONTROL_TOPIC, METHODS, mutated, request_of
+from tests.support.rpc_errors import error_info
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import MethodDescriptor
+
+#: Under way at a time.
+AT_A_TIME = 64
+#: What a request may wait for is answered before: a parked pull, a stream that has no end.
+SHORT_S, LONG_S = 0.1, 60.0
+#: The client's own words when the server ends a stream before all requests are written: it does
+#: not tell the server's status then.
+_ENDED_WHILE_WRITING = "Internal error from Core"
+_ENDLESS = ("Pull", "Watch", "Subscribe", "ServerReflectionInfo")
+#: The store fails, or does not verify: no request may bring that about.
+_NEVER = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNIMPLEMENTED", "CANCELLED"}
+_FINAL = {"STORE_FAILED", "FLUSH_FAILED", "STORE_CLOSED", "ENGINE_UNAVAILABLE"}
+_REASONS = {row.reason for row in STATUS_BY_ERROR.values()} - _FINAL
+
+
+class UndeclaredError(AssertionError):
+    """A call was answered as no call may be."""
+
+
+class Fuzz:
+    """One seed's calls; `statuses` counts the answers by method and status."""
+
+    def __init__(self, channel: grpc.aio.Channel, seed: int) -> None:
+        self._channel = channel
+        self._seed = seed
+        self._random = Random(seed)
+        self._messages = kvcq_pb2_grpc.MessageServiceStub(channel)
+        self._groups = kvcq_pb2_grpc.GroupServiceStub(channel)
+        self._control: list[object] = []
+        self.statuses: Counter[tuple[str, str]] = Counter()
+
+    async def prepare(self) -> None:
+        """Store what must be the same afterwards."""
+        messages = [
+            pb.Message(topic=CONTROL_TOPIC, queue_id=0, body=b"control %d" % number, keys=["c"])
+            for number in range(100)
+        ]
+        await self._messages.PutBatch(pb.PutBatchRequest(messages=messages))
+        position = pb.QueuePosition(topic=CONTROL_TOPIC, queue_id=0, offset=42)
+        await self._groups.CommitOffsets(
+            pb.CommitOffsetsRequest(group=CONTROL_GROUP, offsets=[position])
+        )
+        self._control = await self._look()
+
+    async def run(self, calls: int) -> None:
+        """So many calls, of each method as many. Raises UndeclaredError."""
+        numbers = iter(range(calls))
+
+        async def work() -> None:
+            for number in numbers:
+                await self._call(METHODS[number % len(METHODS)])
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_A_TIME):
+                group.create_task(work())
+
+    async def check_control(self) -> None:
+        """Raises UndeclaredError when what was stored before is not the same."""
+        if await self._look() != self._control:
+            raise UndeclaredError(f"seed {self._seed}: the control data changed")
+
+    async def _look(self) -> list[object]:
+        pulled = await self._messages.Pull(
+            pb.PullRequest(topic=CONTROL_TOPIC, queue_id=0, max_messages=1000), timeout=LONG_S
+        )
+        queried = await self._messages.Query(
+            pb.QueryRequest(topic=CONTROL_TOPIC, key="c", max_messages=1000), timeout=LONG_S
+        )
+        offsets = await self._groups.FetchOffsets(
+            pb.FetchOffsetsRequest(
+                group=CONTROL_GROUP, queues=[pb.Queue(topic=CONTROL_TOPIC, queue_id=0)]
+            ),
+            timeout=LONG_S,
+        )
+        return [pulled, queried, offsets]
+
+    def _request(self, method: MethodDescriptor) -> bytes:
+        random = self._random
+        data = request_of(random, method.input_type).SerializeToString()
+        return mutated(random, data) if random.random() < 0.1 else data
+
+    async def _call(self, method: MethodDescriptor) -> None:
+        path = f"/{method.containing_service.full_name}/{method.name}"
+        timeout_s = SHORT_S if method.name in _ENDLESS else LONG_S
+        requests = [self._request(method)]
+        if method.client_streaming and self._random.random() < 0.3:
+            requests += [self._request(method) for _ in range(3)]
+        try:
+            if not (method.client_streaming or method.server_streaming):
+                await self._channel.unary_unary(path, None, None)(requests[0], timeout=timeout_s)
+            elif len(requests) == 1:
+                # On the wire a stream of one request is the same.
+                one: Any = self._channel.unary_stream(path, None, None)
+                async for _ in one(requests[0], timeout=timeout_s):
+                    pass
+            else:
+                many: Any = self._channel.stream_stream(path, None, None)
+                async for _ in many(iter(requests), timeout=timeout_s):
+                    pass
+        except grpc.aio.AioRpcError as error:
+            self._judge(method.name, error, requests)
+        else:
+            self.statuses[method.name, "OK"] += 1
+
+    def _judge(self, method: str, error: grpc.aio.AioRpcError, requests: list[bytes]) -> None:
+        status = error.code().name
+        if len(requests) > 1 and error.details() == _ENDED_WHILE_WRITING:
+            status = "ended while written"
+        self.statuses[method, status] += 1
+        if status == "ended while written" or (
+            status == "DEADLINE_EXCEEDED" and method in _ENDLESS
+        ):
+            return
+        try:
+            reason = error_info(error).reason
+        except (KeyError, AssertionError, ValueError):
+            reason = "none"
+        if status in _NEVER or reason not in _REASONS:
+            shown = " ".join(request[:200].hex() for request in requests)
+            raise UndeclaredError(
+                f"seed {self._seed}: {method} was answered {status} ({reason}): "
+                f"{error.details()}; its requests begin with {shown}"
+            )

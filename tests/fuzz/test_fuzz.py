@@ -1,0 +1,36 @@
+"""Every method, called at random: declared statuses, the control data unchanged, memory bounded."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from server.memory import private_bytes
+from tests.fuzz.calls import Fuzz
+from tests.fuzz.requests import METHODS
+from tests.support.serving import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CALLS = 3_000
+GROWTH_BYTES = 300 << 20
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_calls_at_random_are_answered_as_declared(tmp_path: Path, seed: int) -> None:
+    gc.collect()
+    before = private_bytes()
+    async with serving(tmp_path, store={"max_queue_count": 64}) as served:
+        fuzz = Fuzz(served.channel, seed)
+        await fuzz.prepare()
+        await fuzz.run(CALLS)
+        await fuzz.check_control()
+    assert private_bytes() - before < GROWTH_BYTES
+    answered = {method for method, _ in fuzz.statuses}
+    assert answered == {method.name for method in METHODS}
+    taken = {method for method, status in fuzz.statuses if status == "OK"}
+    assert len(taken) > len(METHODS) // 2, "most methods take some of it"
