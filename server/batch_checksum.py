@@ -5,11 +5,13 @@ cannot be used again for other messages. What counts is what a consumer gets: to
 as the producer chose it, body, tag, keys, light queues, properties, flag. The time of birth does
 not: a task that is run again makes its messages at another time.
 
-Cost: a few passes over columns in C, and one over the bodies; 0.2 us a message of 100 bytes.
+Cost: one pass over the bodies, and over columns that the producer gave; below 0.1 us a message of
+100 bytes.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from isal.isal_zlib import crc32
@@ -23,26 +25,37 @@ if TYPE_CHECKING:
 
 def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int:
     """CRC-32 of the batch; `messages` are those of the request."""
-    topics, bodies, _, tags, keys, light_queues, properties, flags, *_ = zip(*messages, strict=True)
-    if properties.count(None) != len(properties):
-        # A map has no order.
-        properties = tuple(sorted(each.items()) if each else None for each in properties)
-    columns = (topics, tags, keys, light_queues, properties, flags, _wanted_queues(request))
-    sizes = tuple(map(len, bodies))
-    text = repr((len(messages), sizes, *map(_short, columns)))
-    crc = crc32(text.encode())
-    for body in bodies:
-        crc = crc32(body, crc)
-    return crc
+    columns = request.columns
+    about: tuple[object, ...]
+    if request.HasField("columns"):
+        one_topic = not columns.topic_indexes
+        about = (
+            columns.topics[0] if one_topic else _short([each.topic for each in messages]),
+            _short(columns.tags[:]) if columns.tags else "",
+            _short([each.keys for each in messages]) if columns.keys else (),
+            _short([each.light_queues for each in messages]) if columns.light_queues else (),
+            None,
+            _short(columns.flags[:]) if columns.flags else 0,
+            _short(columns.queue_ids[:]) if columns.queue_ids else -1,
+        )
+    else:
+        about = (
+            _short([each.topic for each in messages]),
+            _short([each.tag for each in messages]),
+            _short([each.keys for each in messages]),
+            _short([each.light_queues for each in messages]),
+            # A map has no order.
+            _short([sorted((each.properties or {}).items()) or None for each in messages]),
+            _short([each.flag for each in messages]),
+            _short(
+                [each.queue_id if each.HasField("queue_id") else -1 for each in request.messages]
+            ),
+        )
+    # A checksum for each body: where one ends and the next begins counts.
+    bodies = struct.pack(f"<{len(messages)}I", *[crc32(each[1]) for each in messages])
+    return crc32(bodies, crc32(repr(about).encode()))
 
 
-def _short(column: tuple[object, ...]) -> object:
+def _short(column: Sequence[object]) -> object:
     """The column, or the one value that all of it has."""
     return column[0] if column.count(column[0]) == len(column) else column
-
-
-def _wanted_queues(request: pb.PutBatchRequest) -> tuple[int, ...]:
-    """The queue of each message, -1 where the server chooses."""
-    if request.HasField("columns"):
-        return tuple(request.columns.queue_ids) or (-1,)
-    return tuple(each.queue_id if each.HasField("queue_id") else -1 for each in request.messages)

@@ -80,6 +80,7 @@ class Batch:
     sequence: int
     messages: list[Sent]
     store_time_ms: int = 0
+    next_sequence: int = 0  # of its producer, as the log knew it then
 
     def request(self) -> pb.PutBatchRequest:
         return pb.PutBatchRequest(
@@ -158,9 +159,11 @@ class BatchMachine(RuleBasedStateMachine):
         stored = self.put(producer, batch)
         assert not stored.repeated
         sent.append(batch)
-        self._note(batch, stored)
+        self._note(producer, batch, stored)
 
-    def _note(self, batch: Batch, stored: Stored) -> None:
+    def _note(self, producer: str, batch: Batch, stored: Stored) -> None:
+        end = batch.sequence + len(batch.messages)
+        batch.next_sequence = max(self._next_sequence(producer, self.log_start), end)
         batch.store_time_ms = stored.store_time_ms
         for each, place in zip(batch.messages, stored.columns.physical_offsets, strict=True):
             each.place, each.topic_deleted, each.light_deleted = place, False, False
@@ -183,18 +186,24 @@ class BatchMachine(RuleBasedStateMachine):
             assert expired
             return
         if not stored.repeated:
-            # All of it was deleted; or the log has nothing of the producer any more.
+            # All of it was deleted; or the log knows of nothing from that number on.
             assert not standing
-            assert not expired or self._is_unknown(producer, start)
-            self._note(batch, stored)
+            assert not expired or batch.sequence >= self._next_sequence(producer, start)
+            self._note(producer, batch, stored)
             return
         assert stored.store_time_ms == batch.store_time_ms
         for each, place in zip(batch.messages, stored.columns.physical_offsets, strict=True):
             assert place == each.place or (place == -1 and each.expired(start))
 
-    def _is_unknown(self, producer: str, start: int) -> bool:
-        return all(
-            each.expired(start) for batch in self.batches[producer] for each in batch.messages
+    def _next_sequence(self, producer: str, start: int) -> int:
+        """What the log says of it; 0 when all of it has expired."""
+        return max(
+            (
+                batch.next_sequence
+                for batch in self.batches[producer]
+                if not all(each.expired(start) for each in batch.messages)
+            ),
+            default=0,
         )
 
     @precondition(lambda self: any(self.batches.values()))
@@ -202,8 +211,8 @@ class BatchMachine(RuleBasedStateMachine):
     def use_a_number_again(self, data: st.DataObject) -> None:
         producer = data.draw(st.sampled_from([name for name in PRODUCERS if self.batches[name]]))
         batch = data.draw(st.sampled_from(self.batches[producer]))
-        if self._is_unknown(producer, self.log_start):
-            return
+        if batch.sequence >= self._next_sequence(producer, self.log_start):
+            return  # nobody knows of it any more
         kind = data.draw(st.sampled_from(["longer", "shorter", "other"]))
         messages = list(batch.messages)
         if kind == "longer":
