@@ -14,6 +14,8 @@ from store.errors import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from migration.next_step import NextStep
+
 
 class QueueGapError(DamagedQueueError):
     """A unit was to be written beyond the end of its queue. Nothing was written."""
@@ -54,12 +56,17 @@ class IndexFileError(StoreFormatError):
 class IllegalStepError(StoreError):
     """The migration cannot take this step now. Nothing was changed."""
 
-    def __init__(self, step: str, phase: str, reason: str, next_command: str) -> None:
-        super().__init__(f"{step} is not possible in state {phase}: {reason}")
+    def __init__(self, step: str, phase: str | None, reason: str, next_step: NextStep) -> None:
+        """`phase`: None for a store without a migration."""
+        state = "" if phase is None else f" in state {phase}"
+        super().__init__(f"{step} is not possible{state}: {reason}")
         self.step = step
         self.phase = phase
         self.reason = reason
-        self.next_command = next_command
+        self.next_step = next_step
+        # On a running store.
+        self.next_command = next_step.command(None)
+        self.hint = next_step.sentence(None)
 
 
 class MigrationStateError(StoreFormatError):

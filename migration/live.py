@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from migration.backfill import Filler
 from migration.broker_config import write_back
-from migration.errors import JobCancelledError, UnknownJobError
+from migration.errors import JobCancelledError, UnknownJobError, VerificationError
 from migration.jobs import Job
 from migration.log_feed import LogFeed
 from migration.queue_evidence import end_of_own_rocksdb
 from migration.routes import Routes, SideName, may_gain
 from migration.routing import Route
-from migration.state import BEFORE_CUTOVER, Phase, Target, VerifyResult
+from migration.state import BEFORE_CUTOVER, BrokenOff, Phase, Target, VerifyResult
 from migration.verify import Verification, VerifyOptions
 from store.errors import InvalidArgumentError, StoreBusyError, StoreClosedError, StoreError
 
@@ -163,7 +163,7 @@ class LiveMigration:
                 raise self._keeper.refuse("verify", self._unsettled())
             wanted = options or VerifyOptions()
             # Replaced when it ends: what is left of it is left by a killed process.
-            self._keeper.move("a verification began", verify_broken_off="the process ended")
+            self._keeper.move("a verification began", broken_off=BrokenOff("the process ended"))
             self._verifying = self._begin("verify", lambda job: self._verify(job, wanted))
             return self._verifying
 
@@ -206,7 +206,7 @@ class LiveMigration:
                         Phase.FILES,
                         pending=None,
                         verified=None,
-                        verify_broken_off="",
+                        broken_off=None,
                     )
                 )
                 self._drop(SideName.ROCKSDB)
@@ -464,7 +464,7 @@ class LiveMigration:
             self._verification_ended(job, compared, found)
         except (JobCancelledError, StoreBusyError) as error:
             # These say nothing of what is stored.
-            self._keeper.move(f"verification broke off: {error}", verify_broken_off=str(error))
+            self._keeper.move(f"verification broke off: {error}", broken_off=BrokenOff(str(error)))
             raise
 
     def _verification_ended(self, job: Job, compared: Routes, found: Verified) -> None:
@@ -483,7 +483,7 @@ class LiveMigration:
                 phase = Phase.VERIFIED
             elif found.difference_count and phase is Phase.VERIFIED:
                 phase = Phase.DOUBLE_WRITE
-            return self._moved(event, phase, verified=result, verify_broken_off="")
+            return self._moved(event, phase, verified=result, broken_off=None)
 
         self._at_boundary(job, compared, settle)
         self.differences = found.differences
@@ -491,12 +491,13 @@ class LiveMigration:
     def _verification_failed(self, job: Job, compared: Routes, error: Exception) -> None:
         """What an earlier one found does not hold any more."""
         event = f"verification broke off: {error}"
+        unread = error.side if isinstance(error, VerificationError) else ""
 
         def take_back(_: int) -> Routes:
             phase, changes = self.state.phase, dict[str, Any]()
             if phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
                 phase, changes["verified"] = Phase.DOUBLE_WRITE, None
-            return self._moved(event, phase, verify_broken_off=str(error), **changes)
+            return self._moved(event, phase, broken_off=BrokenOff(str(error), unread), **changes)
 
         self._at_boundary(job, compared, take_back)
         self.differences = ()
@@ -659,4 +660,4 @@ def _taken_back(event: str, state: MigrationState) -> str:
     """The event, and that what was verified is not what is there any more."""
     if state.verified is None:
         return event
-    return f"{event}; the verification is taken back: verify again before the next cutover"
+    return f"{event}; the verification is invalidated: verify again before the next cutover"

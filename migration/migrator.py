@@ -7,20 +7,21 @@ as long as it is used. Both have the same steps; see docs/migration.md.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from migration.adopt import adopt
 from migration.double_queue_store import DoubleQueueStore
 from migration.errors import IllegalStepError
 from migration.jobs import JobState
+from migration.next_step import NO_MIGRATION, NextStep
 from migration.opening import open_store
 from migration.plan import plan_live
 from migration.rebuild_side import set_side_aside
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy
-from migration.state import FileLayout, MigrationState, Phase, read_state, to_document, write_state
-from migration.state_keeper import next_command
+from migration.state import FileLayout, MigrationState, Phase, read_state, write_state
+from migration.state_keeper import next_step
 from store.clock import SystemClock
 from store.config import StoreConfig
 from store.errors import StoreFormatError
@@ -56,37 +57,23 @@ class SideStatus:
 class MigrationStatus:
     """Everything that `status` shows."""
 
-    state: MigrationState
+    #: None: the store was made in RocksDB, and has no migration.
+    state: MigrationState | None
+    routing: RoutingPolicy
     log_start_offset: int
     log_end_offset: int
     dispatched_offset: int
     deletions: int
     sides: tuple[SideStatus, ...]
     jobs: tuple[JobStatus, ...]
-    next_command: str
+    next_step: NextStep
 
     @property
     def verify_broken_off(self) -> str:
         """Why the last verification did not end; empty when it did, and while one runs."""
         runs = any(job.kind == "verify" and job.state is JobState.RUNNING for job in self.jobs)
-        return "" if runs else self.state.verify_broken_off
-
-    def to_document(self) -> dict[str, Any]:
-        """In plain values, for `--json`."""
-        jobs = [
-            {**asdict(job), "state": job.state.value, "percent": round(job.percent, 1)}
-            for job in self.jobs
-        ]
-        return {
-            **to_document(self.state),
-            "log_start_offset": self.log_start_offset,
-            "log_end_offset": self.log_end_offset,
-            "dispatched_offset": self.dispatched_offset,
-            "deletions": self.deletions,
-            "sides": [asdict(side) for side in self.sides],
-            "jobs": jobs,
-            "next_command": self.next_command,
-        }
+        broken_off = None if self.state is None else self.state.broken_off
+        return "" if runs or broken_off is None else broken_off.reason
 
 
 class Migrator:
@@ -98,14 +85,15 @@ class Migrator:
     @property
     def live(self) -> LiveMigration:
         """Raises IllegalStepError for a store that was never on files: it has no migration."""
+        return self._live("this step")
+
+    def _live(self, step: str) -> LiveMigration:
         found = self._find()
         if found is None:
-            raise IllegalStepError(
-                "this",
-                Phase.FINISHED.value,
-                "the store was made in RocksDB and has no migration",
-                f"stop the service, then: kvcq migrate rollback {self._store.config.root}",
-            )
+            # Asked for on a running store: a stopped one is given a migration first.
+            back = NextStep("rollback", stopped_only=True)
+            following = back if step == "rollback" else NO_MIGRATION
+            raise IllegalStepError(step, None, "its queues are in RocksDB alone", following)
         return found
 
     @property
@@ -127,13 +115,14 @@ class Migrator:
         log = self._store.log
         dispatched = self._store.queues.dispatched_offset
         if live is None:
-            state = MigrationState(Phase.FINISHED, routing=RoutingPolicy((), Route.ROCKSDB))
+            state, routing = None, RoutingPolicy((), Route.ROCKSDB)
             sides: tuple[SideStatus, ...] = (
                 SideStatus(SideName.ROCKSDB.value, dispatched, 0, joined=True, failure=""),
             )
             jobs: tuple[JobStatus, ...] = ()
         else:
             state = live.state
+            routing = state.routing
             jobs = tuple(job.status() for job in live.jobs())
             sides = tuple(
                 SideStatus(
@@ -148,13 +137,14 @@ class Migrator:
             )
         return MigrationStatus(
             state,
+            routing,
             log.start_offset,
             log.appended_offset,
             dispatched,
             self._store.queues.applied_deletions,
             sides,
             jobs,
-            next_command(state),
+            NO_MIGRATION if state is None else next_step(state),
         )
 
     def job(self, job_id: str) -> Job:
@@ -162,10 +152,10 @@ class Migrator:
         return self.live.job(job_id)
 
     def start(self, routing: RoutingPolicy | None = None) -> Job:
-        return self.live.start(routing)
+        return self._live("start").start(routing)
 
     def verify(self, options: VerifyOptions | None = None) -> Job:
-        return self.live.verify(options)
+        return self._live("verify").verify(options)
 
     @property
     def differences(self) -> Sequence[Difference]:
@@ -173,29 +163,29 @@ class Migrator:
         return self.live.differences
 
     def cutover(self) -> MigrationState:
-        return self.live.cutover()
+        return self._live("cutover").cutover()
 
     def rollback(self) -> Job | None:
-        return self.live.rollback()
+        return self._live("rollback").rollback()
 
     def finish(self) -> MigrationState:
-        return self.live.finish()
+        return self._live("finish").finish()
 
     def rocksdb_offset(self) -> int:
         """Up to where RocksDB took everything that is routed to it; 0 when it is not in use."""
         return self.live.double.watermark(SideName.ROCKSDB) or 0
 
     def routing(self) -> RoutingPolicy:
-        return self.status().state.routing
+        return self.status().routing
 
     def set_routing(self, routing: RoutingPolicy) -> Job | None:
-        return self.live.set_routing(routing)
+        return self._live("routing").set_routing(routing)
 
     def cancel(self, job_id: str = "") -> None:
-        self.live.cancel(job_id)
+        self._live("cancel").cancel(job_id)
 
     def resume(self) -> Job | None:
-        return self.live.resume()
+        return self._live("resume").resume()
 
     def ingest(
         self,
@@ -206,7 +196,7 @@ class Migrator:
         deletions: int | None = None,
     ) -> bool:
         """See LiveMigration.ingest."""
-        return self.live.ingest(
+        return self._live("ingest").ingest(
             files, dispatched_offset, start_offset=start_offset, deletions=deletions
         )
 
@@ -259,9 +249,7 @@ def open_migrator(root: Path, progress: Progress | None = None) -> Iterator[Migr
     """
     kind, identity = inspect(root)
     if kind is DirKind.ROCKETMQ:
-        raise IllegalStepError(
-            "this", "none", "RocketMQ wrote this store", f"kvcq migrate start {root}"
-        )
+        raise IllegalStepError("this step", None, "RocketMQ wrote this store", NextStep("start"))
     if kind is not DirKind.OURS or identity is None:
         raise StoreFormatError(root, "is not a store")
     config = StoreConfig(

@@ -115,7 +115,8 @@ def _compose(
             except StoreError as error:
                 if routes.required(name):
                     raise
-                keeper.stop(f"the {name.value} side cannot be opened: {error}")
+                reason = f"the {name.value} side cannot be opened: {error}"
+                keeper.stop(reason, unopened=name.value)
         _seed_deletions(stores)
     except BaseException:
         for store in stores.values():

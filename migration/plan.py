@@ -20,8 +20,9 @@ from migration.legacy import take_inventory
 from migration.legacy_findings import Remedy
 from migration.log_feed import LogFeed, whole_request
 from migration.log_survey import segment_files, survey_log
+from migration.next_step import NO_MIGRATION, NextStep
 from migration.state import Phase, read_state
-from migration.state_keeper import next_command
+from migration.state_keeper import next_step
 from store.errors import StoreFormatError
 from store.record import Found, check_record
 from store.sealed_run import SealedParser
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 #: Records of the sample: about a tenth of a second.
 _SAMPLE = 20_000
 _BATCH = 2048
+#: Of fewer units neither speed nor size says anything of more.
+_MEASURABLE = 1000
 
 
 class Sample(NamedTuple):
@@ -61,7 +64,7 @@ class Plan:
     """What `start` would do. Estimates follow from the sample."""
 
     kind: str  # rocketmq, or ours
-    phase: str
+    phase: str | None  # None: not a store of ours, or one without a migration
     segments: int
     log_bytes: int
     bytes_to_replay: int
@@ -69,14 +72,14 @@ class Plan:
     messages_are_estimated: bool
     topics: int
     queues: int
-    bytes_per_unit: float
+    bytes_per_unit: float | None  # of the sample; None: too few messages to measure
     disk_needed_bytes: int
     disk_free_bytes: int
-    units_per_s: float
-    expected_s: float
+    units_per_s: float | None
+    expected_s: float | None
     findings: tuple[Finding, ...]
     blocking: tuple[str, ...]  # reasons for which `start` would be refused
-    next_command: str
+    next_step: NextStep
     config: tuple[ConfigFound, ...] = ()  # tables of the broker's own directory
     queues_in_rocksdb: int = 0  # RocketMQ has no files of them; they are made from the log
     dead: tuple[DeadRecords, ...] = ()  # of topics that RocketMQ deleted: they are not taken over
@@ -135,7 +138,7 @@ def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) ->
         count, log_bytes = len(segments), log.end - log.start
     finally:
         segments.close()
-    phase = "FINISHED" if state is None else state.phase.value
+    phase = None if state is None else state.phase.value
     replay = log_bytes if state is not None and state.phase is Phase.FILES else 0
     return _plan(
         "ours",
@@ -148,7 +151,7 @@ def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) ->
         len(log.topics),
         len(log.queues),
         root,
-        following=f"kvcq migrate rollback {root}" if state is None else next_command(state),
+        following=NO_MIGRATION if state is None else next_step(state),
     )
 
 
@@ -163,7 +166,7 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
     log = inventory.log
     found = _plan(
         "rocketmq",
-        "none",
+        None,
         inventory.segment_count,
         log.end - log.start,
         log.end - log.start,
@@ -174,7 +177,7 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
         root,
         findings=tuple(inventory.findings),
         blocking=tuple(inventory.refusals),
-        following=f"kvcq migrate start {root}",
+        following=NextStep("start"),
     )
     return replace(
         found,
@@ -199,7 +202,7 @@ def plan_live(store: MessageStore, live: LiveMigration | None) -> Plan:
         )
     )
     waiting = live is not None and live.state.phase is Phase.FILES
-    phase = "FINISHED" if live is None else live.state.phase.value
+    phase = None if live is None else live.state.phase.value
     topics = queues = 0
     after: str | None = None
     while page := store.list_topics("", after, 1000):
@@ -217,13 +220,13 @@ def plan_live(store: MessageStore, live: LiveMigration | None) -> Plan:
         topics,
         queues,
         store.config.root,
-        following="none" if live is None else next_command(live.state),
+        following=NO_MIGRATION if live is None else next_step(live.state),
     )
 
 
 def _plan(
     kind: str,
-    phase: str,
+    phase: str | None,
     segments: int,
     log_bytes: int,
     replay: int,
@@ -233,7 +236,7 @@ def _plan(
     queues: int,
     root: Path,
     *,
-    following: str,
+    following: NextStep,
     findings: tuple[Finding, ...] = (),
     blocking: tuple[str, ...] = (),
 ) -> Plan:
@@ -253,7 +256,8 @@ def _plan(
     if needed > free:
         blocking = (*blocking, f"disk: {needed} bytes are needed, {free} are free")
     if blocking:
-        following = f"mend what is in the way, then: kvcq migrate plan {root}"
+        following = NextStep("plan", hint="first remove what blocks the start")
+    measured = sample.units >= _MEASURABLE
     return Plan(
         kind,
         phase,
@@ -264,11 +268,11 @@ def _plan(
         estimated,
         topics,
         queues,
-        per_unit,
+        per_unit if measured else None,
         needed,
         free,
-        rate,
-        to_write / rate if rate else 0.0,
+        rate if measured else None,
+        to_write / rate if measured else None,
         findings,
         blocking,
         following,

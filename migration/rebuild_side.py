@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from migration.check import check_store
 from migration.check_findings import MADE_FROM_THE_LOG
 from migration.errors import IllegalStepError
+from migration.next_step import NextStep
 from migration.repair_queues import move_aside
 from migration.routes import SideName
 from migration.state import read_state, write_state
-from migration.state_keeper import next_command
+from migration.state_keeper import next_step
 from store.errors import StoreFormatError
 from store.files import make_directory
 from store.store_dir import DirKind, StoreDir, inspect
@@ -36,14 +37,14 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
     needed = state.needs_files if name is SideName.FILES else state.needs_rocksdb
     if not needed:
         raise IllegalStepError(
-            f"rebuild {name.value}", state.phase.value, "it is not in use", next_command(state)
+            f"rebuild {name.value}", state.phase.value, "it is not in use", next_step(state)
         )
     if not _is_proved_wrong(root, state, name):
         raise IllegalStepError(
             f"rebuild {name.value}",
             state.phase.value,
             f"no verification has found the {name.value} side wrong, and it may be the right one",
-            "kvcq migrate verify",
+            NextStep("verify"),
         )
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
@@ -69,7 +70,7 @@ def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
     """
     if name.value in state.blamed:
         return True
-    if state.stopped.startswith(f"the {name.value} side cannot be opened"):
+    if state.stopped and state.unopened == name.value:
         return True
     if name is SideName.FILES:
         return not (root / "consumequeue").is_dir()

@@ -18,10 +18,11 @@ from migration.errors import IllegalStepError
 from migration.file_queue_checkpoint import FILE_NAME as FILE_CHECKPOINT
 from migration.file_queue_options import QUEUE_DIRECTORY
 from migration.migrator import open_migrator
+from migration.next_step import NextStep
 from migration.queue_evidence import own_rocksdb
 from migration.routing import Route
 from migration.state import FILE_NAME, Phase, read_state, write_state
-from migration.state_keeper import next_command
+from migration.state_keeper import next_step
 from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.files import fsync_directory
@@ -38,6 +39,7 @@ _EVENT = "given back to RocketMQ"
 _ROCKSDB_EVENT = "given back to RocketMQ with its queues in RocksDB"
 #: The broker's own queues, on their way out.
 _OLD_QUEUES = "consumequeue.removed"
+_START_THE_BROKER = "start the RocketMQ broker on it"
 
 
 class Home(enum.Enum):
@@ -63,7 +65,7 @@ def release(
     state = read_state(root)
     if state is None and inspect(root)[0] is DirKind.ROCKETMQ:
         raise IllegalStepError(
-            "release", "none", "it is RocketMQ's already", "start the RocketMQ broker on it"
+            "release", None, "it is RocketMQ's already", NextStep(hint=_START_THE_BROKER)
         )
     event = state.history[-1][1] if state is not None and state.history else ""
     if event == _ROCKSDB_EVENT:
@@ -86,10 +88,10 @@ def release(
 def _check_files(state: MigrationState | None) -> MigrationState:
     if state is not None and state.phase is Phase.FILES and state.pending is None:
         return state
-    phase = Phase.FINISHED.value if state is None else state.phase.value
-    following = "kvcq migrate rollback" if state is None else next_command(state)
-    if state is not None and state.phase is not Phase.ADOPTING and state.pending is None:
-        following = "kvcq migrate rollback"
+    phase = None if state is None else state.phase.value
+    following = NextStep("rollback", hint="roll back until the state is FILES")
+    if state is not None and (state.phase is Phase.ADOPTING or state.pending is not None):
+        following = next_step(state)
     raise IllegalStepError("release", phase, "not everything is in files alone", following)
 
 
@@ -98,18 +100,19 @@ def _check_rocksdb(state: MigrationState | None, *, begun: bool) -> MigrationSta
         # Its files, and with them the index, are made again first.
         reason, following = (
             "there are no index files, which a broker reads",
-            "kvcq migrate rollback",
+            NextStep("rollback"),
         )
     elif state.phase not in (Phase.VERIFIED, Phase.ROCKSDB) or state.pending is not None:
-        reason, following = "RocksDB was not verified", next_command(state)
+        reason, following = "RocksDB was not verified", next_step(state)
     elif state.routing.uses(Route.FILES):
-        reason, following = "not everything is in RocksDB", "kvcq migrate routing --default both"
+        reason = "not everything is in RocksDB"
+        following = NextStep("routing", ("--default", Route.BOTH.value))
     else:
         return state
     if begun and state is not None:
         return state
-    phase = Phase.FINISHED if state is None else state.phase
-    raise IllegalStepError("release --rocksdb", phase.value, reason, following)
+    phase = None if state is None else state.phase.value
+    raise IllegalStepError("release --rocksdb", phase, reason, following)
 
 
 def _give_back(
@@ -134,7 +137,7 @@ def _give_back(
             live = migrator.live
             if not live.is_settled:
                 raise IllegalStepError(
-                    "release", state.phase.value, "a side is behind", "kvcq migrate resume"
+                    "release", state.phase.value, "a side is behind", NextStep("resume")
                 )
             if home is None and live.rocketmqs_rocksdb_is_behind():
                 raise IllegalStepError(
@@ -143,7 +146,7 @@ def _give_back(
                     "RocketMQ's own RocksDB does not have all messages. A broker with "
                     "storeType=defaultRocksDB takes the queues from it: move to RocksDB, and "
                     "`kvcq migrate release --rocksdb`. For one with storeType=default it can go",
-                    "kvcq migrate release --files",
+                    NextStep("release", ("--files",), stopped_only=True),
                 )
             done += _told(root, live.give_config_back())
     directory = StoreDir.open(root, segment_bytes, clock)

@@ -8,6 +8,7 @@ from kvcq.errors import KvcqError
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
 from migration.errors import IllegalStepError
+from migration.next_step import NextStep
 from migration.state import read_state
 from store.clock import SystemClock
 from store.errors import CorruptRecordError, StoreFormatError
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def rebuild_command(root: Path) -> str:
-    """What makes the RocksDB side of a store with a migration again."""
-    return f"kvcq migrate resume {root} --rebuild rocksdb"
+#: What makes the RocksDB side of a store with a migration again.
+REBUILD = NextStep("resume", ("--rebuild", "rocksdb"), stopped_only=True)
 
 
 class SetAside(NamedTuple):
@@ -55,7 +55,7 @@ def set_queues_aside(
             "repair --queues",
             state.phase.name,
             "a migration keeps account of what its sides hold, and makes them again itself",
-            rebuild_command(root),
+            REBUILD,
         )
     directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
     try:

@@ -20,7 +20,6 @@ One line of JSON, then its CRC-32 in hex, so that a flipped bit is noticed.
 from __future__ import annotations
 
 import enum
-import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 FILE_NAME = "migration.json"
 _VERSION = 1
-#: What VerificationError says of the side that could not be read.
-_UNREAD = re.compile(r"the (\w+) side cannot be read")
 #: Changes of phase that the state remembers, for people.
 _HISTORY = 50
 
@@ -85,6 +82,14 @@ class VerifyResult:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokenOff:
+    """Why a verification did not end. The next one begins anew, always."""
+
+    reason: str
+    side: str = ""  # the one that could not be read; empty when none is to blame
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """Where a change of routes goes to."""
 
@@ -103,14 +108,16 @@ class MigrationState:
     pending: Target | None = None
     #: Why a side was left behind; empty while all is well. `resume` goes on.
     stopped: str = ""
+    #: With `stopped`: the side, where it is one that cannot be opened.
+    unopened: str = ""
     #: RocketMQ stopped in good order before it was taken over: its units need not be compared.
     trust_files: bool = False
     #: Whether the broker deleted unexpired messages for space (cleanFileForciblyEnable); None where
     #: that is not known. What an operator sets for the store wins.
     reclaim_unexpired: bool | None = None
     verified: VerifyResult | None = None
-    #: Why the last verification did not end; empty when it did. It begins anew, always.
-    verify_broken_off: str = ""
+    #: Of the last verification; None when it ended.
+    broken_off: BrokenOff | None = None
     #: Tables of the broker's `config/` that were taken over; None when nobody noted that.
     config: tuple[str, ...] | None = None
     #: (ms since 1970, what happened)
@@ -133,8 +140,8 @@ class MigrationState:
     @property
     def blamed(self) -> list[str]:
         """Sides in use that the last verification proved wrong, or could not read."""
-        unread = _UNREAD.match(self.verify_broken_off)
-        found = [] if unread is None else [unread[1]]
+        unread = "" if self.broken_off is None else self.broken_off.side
+        found = [unread] if unread else []
         if self.verified is not None:
             found += self.verified.sides.split()
         in_use = {"files": self.needs_files, "rocksdb": self.needs_rocksdb}
@@ -150,9 +157,10 @@ class MigrationState:
         if self.verified is not None:
             others = [each for each in self.verified.sides.split() if each != side]
             verified = replace(self.verified, sides=" ".join(others)) if others else None
-        unread = _UNREAD.match(self.verify_broken_off)
-        broken_off = "" if unread is not None and unread[1] == side else self.verify_broken_off
-        return {"phase": phase, "verified": verified, "verify_broken_off": broken_off}
+        broken_off = self.broken_off
+        if broken_off is not None and broken_off.side == side:
+            broken_off = None
+        return {"phase": phase, "verified": verified, "broken_off": broken_off}
 
     def moved(self, now_ms: int, event: str, **changes: Any) -> MigrationState:  # noqa: ANN401 - fields
         """A copy with `changes`, and the event in its history."""
@@ -161,8 +169,9 @@ class MigrationState:
 
 
 def to_document(state: MigrationState) -> dict[str, Any]:
-    """The state in plain values, for the file and for `--json`."""
+    """The state in plain values, for the file."""
     pending = state.pending
+    broken_off = state.broken_off or BrokenOff("")
     return {
         "phase": state.phase.value,
         "layout": asdict(state.layout),
@@ -174,10 +183,12 @@ def to_document(state: MigrationState) -> dict[str, Any]:
             "routing": pending.routing.to_document(),
         },
         "stopped": state.stopped,
+        "unopened_side": state.unopened,
         "trust_files": state.trust_files,
         "reclaim_unexpired": state.reclaim_unexpired,
         "verified": None if state.verified is None else asdict(state.verified),
-        "verify_broken_off": state.verify_broken_off,
+        "verify_broken_off": broken_off.reason,
+        "unreadable_side": broken_off.side,
         "config": None if state.config is None else list(state.config),
         "history": [list(each) for each in state.history],
     }
@@ -219,7 +230,10 @@ def read_state(root: Path) -> MigrationState | None:
             verified=None if verified is None else VerifyResult(**verified),
             # Not in files of the first programs.
             reclaim_unexpired=document.get("reclaim_unexpired"),
-            verify_broken_off=document.get("verify_broken_off", ""),
+            unopened=document.get("unopened_side", ""),
+            broken_off=BrokenOff(reason, document.get("unreadable_side", ""))
+            if (reason := document.get("verify_broken_off", ""))
+            else None,
             config=None if document.get("config") is None else tuple(document["config"]),
             history=tuple((time_ms, event) for time_ms, event in document["history"]),
         )

@@ -12,6 +12,7 @@ from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from migration.jobs import JobStatus
     from migration.migrator import MigrationStatus
@@ -64,14 +65,11 @@ def job_out(job: JobStatus) -> pb.MigrationJob:
     )
 
 
-def status_out(status: MigrationStatus) -> pb.MigrationStatus:
-    state = status.state
+def status_out(status: MigrationStatus, root: Path | None = None) -> pb.MigrationStatus:
+    """`root`: of a stopped store, which is named in what to type next."""
     found = pb.MigrationStatus(
-        phase=_phase(state.phase.value),
-        routing=routing_out(state.routing),
-        stopped=state.stopped,
+        routing=routing_out(status.routing),
         verify_broken_off=status.verify_broken_off,
-        history=[pb.MigrationEvent(time_ms=at, event=event) for at, event in state.history],
         log_start_offset=status.log_start_offset,
         log_end_offset=status.log_end_offset,
         dispatched_offset=status.dispatched_offset,
@@ -87,12 +85,24 @@ def status_out(status: MigrationStatus) -> pb.MigrationStatus:
             for side in status.sides
         ],
         jobs=map(job_out, status.jobs),
-        next_command=status.next_command,
-        layout=pb.FileLayout(
-            units_per_file=state.layout.units_per_file,
-            index_slots=state.layout.index_slots,
-            index_entries=state.layout.index_entries,
-        ),
+        next_command=status.next_step.command(root),
+        hint=status.next_step.sentence(root),
+    )
+    state = status.state
+    if state is None:
+        return found
+    found.MergeFrom(
+        pb.MigrationStatus(
+            phase=_phase(state.phase.value),
+            stopped=state.stopped,
+            history=[pb.MigrationEvent(time_ms=at, event=event) for at, event in state.history],
+            blamed_sides=state.blamed,
+            layout=pb.FileLayout(
+                units_per_file=state.layout.units_per_file,
+                index_slots=state.layout.index_slots,
+                index_entries=state.layout.index_entries,
+            ),
+        )
     )
     if state.pending is not None:
         found.MergeFrom(
@@ -113,7 +123,8 @@ def status_out(status: MigrationStatus) -> pb.MigrationStatus:
     return found
 
 
-def plan_out(plan: Plan) -> pb.MigrationPlan:
+def plan_out(plan: Plan, root: Path | None = None) -> pb.MigrationPlan:
+    """`root`: as in status_out."""
     return pb.MigrationPlan(
         kind=plan.kind,
         phase=plan.phase,
@@ -141,7 +152,8 @@ def plan_out(plan: Plan) -> pb.MigrationPlan:
             for finding in plan.findings
         ],
         blocking=plan.blocking,
-        next_command=plan.next_command,
+        next_command=plan.next_step.command(root),
+        hint=plan.next_step.sentence(root),
         config=[pb.MigrationConfigTable(**table._asdict()) for table in plan.config],
         queues_in_rocksdb=plan.queues_in_rocksdb,
         dead=[pb.DeadRecords(**each._asdict()) for each in plan.dead],
@@ -155,36 +167,49 @@ def differences_out(differences: Sequence[Difference]) -> pb.ListDifferencesResp
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """Every field under its own name: numbers as numbers, enums in lower case, absent ones None."""
+    """Every field, for JSON: camelCase names, phases as they are written everywhere, other enums in
+    lower case. What is absent is None, an empty text as well."""
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
+        name = field.json_name
         if field.is_repeated:
-            found[field.name] = [_plain_value(field, each) for each in value]
-        elif field.has_presence and not message.HasField(field.name):
-            found[field.name] = None
+            found[name] = [_plain_value(field, each) for each in value]
+        elif (field.has_presence and not message.HasField(field.name)) or value == "":
+            found[name] = None
         else:
-            found[field.name] = _plain_value(field, value)
+            found[name] = _plain_value(field, value)
     return found
 
 
 def _plain_value(field: Any, value: Any) -> Any:  # noqa: ANN401 - any field's, of any kind
     if isinstance(value, Message):
         return plain(value)
-    if field.enum_type is not None:
-        name = field.enum_type.values_by_number[value].name
-        prefix = _PREFIXES[field.enum_type.name]
-        short = name.removeprefix(prefix)
-        return None if short == "UNSPECIFIED" else short.lower()
-    return value
+    if field.enum_type is None:
+        return value
+    match field.enum_type.name:
+        case "MigrationPhase":
+            return phase_name(value)
+        case "Route":
+            return route_name(value)
+        case _:
+            return pb.JobState.Name(value).removeprefix("JOB_STATE_").lower()
 
 
-_PREFIXES = {
-    "MigrationPhase": "MIGRATION_PHASE_",
-    "Route": "ROUTE_",
-    "JobState": "JOB_STATE_",
-}
+def phase_name(phase: pb.MigrationPhase) -> str | None:
+    """None for one that is not given."""
+    if phase == pb.MIGRATION_PHASE_UNSPECIFIED:
+        return None
+    return pb.MigrationPhase.Name(phase).removeprefix(_PHASE)
+
+
+def route_name(route: pb.Route) -> str:
+    """As the command line takes it."""
+    return _ROUTE_OF.get(route, Route.BOTH).value
+
+
+_PHASE = "MIGRATION_PHASE_"
 
 
 def _phase(name: str) -> str:
-    return f"MIGRATION_PHASE_{name}"
+    return f"{_PHASE}{name}"

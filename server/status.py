@@ -110,7 +110,7 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
     store_errors.DiskFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "DISK_FULL"),
     # What a migration was asked for.
     migration_errors.IllegalStepError: StatusRow(
-        _Code.FAILED_PRECONDITION, "ILLEGAL_STEP", ("step", "phase", "next_command")
+        _Code.FAILED_PRECONDITION, "ILLEGAL_STEP", ("step", "phase", "next_command", "hint")
     ),
     migration_errors.JobCancelledError: StatusRow(_Code.ABORTED, "JOB_CANCELLED"),
     migration_errors.VerificationError: StatusRow(
@@ -182,9 +182,11 @@ def refusal_of(error: BaseException, request_id: str) -> Refusal:
             INTERNAL_ROW.reason,
             {"requestId": request_id},
         )
+    values = ((name, getattr(error, name)) for name in row.attributes)
     metadata = {
-        _lower_camel(name): _cut(str(getattr(error, name)), MAX_VALUE_BYTES)
-        for name in row.attributes
+        _lower_camel(name): _cut(str(value), MAX_VALUE_BYTES)
+        for name, value in values
+        if value is not None
     }
     metadata["requestId"] = request_id
     return Refusal(row.code, _cut(str(error), MAX_MESSAGE_BYTES), row.reason, metadata)

@@ -1,8 +1,8 @@
 """`kvcq spark`: rebuild, verify, export and report on Spark, beside the broker.
 
 Needs neither PySpark nor Java to be imported; each command asks for them when it runs. Results go
-to standard output, all else to standard error. Exit codes: 0 well, 1 findings or a refusal, 2 wrong
-usage.
+to standard output, all else to standard error. Exit codes: 0 success, 1 findings or a refusal,
+2 wrong usage.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ EXIT_FINDINGS = 1
 _notes = Console(stderr=True)
 _directory = click.Path(exists=True, file_okay=False, path_type=Path)
 _new_directory = click.Path(file_okay=False, path_type=Path)
+
+
+_store = click.argument("store", metavar="DIRECTORY", type=_directory)
 
 
 class RefusedError(click.ClickException):
@@ -112,7 +115,7 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
     options = [
         click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
         click.option("--memory", default="1g", show_default=True, help="Heap of the driver."),
-        click.option("--java-home", type=_directory, help="Java to use; else one is looked for."),
+        click.option("--java-home", type=_directory, help="Java to use; by default one is found."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON, and no progress."),
     ]
     for option in reversed(options):
@@ -121,7 +124,7 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @spark.command(name="rebuild")
-@click.argument("store", type=_directory)
+@_store
 @click.option("--output", type=_new_directory, help="Only write the sorted files, to here.")
 @click.option("--begin", type=click.IntRange(0), help="Where a record begins. With --output.")
 @click.option("--end", type=click.IntRange(0), help="Physical offset to stop at. With --output.")
@@ -138,7 +141,7 @@ def rebuild_command(
     *,
     verify_crc: bool,
 ) -> None:
-    """Make the database of the stopped store STORE again from its commit log.
+    """Rebuild the database of the stopped store in DIRECTORY from its commit log.
 
     The new database takes the place of the old one when it is complete. With --output sorted files
     are written and the store stays as it is. It may run meanwhile: `kvcq migrate status` has said
@@ -206,7 +209,7 @@ def rebuild_command(
 
 
 @spark.command(name="verify")
-@click.argument("store", type=_directory)
+@_store
 @click.option("--files", type=_directory, help="File queues to compare, elsewhere.")
 @click.option("--database", type=_directory, help="Database to compare, such as a backup.")
 @click.option("--end", type=click.IntRange(0), help="Physical offset to stop at.")
@@ -223,7 +226,7 @@ def verify_command(
     *,
     verify_crc: bool,
 ) -> None:
-    """Compare the commit log of STORE with its file queues and its database, all that it has.
+    """Compare the commit log in DIRECTORY with its file queues and its database, all that it has.
 
     The store is stopped, or --database names a backup of a running one. Exits with 1 when there are
     differences. Changes nothing.
@@ -270,7 +273,7 @@ def _with_choice(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @spark.command(name="export")
-@click.argument("store", type=_directory)
+@_store
 @click.argument("output", type=_new_directory)
 @click.option("--overwrite", is_flag=True, help="Replace what is in OUTPUT.")
 @_with_choice
@@ -283,7 +286,10 @@ def export_command(
     overwrite: bool,
     **choice: Any,  # noqa: ANN401 - see _with_choice
 ) -> None:
-    """Write the messages of STORE to OUTPUT as Parquet, by topic and day. It may be running."""
+    """Write the messages of the store in DIRECTORY to OUTPUT as Parquet, by topic and day.
+
+    It may be running.
+    """
     with run.session() as (session, progress):
         from migration.spark.export import export
 
@@ -296,7 +302,7 @@ def export_command(
 
 
 @spark.command(name="report")
-@click.argument("store", type=_directory)
+@_store
 @click.argument("page", type=click.Path(dir_okay=False, path_type=Path))
 @_with_choice
 @_with_run
@@ -306,7 +312,9 @@ def report_command(
     page: Path,
     **choice: Any,  # noqa: ANN401 - see _with_choice
 ) -> None:
-    """Write figures and plots about STORE to PAGE, one HTML file. It may be running."""
+    """Write figures and plots about the store in DIRECTORY to PAGE, one HTML file.
+
+    It may be running."""
     with run.session() as (session, progress):
         from migration.spark.report import gather_report
         from migration.spark.report_page import render

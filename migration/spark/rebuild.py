@@ -103,9 +103,9 @@ class RebuildResult:
         return {
             "queues": self.queues,
             "units": self.units,
-            "index_rows": self.index_rows,
-            "log_start": self.log_start,
-            "log_end": self.log_end,
+            "indexRows": self.index_rows,
+            "logStart": self.log_start,
+            "logEnd": self.log_end,
             "deletions": self.deletions,
             "seconds": round(self.seconds, 3),
             "files": {
@@ -173,7 +173,10 @@ def rebuild(
 
 def write_manifest(directory: Path, result: RebuildResult) -> None:
     """`manifest.json` beside the files says what they are, once all of them are there."""
-    write_file(directory / MANIFEST, json.dumps(result.as_json(), indent=1).encode())
+    document = {"log_start": result.log_start, "log_end": result.log_end} | {
+        name: result.as_json()[name] for name in ("units", "queues", "deletions", "files")
+    }
+    write_file(directory / MANIFEST, json.dumps(document, indent=1).encode())
 
 
 def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> None:

@@ -30,6 +30,12 @@ class Difference(NamedTuple):
     rocksdb: int | None
     key: str | None = None
 
+    def as_json(self) -> dict[str, Any]:
+        """In camelCase, for `--json`."""
+        values = self._asdict()
+        places = {"queueId": values.pop("queue_id"), "queueOffset": values.pop("queue_offset")}
+        return places | values
+
     @property
     def order(self) -> tuple[object, ...]:
         """Sorts by topic, queue, offset, field, key; what has no queue comes last."""
@@ -100,10 +106,10 @@ class VerifyResult:
             "units": self.units,
             "queues": self.queues,
             "keys": self.keys,
-            "bad_buckets": self.bad_buckets,
+            "badBuckets": self.bad_buckets,
             "differences": self.differences,
-            "by_field": self.by_field,
-            "first": [one._asdict() for one in self.first],
+            "byField": self.by_field,
+            "first": [one.as_json() for one in self.first],
             "output": None if self.output is None else str(self.output),
             "seconds": round(self.seconds, 3),
         }

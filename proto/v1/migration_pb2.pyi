@@ -155,7 +155,7 @@ class MigrationEvent(_message.Message):
     def __init__(self, time_ms: _Optional[int] = ..., event: _Optional[str] = ...) -> None: ...
 
 class MigrationStatus(_message.Message):
-    __slots__ = ("phase", "routing", "pending_phase", "pending_routing", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout", "verify_broken_off", "ingest_directory")
+    __slots__ = ("phase", "routing", "pending_phase", "pending_routing", "stopped", "verified", "history", "log_start_offset", "log_end_offset", "dispatched_offset", "deletions", "sides", "jobs", "next_command", "layout", "verify_broken_off", "ingest_directory", "hint", "blamed_sides")
     PHASE_FIELD_NUMBER: _ClassVar[int]
     ROUTING_FIELD_NUMBER: _ClassVar[int]
     PENDING_PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -173,6 +173,8 @@ class MigrationStatus(_message.Message):
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     VERIFY_BROKEN_OFF_FIELD_NUMBER: _ClassVar[int]
     INGEST_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    BLAMED_SIDES_FIELD_NUMBER: _ClassVar[int]
     phase: MigrationPhase
     routing: RoutingPolicy
     pending_phase: MigrationPhase
@@ -190,7 +192,9 @@ class MigrationStatus(_message.Message):
     layout: FileLayout
     verify_broken_off: str
     ingest_directory: str
-    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ...) -> None: ...
+    hint: str
+    blamed_sides: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, phase: _Optional[_Union[MigrationPhase, str]] = ..., routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., pending_phase: _Optional[_Union[MigrationPhase, str]] = ..., pending_routing: _Optional[_Union[RoutingPolicy, _Mapping]] = ..., stopped: _Optional[str] = ..., verified: _Optional[_Union[VerifyResult, _Mapping]] = ..., history: _Optional[_Iterable[_Union[MigrationEvent, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., dispatched_offset: _Optional[int] = ..., deletions: _Optional[int] = ..., sides: _Optional[_Iterable[_Union[MigrationSide, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[MigrationJob, _Mapping]]] = ..., next_command: _Optional[str] = ..., layout: _Optional[_Union[FileLayout, _Mapping]] = ..., verify_broken_off: _Optional[str] = ..., ingest_directory: _Optional[str] = ..., hint: _Optional[str] = ..., blamed_sides: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PlanMigrationRequest(_message.Message):
     __slots__ = ()
@@ -213,7 +217,7 @@ class MigrationFinding(_message.Message):
     def __init__(self, path: _Optional[str] = ..., position: _Optional[int] = ..., fault: _Optional[str] = ..., detail: _Optional[str] = ..., remedy: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class MigrationPlan(_message.Message):
-    __slots__ = ("kind", "phase", "segments", "log_bytes", "bytes_to_replay", "messages", "messages_are_estimated", "topics", "queues", "bytes_per_unit", "disk_needed_bytes", "disk_free_bytes", "units_per_s", "expected_s", "findings", "blocking", "next_command", "config", "queues_in_rocksdb", "dead")
+    __slots__ = ("kind", "phase", "segments", "log_bytes", "bytes_to_replay", "messages", "messages_are_estimated", "topics", "queues", "bytes_per_unit", "disk_needed_bytes", "disk_free_bytes", "units_per_s", "expected_s", "findings", "blocking", "next_command", "config", "queues_in_rocksdb", "dead", "hint")
     KIND_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -234,6 +238,7 @@ class MigrationPlan(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     QUEUES_IN_ROCKSDB_FIELD_NUMBER: _ClassVar[int]
     DEAD_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
     kind: str
     phase: str
     segments: int
@@ -254,7 +259,8 @@ class MigrationPlan(_message.Message):
     config: _containers.RepeatedCompositeFieldContainer[MigrationConfigTable]
     queues_in_rocksdb: int
     dead: _containers.RepeatedCompositeFieldContainer[DeadRecords]
-    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[str] = ..., segments: _Optional[int] = ..., log_bytes: _Optional[int] = ..., bytes_to_replay: _Optional[int] = ..., messages: _Optional[int] = ..., messages_are_estimated: _Optional[bool] = ..., topics: _Optional[int] = ..., queues: _Optional[int] = ..., bytes_per_unit: _Optional[float] = ..., disk_needed_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., units_per_s: _Optional[float] = ..., expected_s: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[MigrationFinding, _Mapping]]] = ..., blocking: _Optional[_Iterable[str]] = ..., next_command: _Optional[str] = ..., config: _Optional[_Iterable[_Union[MigrationConfigTable, _Mapping]]] = ..., queues_in_rocksdb: _Optional[int] = ..., dead: _Optional[_Iterable[_Union[DeadRecords, _Mapping]]] = ...) -> None: ...
+    hint: str
+    def __init__(self, kind: _Optional[str] = ..., phase: _Optional[str] = ..., segments: _Optional[int] = ..., log_bytes: _Optional[int] = ..., bytes_to_replay: _Optional[int] = ..., messages: _Optional[int] = ..., messages_are_estimated: _Optional[bool] = ..., topics: _Optional[int] = ..., queues: _Optional[int] = ..., bytes_per_unit: _Optional[float] = ..., disk_needed_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., units_per_s: _Optional[float] = ..., expected_s: _Optional[float] = ..., findings: _Optional[_Iterable[_Union[MigrationFinding, _Mapping]]] = ..., blocking: _Optional[_Iterable[str]] = ..., next_command: _Optional[str] = ..., config: _Optional[_Iterable[_Union[MigrationConfigTable, _Mapping]]] = ..., queues_in_rocksdb: _Optional[int] = ..., dead: _Optional[_Iterable[_Union[DeadRecords, _Mapping]]] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class MigrationConfigTable(_message.Message):
     __slots__ = ("path", "form", "holds", "rows", "offsets", "detail")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 import threading
@@ -31,6 +32,7 @@ from server.cli.connection import connect
 from server.cli.output import (
     BadRequestError,
     CommandError,
+    camel_case,
     json_option,
     notes,
     print_json,
@@ -47,6 +49,12 @@ if TYPE_CHECKING:
     from kvcq_bench.recorder import Recorder
     from kvcq_bench.scenario import Scenario
     from kvcq_bench.target import Target
+
+
+#: Fields of a report whose keys are names: of figures, statistics, settings and packages.
+_NAMES = frozenset(
+    ("parameters", "store", "versions", "figures", "counters", "latencies", "samples", "points")
+)
 
 
 @click.group()
@@ -75,11 +83,15 @@ def list_scenarios(as_json: bool) -> None:  # noqa: FBT001 - click passes option
     help="A server that runs; it gets new topics.",
 )
 @click.option(
-    "--embedded", type=click.Path(file_okay=False, path_type=Path), help="A store in this process."
+    "--embedded",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIRECTORY",
+    help="A store in this process.",
 )
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIRECTORY",
     help="Start a server on this directory. The default, with one that is deleted afterwards; "
     "a scenario that needs a store in this process gets that instead.",
 )
@@ -108,14 +120,14 @@ def run(
         wanted = load_scenario(scenario, scale=scale, seed=seed)
         document = _run(wanted, target, embedded, data)
     except ScenarioError as error:
-        raise BadRequestError(str(error), "see the scenarios: kvcq bench list") from error
+        raise BadRequestError(str(error), command="kvcq bench list") from error
     except CheckFailedError as error:
-        raise CommandError(*_not_as_acknowledged(error)) from error
+        raise _not_as_acknowledged(error) from error
     except (BenchError, KvcqError) as error:
-        raise CommandError(str(error), "see the scenarios: kvcq bench list") from error
+        raise CommandError(str(error)) from error
     paths = write_report(document, report or Path(f"bench-{wanted.name}"))
     if as_json:
-        print_json(document)
+        print_json(_shown(document))
     else:
         _show(document)
     notes.print("report: " + ", ".join(map(str, paths)), soft_wrap=True)
@@ -153,17 +165,25 @@ def _temporary() -> Iterator[Path]:
         yield directory
     except CheckFailedError as error:
         keep = True
-        error.add_note(f"the store is kept: kvcq check {directory / 'store'}")
+        error.add_note(shlex.join(["kvcq", "check", str(directory / "store")]))
         raise
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _not_as_acknowledged(error: CheckFailedError) -> tuple[str, str]:
-    """What to say, and what to do next."""
+def _not_as_acknowledged(error: CheckFailedError) -> CommandError:
+    text = f"not what was acknowledged: {error}"
     kept = getattr(error, "__notes__", [])
-    return f"not what was acknowledged: {error}", kept[0] if kept else "look at the store"
+    if not kept:
+        return CommandError(text, "look at the store")
+    return CommandError(text, "the store is kept", command=kept[0])
+
+
+def _shown(document: dict[str, Any]) -> dict[str, Any]:
+    """The report as a JSON document of the command line: its fields in camelCase."""
+    latencies = {name: camel_case(one) for name, one in document["latencies"].items()}
+    return {**camel_case(document, names=_NAMES), "latencies": latencies}
 
 
 class _Progress:
@@ -220,7 +240,7 @@ def run_all(
     try:
         scenarios = [load_scenario(name, scale=scale) for name in only or shipped_scenarios()]
     except ScenarioError as error:
-        raise BadRequestError(str(error), "see the scenarios: kvcq bench list") from error
+        raise BadRequestError(str(error), command="kvcq bench list") from error
     written: list[Path] = []
     failed: list[str] = []
     for scenario in scenarios:
@@ -229,7 +249,9 @@ def run_all(
         try:
             document = _run(scenario, None, None, None)
         except CheckFailedError as error:
-            failed.append(f"{scenario.name}: {'; '.join(_not_as_acknowledged(error))}")
+            told = _not_as_acknowledged(error)
+            kept = "" if told.command is None else f"; {told.hint}: {told.command}"
+            failed.append(f"{scenario.name}: {told.message}{kept}")
         except (BenchError, KvcqError) as error:
             failed.append(f"{scenario.name}: {error}")
         else:
@@ -264,7 +286,7 @@ def summary(
 def _show_summary(reports: Sequence[Path], *, as_json: bool, failed: list[str]) -> None:
     made = summarise(reports)
     if as_json:
-        print_json({**made.document(), "failed": failed})
+        print_json(camel_case({**made.document(), "failed": failed}))
         return
     rows = [
         (

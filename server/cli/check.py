@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +13,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from migration.check import examine_store
 from migration.check_findings import Kind, size_text
-from migration.repair_queues import rebuild_command
+from migration.next_step import NextStep
+from migration.repair_queues import REBUILD
 from migration.state import has_migration
 from server.cli.output import (
     EXIT_REFUSED,
@@ -56,10 +58,10 @@ def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 -
         with _progress(quiet=as_json) as report:
             result = examine_store(directory, report)
     except StoreLockedError as error:
-        advice = "stop its server first: check looks at a stopped store"
-        raise CommandError(str(error), advice) from error
+        hint = "stop its server first: check looks at a stopped store"
+        raise CommandError(str(error), hint) from error
     except StoreError as error:
-        raise CommandError(str(error), _advice(directory)) from error
+        raise _refused(error, directory) from error
     faults = [finding for finding in result.findings if finding.is_fault]
     if as_json:
         checked = result.checked
@@ -74,6 +76,10 @@ def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 -
                 },
                 "faults": _count(faults),
                 "first": [_document(finding) for finding in faults[:limit]],
+                "remedies": [
+                    {"hint": hint, "nextCommand": command}
+                    for hint, command in remedies(directory, faults)
+                ],
                 "information": [_document(one) for one in result.findings if not one.is_fault],
             }
         )
@@ -83,12 +89,13 @@ def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 -
         raise SystemExit(EXIT_REFUSED)
 
 
-def _advice(directory: Path) -> str:
-    """What to do with a directory that is no store of ours."""
+def _refused(error: StoreError, directory: Path) -> CommandError:
+    """The directory is no store of ours."""
     with suppress(StoreFormatError):
         if inspect(directory)[0] is DirKind.ROCKETMQ:
-            return f"RocketMQ wrote it; look it over with: kvcq migrate plan {directory}"
-    return "is this the directory that kvcq serve --data names?"
+            planned = NextStep("plan").command(directory)
+            return CommandError(str(error), "RocketMQ wrote this store", command=planned)
+    return CommandError(str(error), "is this the directory that `kvcq serve --data` names?")
 
 
 @contextmanager
@@ -154,7 +161,7 @@ def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit
     count = _count(faults)
     console.print(
         f"{count:,} {'fault' if count == 1 else 'faults'} in {directory}. {checked}",
-        *(f"next: {advice}" for advice in remedies(directory, faults)),
+        *_remedy_lines(directory, faults),
         sep="\n",
         highlight=False,
         markup=False,
@@ -182,48 +189,61 @@ def _number(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def remedies(directory: Path, faults: Sequence[Finding]) -> list[str]:
-    """What to do, one sentence for each sort of fault that is there."""
+def _remedy_lines(directory: Path, faults: Sequence[Finding]) -> Iterator[str]:
+    for hint, command in remedies(directory, faults):
+        yield f"hint: {hint}"
+        if command is not None:
+            yield f"next: {command}"
+
+
+def remedies(directory: Path, faults: Sequence[Finding]) -> list[tuple[str, str | None]]:
+    """What to do for each sort of fault that is there: a sentence, and a command or None."""
     kinds = {finding.kind for finding in faults}
-    advice = []
+    advice: list[tuple[str, str | None]] = []
+    skip = ["--skip-damaged"] if Kind.DAMAGED_RECORD in kinds else []
+    queues = shlex.join(["kvcq", "repair", str(directory), "--queues", *skip])
+    if has_migration(directory):
+        queues = REBUILD.command(directory) or ""
+    derived = bool(kinds - _IN_THE_LOG - _OTHER_FILES)
     if Kind.DAMAGED_RECORD in kinds:
-        advice.append(
-            "a damaged record cannot be made again from anything else in the store: take its "
-            f"message from a replica or a backup. `kvcq repair {directory} --queues "
-            "--skip-damaged` makes queues that leave it out"
+        hint = (
+            "a damaged record cannot be rebuilt from anything else in the store: take its message "
+            "from a replica or a backup"
         )
+        leaves_out = not derived and not has_migration(directory)
+        if leaves_out:
+            hint += ". The command rebuilds the queues without it"
+        advice.append((hint, queues if leaves_out else None))
     if kinds & {Kind.SHORT_LOG, Kind.SEGMENTS}:
-        advice.append("part of the log is gone: bring its segments back from a replica or a backup")
+        hint = "part of the log is gone: bring its segments back from a replica or a backup"
+        advice.append((hint, None))
     if Kind.FALLING_TIME in kinds:
-        advice.append(
-            "store times that fall do not harm messages: a search by time may be inexact there"
-        )
+        hint = "store times that fall do not harm messages: a search by time may be inexact there"
+        advice.append((hint, None))
     if Kind.METADATA in kinds:
-        advice.append(
+        hint = (
             "bring meta/ back from a copy of the directory if there is one: committed offsets are "
-            f"nowhere else. Without one, `kvcq repair {directory} --metadata` finds the topics "
-            "again in log and queues"
+            "nowhere else. Without one, the command finds the topics again in log and queues"
         )
+        advice.append((hint, shlex.join(["kvcq", "repair", str(directory), "--metadata"])))
     if Kind.IDENTITY in kinds:
         places = sorted({each.place for each in faults if each.kind is Kind.IDENTITY})
-        advice.append(f"bring {' and '.join(places)} back from a backup of the directory")
+        advice.append((f"bring {' and '.join(places)} back from a backup of the directory", None))
     if Kind.CHECKPOINT_FILE in kinds:
-        advice.append(
+        hint = (
             "the checkpoint file needs nothing: the next start checks the whole log instead, and "
-            "writes it anew"
+            "rewrites it"
         )
+        advice.append((hint, None))
     if Kind.DEAD_ROW in kinds:
-        advice.append(
+        hint = (
             "kvcq/ has rows of topics that meta/ does not know. Unless they were deleted, meta/ is "
-            "not the newest one: bring that back before anything else, since queues are made for "
-            "the topics in meta/ alone"
+            "not the newest one: bring that back before anything else, since queues are rebuilt "
+            "for the topics in meta/ alone"
         )
-    if kinds - _IN_THE_LOG - _OTHER_FILES:
-        skip = " --skip-damaged" if Kind.DAMAGED_RECORD in kinds else ""
-        command = f"kvcq repair {directory} --queues{skip}"
-        if has_migration(directory):
-            command = rebuild_command(directory)
-        advice.append(f"`{command}` makes queues, bounds and index rows again from the log")
+        advice.append((hint, None))
+    if derived:
+        advice.append(("the command rebuilds queues, bounds and index rows from the log", queues))
     return advice
 
 

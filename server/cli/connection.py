@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from contextlib import contextmanager
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -53,73 +54,86 @@ def connect(server: str) -> Iterator[Client]:
                     raise
                 raise CannotConnectError(
                     f"cannot reach a server at {server}",
-                    "start one with: kvcq serve   (or name another one with --server HOST:PORT)",
+                    "is it running? Another one is named with --server HOST:PORT",
+                    command="kvcq serve" if server == DEFAULT_SERVER else None,
                 ) from error
             yield client
     except KvcqError as error:
         raise command_error(error, server) from error
 
 
+def command_at(server: str, command: str, *options: str, name: str = "") -> str:
+    """For a shell, on the same server. `name` is the command's argument; empty: it has none."""
+    words = ["kvcq", *command.split()]
+    if name.startswith("-"):  # behind all options, as it would be taken for one
+        return f"{on_server(shlex.join([*words, *options]), server)} -- {shlex.quote(name)}"
+    return on_server(shlex.join([*words, *([name] if name else []), *options]), server)
+
+
+def on_server(command: str, server: str) -> str:
+    """The command with the server named, where it would go to another one otherwise."""
+    implied = os.environ.get("KVCQ_SERVER") or DEFAULT_SERVER
+    return command if server == implied else f"{command} --server {shlex.quote(server)}"
+
+
 def command_error(error: KvcqError, server: str) -> CommandError:
     """The error in the words of the command line: its exit code, and what to do next."""
+    look = command_at(server, "stats")
     if isinstance(error, UnavailableError):
         if error.reason:
             return CannotConnectError(str(error), "try again in a moment", code=error.reason)
         # gRPC's own words name sockets and addresses, and no remedy.
-        return CannotConnectError(
-            f"the connection to {server} was lost", "is it running? Look with: kvcq stats"
-        )
+        lost = f"the connection to {server} was lost"
+        return CannotConnectError(lost, "is it running?", command=look)
     if isinstance(error, DeadlineError):
         text = f"{server} did not answer in time"
-        return CommandError(text, "look at: kvcq stats", code="DEADLINE_EXCEEDED")
+        return CommandError(text, "is it busy?", command=look, code="DEADLINE_EXCEEDED")
     # Without a reason it was gRPC that refused, and that is for size alone.
     too_large = isinstance(error, ResourceExhaustedError) and not error.reason
     if too_large:
         return BadRequestError(str(error), "the server's limit is its max_receive_bytes")
     kind = BadRequestError if isinstance(error, InvalidArgumentError) else CommandError
+    command, hint = _advice(error.reason, error.metadata, server)
     return kind(
         str(error),
-        _advice(error.reason, error.metadata),
+        hint,
+        command=command,
         code=error.reason,
         field=error.metadata.get("field", ""),
     )
 
 
-def _advice(reason: str, metadata: dict[str, str]) -> str:
+def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
+    """A command, and a sentence; each may be empty."""
+    topic = metadata.get("topic", "")
     match reason:
+        case "UNKNOWN_TOPIC" if topic.startswith(LIGHT_PREFIX):
+            hint = "a light queue is created by the first message that names it (put --light-queue)"
+            return command_at(server, "topic list", "--light-queues"), hint
         case "UNKNOWN_TOPIC":
-            name = metadata["topic"]
-            if name.startswith(LIGHT_PREFIX):
-                return (
-                    "a light queue comes into being with its first message: "
-                    f"kvcq put TOPIC BODY --light-queue {quote(name)}   "
-                    "(see what there is: kvcq topic list --light-queues)"
-                )
-            return f"see what there is: kvcq topic list   (or: kvcq topic create {quote(name)})"
-        case "UNKNOWN_QUEUE":
-            return f"its queues: kvcq topic describe {quote(metadata['topic'])}"
+            return command_at(server, "topic list"), "`kvcq topic create` creates a topic"
+        case "UNKNOWN_QUEUE" | "TOPIC_EXISTS":
+            return command_at(server, "topic describe", name=topic), ""
         case "OFFSET_OUT_OF_RANGE":
-            return f"use an offset from {metadata['minOffset']} to {metadata['maxOffset']}"
-        case "TOPIC_EXISTS":
-            return f"its settings: kvcq topic describe {quote(metadata['topic'])}"
+            return "", f"use an offset from {metadata['minOffset']} to {metadata['maxOffset']}"
         case "DISK_FULL":
-            return "free disk space, or lower store.reserved_hours; reads go on meanwhile"
+            return "", "free disk space, or lower store.reserved_hours; reads continue meanwhile"
         case "STORE_FAILED" | "FLUSH_FAILED":
-            return "look at the server's log and the disk, then restart the server"
+            return "", "look at the server's log and the disk, then restart the server"
         case "CORRUPT_RECORD" | "DAMAGED_QUEUE" | "CORRUPT_VALUE":
-            look = "stop the server, then: kvcq check DIR"
-            behind = _behind(reason, metadata)
-            return f"read on behind it: {behind}   (to look closer, {look})" if behind else look
+            look = "to look closer, stop the server and run `kvcq check DIRECTORY` on its store"
+            behind = _behind(reason, metadata, server)
+            return behind, f"the command reads on behind it; {look}" if behind else look
         case "INTERNAL":
-            return "look for the request id in the server's log"
+            return "", "look for the request id in the server's log"
         case _:
-            return ""
+            return "", ""
 
 
-def _behind(reason: str, metadata: dict[str, str]) -> str:
-    """The command that reads behind a message which cannot be read; "" if its place is unknown."""
+def _behind(reason: str, metadata: dict[str, str], server: str) -> str:
+    """What reads behind a message which cannot be read; empty if its place is unknown."""
     damaged = metadata.get("offset" if reason == "DAMAGED_QUEUE" else "queueOffset")
     if damaged is None or "topic" not in metadata:
         return ""
-    place = f"--queue {metadata.get('queueId', '0')} --offset {int(damaged) + 1}"
-    return f"kvcq pull {quote(metadata['topic'])} {place}"
+    place = ["--queue", metadata.get("queueId", "0"), "--offset", str(int(damaged) + 1)]
+    return command_at(server, "pull", *place, name=metadata["topic"])

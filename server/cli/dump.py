@@ -222,8 +222,8 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (StoreError, KvcqError) as error:
-        advice = "is this the directory of a store? `kvcq check` says what is damaged"
-        raise CommandError(str(error), advice) from error
+        hint = "is this the directory of a store? `kvcq check` finds what is damaged"
+        raise CommandError(str(error), hint) from error
 
 
 # --- rows for people and for programs --------------------------------------------------------

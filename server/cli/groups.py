@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kvcq_client import Start
-from server.cli.connection import connect, server_option
+from server.cli.connection import command_at, connect, server_option
 from server.cli.output import CommandError, ask, json_option, notes, print_json, print_table
 from server.cli.values import INT64_MAX, QUEUE, TIME, text
 
@@ -49,7 +49,8 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None: 
     if not found:
         where = "" if topic is None else f" in {topic}"
         raise CommandError(
-            f"group {name!r} has committed nothing{where}", "see what there is: kvcq group list"
+            f"group {name!r} has committed nothing{where}",
+            command=command_at(server, "group list"),
         )
     _show(name, found, as_json=as_json)
 
@@ -88,7 +89,8 @@ def reset(
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Forget what GROUP committed. Messages stay."""
     if not yes:
-        ask(f"Delete all offsets of group {name!r}?", f"kvcq group delete {name} --yes")
+        without = command_at(server, "group delete", "--yes", name=name)
+        ask(f"Delete all offsets of group {name!r}?", without)
     with connect(server) as client:
         client.delete_group(name)
     if as_json:

@@ -40,7 +40,7 @@ _SECTIONS = {
         "check": "server.cli.check",
         "dump": "server.cli.dump",
         "repair": "server.cli.repair",
-        "migrate": "server.cli.migrate",
+        "migrate": "server.cli.migration.commands",
         "spark": "migration.spark.cli",
     },
 }

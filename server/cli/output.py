@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 from rich.table import Table
@@ -38,24 +38,45 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 
 
 class CommandError(click.ClickException):
-    """Ends the command; says what went wrong, and what to do next."""
+    """Ends the command; says what went wrong, and what to do next.
+
+    `command` can be pasted into a shell; `hint` is a sentence, beside it or instead of it.
+    """
 
     exit_code = EXIT_REFUSED
     #: For programs, where no other one is given.
     default_code = "REFUSED"
 
-    def __init__(self, message: str, advice: str = "", *, code: str = "", field: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        hint: str | None = None,
+        *,
+        command: str | None = None,
+        code: str = "",
+        field: str = "",
+    ) -> None:
         """`code`: the reason of the server's error table, or one like those. `field`: the field
         of a request, or the option, that is wrong."""
         super().__init__(message)
-        self.advice = advice
+        self.hint = hint or None
+        self.command = command or None
         self.code = code or self.default_code
         self.field = field
 
+    def saying(self, message: str, *, hint: str | None = None, field: str | None = None) -> Self:
+        """The same error with another text; hint and field as well, where they are given."""
+        return type(self)(
+            message,
+            self.hint if hint is None else hint,
+            command=self.command,
+            code=self.code,
+            field=self.field if field is None else field,
+        )
+
     def show(self, file: object = None) -> None:
         notes.print(f"[bold red]error:[/] {escape(self.message)}", soft_wrap=True)
-        if self.advice:
-            notes.print(f"[bold]next:[/]  {escape(self.advice)}", soft_wrap=True)
+        print_next(self.command, self.hint)
 
 
 class BadRequestError(CommandError):
@@ -79,6 +100,13 @@ class InterruptedCommandError(CommandError):
     default_code = "INTERRUPTED"
 
 
+def print_next(command: str | None, hint: str | None) -> None:
+    """What to do next, for people: a command for a shell, and a sentence. Each may be absent."""
+    for name, text in (("next:", command), ("hint:", hint)):
+        if text:
+            notes.print(f"[bold]{name}[/]  {escape(text)}", highlight=False, soft_wrap=True)
+
+
 def ask(question: str, without: str) -> None:
     """Returns when the answer is yes. Raises CommandError when nobody can give one.
 
@@ -89,7 +117,8 @@ def ask(question: str, without: str) -> None:
     except click.Abort as abort:
         if isinstance(abort.__context__, EOFError):
             click.echo(err=True)  # ends the line of the question
-            raise CommandError("not deleted: there is nobody to ask", without) from None
+            reason = "refusing to delete without confirmation"
+            raise CommandError(reason, command=without) from None
         raise
 
 
@@ -105,21 +134,40 @@ def print_json(document: object) -> None:
 def error_document(error: click.ClickException) -> dict[str, Any]:
     """The error for a program. Absent values are None."""
     if isinstance(error, CommandError):
-        code, field, advice = error.code, error.field, error.advice
+        code, field, command, hint = error.code, error.field, error.command, error.hint
     elif isinstance(error, click.UsageError):
         parameter = getattr(error, "param", None)
-        code, advice = "USAGE", ""
+        code, command, hint = "USAGE", None, None
         field = "" if parameter is None or parameter.name is None else parameter.name
     else:
-        code = field = advice = ""
+        code = field = ""
+        command = hint = None
     return {
         "error": {
             "code": code or "REFUSED",
             "field": field or None,
             "reason": error.format_message(),
-            "next_command": advice or None,
+            "nextCommand": command,
+            "hint": hint,
         }
     }
+
+
+def camel_case(document: Any, *, names: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
+    """The document with its fields in camelCase. Below `names` keys are data, and stay."""
+    if isinstance(document, dict):
+        return {
+            _camel(key): value if key in names else camel_case(value, names=names)
+            for key, value in document.items()
+        }
+    if isinstance(document, list | tuple):
+        return [camel_case(value, names=names) for value in document]
+    return document
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -169,10 +169,8 @@ def _put_lines(client: Client, server: str, template: Message, *, as_json: bool)
         error, line = stopped.error, stored + 1
         where = "line" if stopped.at_line else "from line"
         go_on = f"tail -n +{line} FILE | kvcq put {quote(template.topic)} --lines"
-        raise type(error)(
-            f"{where} {line}: {error.message}",
-            f"{error.advice or 'mend it'}; then go on, with the same options: {go_on}",
-        ) from error
+        hint = f"{error.hint or 'correct it'}; then continue, with the same options: {go_on}"
+        raise error.saying(f"{where} {line}: {error.message}", hint=hint) from error
 
 
 def _blocks(lines: Iterable[bytes], block_bytes: int, overhead: int) -> Iterator[list[bytes]]:
@@ -208,12 +206,13 @@ def _put_block(
         if found is None:
             if isinstance(error, UnavailableError | DeadlineError) and not error.reason:
                 note = f"; some of the next {len(messages):,} lines may be stored"
-                why_not = type(why_not)(why_not.message + note, why_not.advice)
+                why_not = why_not.saying(why_not.message + note)
             raise _Stopped(0, at_line=False, error=why_not) from error
         index = int(found[1])
         # Its number in the block would only mislead.
-        text_of_it = why_not.message.replace(f"{found[0]}.", "")
-        why_not = type(why_not)(text_of_it, why_not.advice)
+        prefix = f"{found[0]}."
+        reason = why_not.message.replace(prefix, "")
+        why_not = why_not.saying(reason, field=field.replace(prefix, ""))
         if index:
             _put_block(client, server, messages[:index], sender, sequence, limit)
         raise _Stopped(index, at_line=True, error=why_not) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +65,7 @@ def repair(
             else:
                 result = _repair_queues(directory, show, skip_damaged=skip_damaged)
     except StoreError as error:
-        raise CommandError(str(error), _advice(error, directory)) from error
+        raise _refused(error, directory) from error
     if as_json:
         print_json(result)
     elif what == "metadata":
@@ -75,8 +76,8 @@ def repair(
         )
     else:
         notes.print(
-            f"kvcq/ is made again from {result['dispatched_offset']:,} bytes of log"
-            + (f", without {result['left_out']} damaged place(s)" if result["left_out"] else "")
+            f"kvcq/ is made again from {result['dispatchedOffset']:,} bytes of log"
+            + (f", without {result['leftOut']} damaged place(s)" if result["left_out"] else "")
             + (
                 f"; the old one is {result['old']}: remove it when all is well"
                 if result["old"]
@@ -106,20 +107,21 @@ def _repair_queues(
         raise
     return {
         "repaired": "queues",
-        "dispatched_offset": end,
-        "left_out": len(aside.damage),
+        "dispatchedOffset": end,
+        "leftOut": len(aside.damage),
         "old": None if aside.path is None else str(aside.path),
     }
 
 
-def _advice(error: StoreError, directory: Path) -> str:
+def _refused(error: StoreError, directory: Path) -> CommandError:
     if isinstance(error, StoreLockedError):
-        return "stop the server that has it open, then repeat the command"
+        return CommandError(str(error), "stop the server that has it open, then repeat the command")
     if isinstance(error, IllegalStepError):
-        return error.next_command
+        step = error.next_step
+        return CommandError(str(error), step.sentence(directory), command=step.command(directory))
     if isinstance(error, StoreFormatError):
-        return ""
-    return f"look closer with: kvcq check {directory}"
+        return CommandError(str(error))
+    return CommandError(str(error), command=shlex.join(["kvcq", "check", str(directory)]))
 
 
 def _bar() -> Progress:

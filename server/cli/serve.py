@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,13 @@ _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 @click.command()
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port to listen on; 0: any free one.  [default: 8081]")
-@click.option("--data", "data_dir", type=click.Path(file_okay=False), help="[default: ./data]")
+@click.option(
+    "--data",
+    "data_dir",
+    type=click.Path(file_okay=False),
+    metavar="DIRECTORY",
+    help="The store.  [default: ./data]",
+)
 @click.option(
     "--flush",
     "flush_mode",
@@ -140,7 +147,7 @@ def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> Comman
     if isinstance(error, StoreFormatError):
         return CommandError(text)
     if isinstance(error, StoreError):
-        return CommandError(text, f"look closer with: kvcq check {config.data_dir}")
+        return CommandError(text, command=shlex.join(["kvcq", "check", str(config.data_dir)]))
     if error.errno in _UNUSABLE:
         reason = error.strerror or str(error)
         return BadRequestError(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue
-from server.cli.connection import connect, server_option
+from server.cli.connection import command_at, connect, server_option
 from server.cli.output import (
     CommandError,
     ask,
@@ -52,13 +51,15 @@ def create(names: tuple[str, ...], queues: int | None, server: str, as_json: boo
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Delete topic NAME, or a light queue, with everything in it."""
     if not yes:
-        ask(f"Delete {name!r} and all its messages?", f"kvcq topic delete {quote(name)} --yes")
+        without = command_at(server, "topic delete", "--yes", name=name)
+        ask(f"Delete {name!r} and all its messages?", without)
     with connect(server) as client:
         try:
             client.delete_topic(name)
         except NotFoundError as error:
-            light = " --light-queues" if name.startswith(LIGHT_PREFIX) else ""
-            raise CommandError(str(error), f"see what there is: kvcq topic list{light}") from error
+            light = ["--light-queues"] if name.startswith(LIGHT_PREFIX) else []
+            listing = command_at(server, "topic list", *light)
+            raise CommandError(str(error), command=listing, code=error.reason) from error
     if as_json:
         print_json({"deleted": name})
     else:

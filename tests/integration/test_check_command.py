@@ -84,17 +84,18 @@ def test_a_flipped_byte_in_the_log_is_found(tmp_path: Path) -> None:
     assert "1 fault in" in result.stdout
     assert "--queues --skip-damaged" in result.stdout
     assert "from a replica or a backup" in result.stdout
-    assert "makes queues, bounds and index rows again" not in result.stdout
+    assert "rebuilds queues, bounds and index rows" not in result.stdout
     assert "records follow" in result.stdout
     assert result.stderr == ""
 
 
 def test_advice_names_what_helps(tmp_path: Path) -> None:
     def told(*kinds: Kind) -> str:
-        return " ".join(remedies(tmp_path, [Finding(kind, "place", "a", "b") for kind in kinds]))
+        advice = remedies(tmp_path, [Finding(kind, "place", "a", "b") for kind in kinds])
+        return " ".join(f"{hint} {command}" for hint, command in advice)
 
-    assert "--queues`" in told(Kind.MISSING_UNIT)
-    assert "--skip-damaged` makes queues, bounds" in told(Kind.MISSING_UNIT, Kind.DAMAGED_RECORD)
+    assert told(Kind.MISSING_UNIT).endswith(f"kvcq repair {tmp_path} --queues")
+    assert told(Kind.MISSING_UNIT, Kind.DAMAGED_RECORD).endswith("--queues --skip-damaged")
     assert "repair" not in told(Kind.SHORT_LOG, Kind.FALLING_TIME, Kind.IDENTITY)
     assert "--metadata" in told(Kind.METADATA)
     assert "--queues" not in told(Kind.METADATA)

@@ -205,7 +205,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "says"),
     [
-        (("pull", "nothing-here"), 1, "kvcq topic create nothing-here"),
+        (("pull", "nothing-here"), 1, "kvcq topic list"),
         (("put", "bad topic", "x"), 2, "message.topic"),
         (("put", "t", "x", "--property", "novalue"), 2, "NAME=VALUE"),
         (("put", "t", "x", "--lines"), 2, "exclude each other"),
@@ -213,12 +213,12 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("get", "abc"), 2, "message_id"),
         (("get", "7F00000100001FA300000000FFFFFFFF"), 1, "MESSAGE_NOT_FOUND"),
         (("pull", "t", "--limit", "0"), 2, "--limit"),
-        (("pull", "%LMQ%none"), 1, "--light-queue %LMQ%none"),
-        (("pull", "%LMQ%$none$a"), 1, "--light-queue '%LMQ%$none$a'"),
+        (("pull", "%LMQ%none"), 1, "kvcq topic list --light-queues"),
+        (("pull", "%LMQ%$none$a"), 1, "by the first message that names it"),
         (("topic", "delete", "none"), 1, "kvcq topic delete none --yes"),
         (("bench", "run", "none"), 2, "kvcq bench list"),
         (("nonsense",), 2, "No such command"),
-        (("pull", "t", "--server", "127.0.0.1:1"), 3, "kvcq serve"),
+        (("pull", "t", "--server", "127.0.0.1:1"), 3, "--server HOST:PORT"),
     ],
 )
 def test_errors_say_what_to_do_next(

@@ -104,7 +104,7 @@ async def check_that_files_become_history(
 
         taken = await ingest(files, "--json", *target)
         assert taken.exit_code == 0, taken.output
-        assert json.loads(taken.stdout) == {"ingested": True, "dispatched_offset": end}
+        assert json.loads(taken.stdout) == {"ingested": True, "dispatchedOffset": end}
         again = await ingest(files, *target)
         assert again.exit_code == 0
         assert "not needed" in again.stderr
@@ -113,7 +113,7 @@ async def check_that_files_become_history(
         assert (await migrate("resume", *target)).exit_code == 0
         verified = await migrate("verify", "--key-every=1", "--json", *target)
         assert verified.exit_code == 0, verified.output
-        assert json.loads(verified.stdout)["verified"]["difference_count"] == 0
+        assert json.loads(verified.stdout)["verified"]["differenceCount"] == 0
         assert (await migrate("cutover", *target)).exit_code == 0
         # Reads come from RocksDB now: from the files that were handed over, and behind them.
         assert len(store.pull(LIGHT, 0, 0, max_messages=1000).records) == 960 // 5

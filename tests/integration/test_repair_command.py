@@ -54,7 +54,7 @@ def test_a_damaged_log_is_refused_before_anything_changes(damaged: Path) -> None
 def test_what_is_damaged_is_left_out_on_request_and_readers_are_told(damaged: Path) -> None:
     result = CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged", "--json"])
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["left_out"] == 1
+    assert json.loads(result.stdout)["leftOut"] == 1
     with open_store(config(damaged)) as store:
         assert tuple(store.bounds([("T", 0)])[0]) == (0, COUNT)
         assert len(store.pull("T", 0, 0, max_messages=200).records) == 100

@@ -77,7 +77,7 @@ def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
         arguments += ["--embedded", str(tmp_path / run), "--report", str(tmp_path / f"{run}-r")]
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 0, result.output
-        assert json.loads(result.stdout)["nothing_lost"] is True
+        assert json.loads(result.stdout)["nothingLost"] is True
         assert (tmp_path / f"{run}-r.html").stat().st_size > 1000
     reports = [str(tmp_path / "one-r.json"), str(tmp_path / "other-r.json")]
     page = tmp_path / "both.html"
@@ -108,7 +108,8 @@ def test_a_loss_ends_with_1_says_what_is_missing_and_keeps_the_store(
         text = " ".join(result.stderr.split())
         assert "not what was acknowledged: stream 0: number 1 where 0 was due" in text
         assert "messages are missing" in text
-        assert "the store is kept: kvcq check" in text
+        assert "the store is kept" in text
+        assert "kvcq check" in text
     assert len(list(tmp_path.glob("kvcq-bench-*/files-2/store/commitlog"))) == 2
     assert not list(tmp_path.glob("r*"))
 

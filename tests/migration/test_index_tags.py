@@ -129,7 +129,7 @@ def test_a_tag_that_the_index_lacks_is_a_difference(tmp_path: Path) -> None:
         rows["key_hash"][rows["key_hash"] == hashed] = hashed ^ 1
         path.write_bytes(bytes(data))
     with open_migrator(root) as migrator:
-        assert migrator.status().state.phase is Phase.FILES
+        assert migrator.live.state.phase is Phase.FILES
         done(migrator.start())
         done(migrator.verify(VerifyOptions(key_every=1)))
         found = list(migrator.differences)

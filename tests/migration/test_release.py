@@ -93,14 +93,14 @@ def test_a_store_that_was_given_back_is_not_called_finished(root: Path) -> None:
     release(root)
     with pytest.raises(IllegalStepError, match="RocketMQ's already") as refused:
         release(root)
-    assert refused.value.next_command == "start the RocketMQ broker on it"
+    assert refused.value.hint == "start the RocketMQ broker on it"
 
 
 def test_a_rollback_to_files_writes_offsets_back(root: Path) -> None:
     with open_migrator(root) as migrator:
         done(migrator.start())
         migrator.rollback()
-        events = [event for _, event in migrator.status().state.history]
+        events = [event for _, event in migrator.live.state.history]
     assert read_config(root).offsets == [GroupOffset("g", "orders", 0, 7)]
     assert "committed offsets" in events[-1]
 
@@ -198,7 +198,7 @@ def test_a_rocksdb_of_rocketmqs_that_is_behind_is_not_given_back_with_files(root
         store.put([Message(topic="orders", body=b"new")])
     with pytest.raises(IllegalStepError, match="does not have all") as refused:
         release(root)
-    assert refused.value.next_command == "kvcq migrate release --files"
+    assert refused.value.next_step.options == ("--files",)
     release(root, home=Home.FILES)
     assert not [each for each in (root / "consumequeue").iterdir() if each.is_file()]
     assert plan_directory(root, LAYOUT, lambda *_: None).is_clean

@@ -126,16 +126,18 @@ async def test_the_command_line_on_a_running_store(tmp_path: Path) -> None:
 
         assert (await run("plan")).exit_code == 0
         assert (await run("cutover")).exit_code == 1
-        assert answer(await run("start"))["phase"] == "double_write"
+        assert answer(await run("start"))["phase"] == "DOUBLE_WRITE"
         verified = await run("verify")
         assert verified.exit_code == 0, verified.output
-        assert answer(verified)["verified"]["difference_count"] == 0
-        assert answer(await run("cutover"))["phase"] == "rocksdb"
-        assert answer(await run("routing"))["default_route"] == "both"
-        assert answer(await run("finish", "--yes"))["phase"] == "finished"
-        assert answer(await run("status"))["next_command"].startswith("none")
+        assert answer(verified)["verified"]["differenceCount"] == 0
+        assert answer(await run("cutover"))["phase"] == "ROCKSDB"
+        assert answer(await run("routing"))["defaultRoute"] == "both"
+        assert answer(await run("finish", "--yes"))["phase"] == "FINISHED"
+        told = answer(await run("status"))
+        assert told["nextCommand"] is None
+        assert "the migration is done" in told["hint"]
         back = await run("rollback")
-        assert answer(back)["phase"] == "rocksdb"
+        assert answer(back)["phase"] == "ROCKSDB"
 
 
 def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
@@ -144,17 +146,17 @@ def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
     refused = kvcq("status", root)
     assert refused.exit_code == 1
     assert f"kvcq migrate start {root}" in refused.stderr
-    assert answer(kvcq("start", root, *SIZES, "--adopt-only", "--json"))["phase"] == "files"
-    assert answer(kvcq("start", root, "--json"))["phase"] == "double_write"
+    assert answer(kvcq("start", root, *SIZES, "--adopt-only", "--json"))["phase"] == "FILES"
+    assert answer(kvcq("start", root, "--json"))["phase"] == "DOUBLE_WRITE"
     assert kvcq("verify", root, "--key-every=1").exit_code == 0
     shown = kvcq("cutover", root)
     assert shown.exit_code == 0
     assert "ROCKSDB" in shown.stdout
     changed = kvcq("routing", root, "--route=%LMQ%*=files", "--default=rocksdb", "--json")
-    assert answer(changed)["routing"]["default_route"] == "rocksdb"
+    assert answer(changed)["routing"]["defaultRoute"] == "rocksdb"
     assert kvcq("finish", root, "--yes").exit_code == 0
     assert "%LMQ%*" in kvcq("routing", root).stdout
-    assert answer(kvcq("rollback", root, "--json"))["phase"] == "rocksdb"
+    assert answer(kvcq("rollback", root, "--json"))["phase"] == "ROCKSDB"
     assert kvcq("cancel", "--server=127.0.0.1:1").exit_code == 3
     assert kvcq("routing", root, "--route=x").exit_code == 2
 
@@ -191,11 +193,12 @@ def test_a_store_made_in_rocksdb_gets_files_by_a_rollback(tmp_path: Path) -> Non
     root = tmp_path / "store"
     with open_store(config(root)) as store:
         store.put(messages(0, 200))
-    assert answer(kvcq("status", root, "--json"))["phase"] == "finished"
+    told = answer(kvcq("status", root, "--json"))
+    assert (told["phase"], told["nextCommand"]) == (None, None)
     assert not (root / "migration.json").exists()
-    assert answer(kvcq("rollback", root, "--json"))["phase"] == "rocksdb"
-    assert answer(kvcq("rollback", root, "--json"))["phase"] == "double_write"
-    assert answer(kvcq("rollback", root, "--json"))["phase"] == "files"
+    assert answer(kvcq("rollback", root, "--json"))["phase"] == "ROCKSDB"
+    assert answer(kvcq("rollback", root, "--json"))["phase"] == "DOUBLE_WRITE"
+    assert answer(kvcq("rollback", root, "--json"))["phase"] == "FILES"
     with open_store(config(root)) as store:
         assert check_messages(store, 200) == 200
 
@@ -206,7 +209,7 @@ def test_a_lost_index_file_is_named_by_each_command_with_what_mends_it(tmp_path:
     assert looked.exit_code == 1
     assert f"kvcq migrate plan {root}" in looked.stderr
     sizes = ("--index-slots", str(INDEX_SLOTS))
-    following = answer(kvcq("plan", root, *sizes, "--json"))["next_command"]
+    following = answer(kvcq("plan", root, *sizes, "--json"))["nextCommand"]
     assert following == f"kvcq migrate start {root} --index-slots {INDEX_SLOTS}"
     answer(kvcq("start", root, *sizes, "--json"))
     sorted((root / "index").iterdir())[2].unlink()
@@ -216,7 +219,8 @@ def test_a_lost_index_file_is_named_by_each_command_with_what_mends_it(tmp_path:
     found = kvcq("verify", root, "--key-every", "1", "--limit", "1", "--json")
     assert found.exit_code == 1
     mending = f"kvcq migrate resume {root} --rebuild files"
-    assert answer(found)["next_command"] == f"{mending}, then kvcq migrate verify {root}"
+    assert answer(found)["nextCommand"] == mending
+    assert answer(found)["hint"] == "verify again afterwards"
     answer(kvcq("resume", root, "--rebuild", "files", "--json"))
     assert kvcq("verify", root, "--key-every", "1", "--json").exit_code == 0
 
@@ -228,7 +232,7 @@ def test_errors_are_one_json_object_on_standard_output(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     error = answer(refused)["error"]
     assert (error["code"], error["field"]) == ("ILLEGAL_STEP", None)
-    assert error["next_command"] == f"kvcq migrate start {root}"
+    assert error["nextCommand"] == f"kvcq migrate start {root}"
     assert "verification" in error["reason"]
     for arguments, code, field, exit_code in (
         (("status", tmp_path / "none", "--json"), "USAGE", "directory", 2),
@@ -260,7 +264,7 @@ def test_finish_asks_only_when_it_is_possible(tmp_path: Path) -> None:
     assert state is not None
     assert state.phase is Phase.ROCKSDB
     back = kvcq("rollback", root)
-    assert "the verification is taken back" in back.stderr
+    assert "the verification is invalidated" in back.stderr
 
 
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
@@ -276,7 +280,7 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
     result = kvcq("start", root, "--json")
     assert result.exit_code == 130
     error = answer(result)["error"]
-    assert (error["code"], error["next_command"]) == ("INTERRUPTED", f"kvcq migrate resume {root}")
+    assert (error["code"], error["nextCommand"]) == ("INTERRUPTED", f"kvcq migrate resume {root}")
 
 
 def test_a_plan_shows_the_same_findings_to_people_and_to_programs(tmp_path: Path) -> None:

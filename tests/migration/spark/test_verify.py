@@ -148,7 +148,7 @@ def test_every_planted_difference_is_found(spark: SparkSession, tmp_path: Path) 
     text = result.summary()
     assert "8 differences" in text
     assert f"{gone.key[0]} queue {gone.key[1]} offset {gone.key[2]}: unit: log 1" in text
-    assert json.loads(json.dumps(result.as_json()))["by_field"]["unit"] == 3
+    assert json.loads(json.dumps(result.as_json()))["byField"]["unit"] == 3
 
 
 @pytest.mark.spark

@@ -13,7 +13,8 @@ import click
 
 from proto.v1 import migration_pb2 as pb
 from server.cli.connection import server_option
-from server.cli.migration_target import remote_target
+from server.cli.migration.on_store import existing_directory
+from server.cli.migration.remote import remote_target
 from server.cli.output import CommandError, json_option, notes, print_json
 
 if TYPE_CHECKING:
@@ -23,25 +24,25 @@ _MANIFEST = "manifest.json"
 
 
 @click.command()
-@click.argument("files", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("directory", type=existing_directory)
 @server_option
 @json_option
-def ingest(files: Path, server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Hand the sorted files in FILES over to the running store, as its history in RocksDB.
+def ingest(directory: Path, server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
+    """Hand the sorted files in DIRECTORY over to the running store, as its history in RocksDB.
 
-    They were made by `kvcq spark rebuild --output FILES`, from where RocksDB ends to a place in the
-    flushed log, and lie on the server's machine. They are copied; repeatable.
+    They were made by `kvcq spark rebuild --output DIRECTORY`, from where RocksDB ends to a place in
+    the flushed log, and lie on the server's machine. They are copied; repeatable.
     """
-    request = _request(files)
+    request = _request(directory)
     with (
         remote_target(server) as where,
-        _reachable(files.resolve(), Path(where.status().ingest_directory)) as below,
+        _reachable(directory.resolve(), Path(where.status().ingest_directory)) as below,
     ):
         for file in request.files:
             file.path = str(PurePosixPath(below, file.path))
         answer = where.ingest(request)
     if as_json:
-        document = {"ingested": answer.ingested, "dispatched_offset": answer.dispatched_offset}
+        document = {"ingested": answer.ingested, "dispatchedOffset": answer.dispatched_offset}
         print_json(document)
         return
     done = "taken in" if answer.ingested else "not needed: RocksDB had all of it"
@@ -107,5 +108,5 @@ def _request(directory: Path) -> pb.IngestFilesRequest:
             deletions=manifest["deletions"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        advice = "make them with: kvcq spark rebuild STORE --output DIRECTORY --begin … --end …"
-        raise CommandError(f"{path} does not say what the files are: {error!r}", advice) from error
+        hint = "such files are made by `kvcq spark rebuild` with --output, --begin and --end"
+        raise CommandError(f"{path} does not say what the files are: {error!r}", hint) from error

@@ -1,0 +1,44 @@
+"""What an operator does next, as a value: a command is made of it where it is printed."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """A step of `kvcq migrate`, a sentence, or both; neither where there is nothing to do."""
+
+    step: str = ""
+    options: tuple[str, ...] = ()
+    #: A sentence of its own, never a command.
+    hint: str = ""
+    #: The step is possible only while no service has the store open.
+    stopped_only: bool = False
+
+    def command(self, root: Path | None) -> str | None:
+        """For a shell. `root` is the directory of a stopped store, None stands for a running one.
+
+        None where there is nothing to type, or where the service has to be stopped before.
+        """
+        if not self.step or (self.stopped_only and root is None):
+            return None
+        place = [] if root is None else [str(root)]
+        return shlex.join(["kvcq", "migrate", self.step, *place, *self.options])
+
+    def sentence(self, root: Path | None) -> str | None:
+        """The hint, and with it a step for which a running store has to be stopped."""
+        if not self.step or not self.stopped_only or root is not None:
+            return self.hint or None
+        step = " ".join((self.step, "DIRECTORY", *self.options))
+        stopping = f"stop the service, then run `kvcq migrate {step}` on its directory"
+        return f"{stopping}; {self.hint}" if self.hint else stopping
+
+
+#: Of a store that was never on files.
+NO_MIGRATION = NextStep(hint="this store has no migration: there is nothing to do")

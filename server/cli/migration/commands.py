@@ -1,0 +1,392 @@
+"""kvcq migrate …: move a store between file queues and RocksDB, step by step."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migration.broker_config import reclaims_unexpired
+from migration.legacy import layout_given
+from migration.release import Home
+from migration.routes import SideName
+from migration.routing import Route, RoutingPolicy, parse_rules
+from migration.verify import VerifyOptions
+from proto.v1 import migration_pb2 as pb
+from server.cli.connection import server_option
+from server.cli.migration.ingest import ingest
+from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened
+from server.cli.migration.shown import (
+    SHOWN,
+    faults_of,
+    on_files,
+    show_plan,
+    show_routing,
+    show_status,
+    show_verification,
+)
+from server.cli.migration.target import job_of
+from server.cli.output import (
+    EXIT_REFUSED,
+    BadRequestError,
+    CommandError,
+    json_option,
+    notes,
+    print_json,
+    print_next,
+)
+from server.cli.values import COUNT, INT32_MAX, INT64_MAX, Whole
+from server.migration_convert import phase_name
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from migration.state import FileLayout
+
+detach_option = click.option(
+    "--detach", is_flag=True, help="Do not wait for the job; `status` shows its progress."
+)
+
+
+def route_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where names go."""
+    command = click.option(
+        "--default",
+        "default_route",
+        type=click.Choice([route.value for route in Route]),
+        help="Where all others go.  [default: both]",
+    )(command)
+    return click.option(
+        "--route",
+        "routes",
+        multiple=True,
+        metavar="PATTERN=ROUTE",
+        help="Where a topic, light queue, or prefix with * goes: files, rocksdb or both. In order.",
+    )(command)
+
+
+def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Sizes of RocketMQ's files, where they are not its defaults."""
+    for name, text in (
+        (
+            "--index-entries",
+            "RocketMQ's maxIndexNum, if it was changed; else taken from the files.",
+        ),
+        (
+            "--index-slots",
+            "RocketMQ's maxHashSlotNum, if it was changed; else taken from the files.",
+        ),
+        ("--units-per-file", "Units of a queue file; else taken from the files."),
+    ):
+        command = click.option(name, type=Whole(1, INT64_MAX), help=text)(command)
+    return command
+
+
+class Steps(click.Group):
+    """Lists its commands in the order in which they are used, which is that of this file."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=Steps)
+def migrate() -> None:
+    """Move a store from RocketMQ's file queues to RocksDB, and back, step by step.
+
+    With a DIRECTORY: a stopped store. Without: the running one at --server.
+    Order: plan, start, verify, cutover, finish; back with rollback from each, and to RocketMQ with
+    release.
+    Exit codes: 0 success, 1 differences or faults found, or a step that is not possible now,
+    2 wrong usage, 3 cannot connect, 130 Ctrl-C.
+    """
+
+
+@migrate.command()
+@layout_options
+@click.option(
+    "--limit",
+    type=Whole(0, INT32_MAX),
+    default=SHOWN,
+    show_default=True,
+    help="Findings of a kind to show.",
+)
+@on_store
+def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
+    """Say what starting would do: bytes, disk and time needed, faults. Changes nothing."""
+    found = on.target.plan(_layout(on, **sizes), on.watch)
+    if found.kind == "rocketmq":  # a start needs the sizes that were given here
+        given = {name: size for name, size in sizes.items() if size is not None}
+        for name, size in given.items():
+            found.next_command += f" --{name.replace('_', '-')} {size}"
+    on.watch.rest()
+    show_plan(found, limit, as_json=on.as_json)
+    if faults_of(found) or found.blocking:
+        raise SystemExit(EXIT_REFUSED)
+
+
+@migrate.command()
+@route_options
+@layout_options
+@click.option("--adopt-only", is_flag=True, help="Take RocketMQ's store over; stay on files.")
+@click.option(
+    "--broker-conf",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The broker's settings: with cleanFileForciblyEnable a full disk costs the oldest "
+    "messages there; without the file they stay, and puts are refused.",
+)
+@detach_option
+@on_store
+def start(
+    on: OnStore,
+    routes: tuple[str, ...],
+    default_route: str | None,
+    *,
+    adopt_only: bool,
+    broker_conf: Path | None,
+    detach: bool,
+    **sizes: int | None,
+) -> None:
+    """Begin to write RocksDB as well, and fill in the history.
+
+    A DIRECTORY that RocketMQ wrote is taken over first.
+    """
+    routing = _policy(routes, default_route)
+    if broker_conf is not None and on.directory is None:
+        raise click.UsageError("--broker-conf is for a DIRECTORY that is taken over")
+    answer = on.target.start(
+        routing,
+        _layout(on, **sizes),
+        on.watch,
+        adopt_only=adopt_only,
+        reclaim_unexpired=None if broker_conf is None else reclaims_unexpired(broker_conf),
+    )
+    _end(on, answer, detach=detach)
+
+
+@migrate.command()
+@click.option("--wait", is_flag=True, help="Show progress until no job runs.")
+@on_store
+def status(on: OnStore, *, wait: bool) -> None:
+    """Show the state, both sides, and the jobs."""
+    found = on.target.status()
+    if wait:
+        for job in [each for each in found.jobs if each.state == pb.JOB_STATE_RUNNING]:
+            found = on.target.wait(job.job_id, on.watch)
+    on.watch.rest()
+    show_status(found, as_json=on.as_json)
+
+
+@migrate.command()
+@click.option(
+    "--key-every",
+    type=COUNT,
+    default=VerifyOptions().key_every,
+    show_default=True,
+    help="Look up the keys of one message in N.",
+)
+@click.option("--limit", type=COUNT, default=SHOWN, show_default=True, help="Differences to show.")
+@detach_option
+@on_store
+def verify(on: OnStore, key_every: int, limit: int, *, detach: bool) -> None:
+    """Compare log, files and RocksDB below the end of now. Exits with 1 if they differ."""
+    answer = on.target.verify(key_every)
+    if detach:
+        show_status(answer.status, as_json=on.as_json)
+        return
+    found = on.target.wait(answer.job_id, on.watch)
+    _check_job(found, answer.job_id)
+    differences = on.target.differences(limit)
+    on.watch.rest()
+    show_verification(found, differences, as_json=on.as_json)
+    if found.verified.difference_count:
+        raise SystemExit(EXIT_REFUSED)
+
+
+@migrate.command()
+@on_store
+def cutover(on: OnStore) -> None:
+    """Read from RocksDB from now on. Files are still written: rollback stays possible."""
+    _end(on, on.target.cutover())
+
+
+@migrate.command()
+@detach_option
+@on_store
+def rollback(on: OnStore, *, detach: bool) -> None:
+    """Go one state back; files that are gone are rebuilt from the log."""
+    before = on.target.status()
+    _end(on, on.target.rollback(), detach=detach, since=before)
+
+
+@migrate.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@on_store
+def finish(on: OnStore, *, yes: bool) -> None:
+    """Remove what is not read any more: the files, as far as nothing is routed to them."""
+    if not yes:
+        found = on.target.status()
+        _check_can_finish(found)
+        on.watch.rest()
+        if on.as_json or not sys.stdin.isatty():
+            raise BadRequestError(
+                "refusing to delete files without confirmation",
+                command=on.target.again("finish", "--yes"),
+            )
+        kept = on_files(found.routing)
+        what = f"from the files all but what is routed to them ({kept})"
+        if not kept:
+            what = "all queue and index files: consumequeue/ and index/"
+        click.confirm(f"Remove {what}?", abort=True, err=True)
+    _end(on, on.target.finish())
+
+
+@migrate.command()
+@route_options
+@click.option("--clear", is_flag=True, help="Set a policy without rules.")
+@detach_option
+@on_store
+def routing(
+    on: OnStore, routes: tuple[str, ...], default_route: str | None, *, clear: bool, detach: bool
+) -> None:
+    """Show where topics go, or, with --route, --default or --clear, set all of it anew."""
+    policy = _policy(routes, default_route)
+    if policy is None and clear:
+        policy = RoutingPolicy()
+    if policy is None:
+        show_routing(on.target.status().routing, as_json=on.as_json)
+    else:
+        _end(on, on.target.set_routing(policy), detach=detach)
+
+
+@migrate.command()
+@click.argument("directory", type=existing_directory)
+@click.option(
+    "--rocksdb",
+    "home",
+    flag_value=Home.ROCKSDB.value,
+    help="For a broker with storeType=defaultRocksDB: our RocksDB becomes its own.",
+)
+@click.option(
+    "--files",
+    "home",
+    flag_value=Home.FILES.value,
+    help="For one with storeType=default: an older RocksDB of its own is removed.",
+)
+@json_option
+def release(directory: Path, home: str | None, as_json: bool) -> None:  # noqa: FBT001
+    """Give the stopped store in DIRECTORY back to RocketMQ.
+
+    In state FILES, or with --rocksdb in VERIFIED or ROCKSDB. Topics and committed offsets are
+    written to its config/; what is ours is removed.
+    """
+    with opened(directory, "", as_json=as_json) as on:
+        done = on.target.release(None if home is None else Home(home))
+    if as_json:
+        print_json({"done": done})
+        return
+    for line in done:
+        notes.print(line, highlight=False, soft_wrap=True)
+    print_next(None, "start the RocketMQ broker on it")
+
+
+@migrate.command()
+@server_option
+@click.argument("job_id", required=False, default="")
+@json_option
+def cancel(server: str, job_id: str, as_json: bool) -> None:  # noqa: FBT001
+    """End the job JOB_ID of a running store, or all. `resume` continues a backfill."""
+    directory = Path(job_id) if job_id and Path(job_id).is_dir() else None
+    with opened(directory, server, as_json=as_json) as on:
+        _end(on, on.target.cancel(job_id), detach=True)
+
+
+@migrate.command()
+@click.option(
+    "--rebuild",
+    type=click.Choice([side.value for side in SideName]),
+    help="Set this side of a stopped store aside, and rebuild it from the log.",
+)
+@detach_option
+@on_store
+def resume(on: OnStore, rebuild: str | None, *, detach: bool) -> None:
+    """Continue after a stop, from where the side was that stopped."""
+    side = None if rebuild is None else SideName(rebuild)
+    _end(on, on.target.resume(side), detach=detach)
+
+
+# --- parts -------------------------------------------------------------------------------------
+
+
+def _end(
+    on: OnStore,
+    answer: pb.MigrationStepResponse,
+    *,
+    detach: bool = False,
+    since: pb.MigrationStatus | None = None,
+) -> None:
+    """Wait for the step's job, unless that is not wanted, and show what it led to.
+
+    With the status from before, what the history has since then is shown as well.
+    """
+    found = answer.status
+    if answer.job_id and not detach:
+        found = on.target.wait(answer.job_id, on.watch)
+        _check_job(found, answer.job_id)
+    done = list(on.target.notes)
+    if since is not None:
+        known = {(each.time_ms, each.event) for each in since.history}
+        done += [each.event for each in found.history if (each.time_ms, each.event) not in known]
+    on.watch.rest()
+    show_status(found, as_json=on.as_json, done=done)
+
+
+def _check_job(status: pb.MigrationStatus, job_id: str) -> None:
+    job = job_of(status, job_id)
+    if job is not None and job.state in (pb.JOB_STATE_FAILED, pb.JOB_STATE_CANCELLED):
+        text = f"{job.kind}: {job.error}"
+        raise CommandError(text, status.hint, command=status.next_command)
+
+
+def _check_can_finish(status: pb.MigrationStatus) -> None:
+    """Before anybody is asked: the step itself looks again."""
+    phase = phase_name(status.phase)
+    why = ""
+    if phase is None:
+        why = "its queues are in RocksDB alone"
+    elif phase not in ("ROCKSDB", "FINISHED"):
+        why = "reads come from files still"
+    elif status.pending_phase:
+        why = "a change of routes is under way"
+    elif SideName.ROCKSDB.value in status.blamed_sides:
+        why = "RocksDB differs from the log"
+    if why:
+        raise CommandError(
+            f"finish is not possible{'' if phase is None else f' in state {phase}'}: {why}",
+            status.hint,
+            command=status.next_command,
+            code="ILLEGAL_STEP",
+        )
+
+
+def _policy(routes: tuple[str, ...], default_route: str | None) -> RoutingPolicy | None:
+    if not routes and default_route is None:
+        return None
+    try:
+        return RoutingPolicy(parse_rules(routes), Route(default_route or Route.BOTH.value))
+    except InvalidArgumentError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _layout(
+    on: OnStore, units_per_file: int | None, index_slots: int | None, index_entries: int | None
+) -> FileLayout | None:
+    """What is not given is taken from the files. A running store knows its sizes."""
+    if on.directory is None:
+        return None
+    return layout_given(on.directory, units_per_file, index_slots, index_entries)
+
+
+migrate.add_command(ingest)

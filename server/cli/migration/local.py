@@ -1,0 +1,195 @@
+"""Steps of a stopped store, in this process."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+from migration.errors import IllegalStepError, JobCancelledError
+from migration.migrator import (
+    Migrator,
+    adopt_directory,
+    begin_on_rocksdb,
+    open_migrator,
+    rebuild_side,
+)
+from migration.next_step import NextStep
+from migration.plan import plan_directory
+from migration.release import Home, release
+from migration.verify import VerifyOptions
+from proto.v1 import migration_pb2 as pb
+from server import migration_convert as convert
+from server.cli.migration.target import POLL_S, progress_of
+from server.cli.output import BadRequestError, CommandError, InterruptedCommandError
+from server.cli.process import prepare_to_open_stores
+from server.status import row_of
+from store.errors import InvalidArgumentError, StoreError, StoreLockedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from migration.jobs import Job
+    from migration.routes import SideName
+    from migration.routing import RoutingPolicy
+    from migration.state import FileLayout
+    from server.cli.migration.target import Watch
+
+
+@contextmanager
+def local_target(root: Path, watch: Watch) -> Iterator[LocalTarget]:
+    """The directory of a stopped store, opened when a step needs that. Raises CommandError."""
+    prepare_to_open_stores()
+    target = LocalTarget(root, watch)
+    try:
+        try:
+            yield target
+        finally:
+            target.close()
+    except IllegalStepError as error:
+        step = error.next_step
+        raise CommandError(
+            str(error), step.sentence(root), command=step.command(root), code="ILLEGAL_STEP"
+        ) from error
+    except StoreLockedError as error:
+        hint = "a service has it open: give its address instead, with --server HOST:PORT"
+        raise CommandError(str(error), hint, code=_code(error)) from error
+    except InvalidArgumentError as error:
+        raise BadRequestError(str(error), field=error.field) from error
+    except JobCancelledError as error:
+        command = target.again("resume")
+        raise CommandError(str(error), command=command, code=_code(error)) from error
+    except StoreError as error:
+        # The plan is no help with what it cannot do itself, and the text says what to do.
+        look = None if target.planning else target.again("plan")
+        raise CommandError(str(error), command=look, code=_code(error)) from error
+
+
+class LocalTarget:
+    """Steps of a stopped store; it is open from the first step that needs it to the end."""
+
+    def __init__(self, root: Path, watch: Watch) -> None:
+        self._root = root
+        self._progress = lambda step, share: watch(step, share, "")
+        self._opened: Migrator | None = None
+        self._closer: Callable[[], None] | None = None
+        self.notes: list[str] = []
+        self.planning = False
+
+    def _migrator(self) -> Migrator:
+        if self._opened is None:
+            opening = open_migrator(self._root, self._progress)
+            self._opened = opening.__enter__()
+            self._closer = lambda: cast("None", opening.__exit__(None, None, None))
+        return self._opened
+
+    def close(self) -> None:
+        if self._closer is not None:
+            self._closer()
+            self._closer = None
+        self._opened = None
+
+    def _answer(self, job: Job | None) -> pb.MigrationStepResponse:
+        return pb.MigrationStepResponse(
+            job_id="" if job is None else job.job_id, status=self.status()
+        )
+
+    def plan(self, layout: FileLayout | None, watch: Watch) -> pb.MigrationPlan:
+        self.planning = True
+        return convert.plan_out(plan_directory(self._root, layout, self._progress), self._root)
+
+    def status(self) -> pb.MigrationStatus:
+        return convert.status_out(self._migrator().status(), self._root)
+
+    def again(self, step: str, *options: str) -> str:
+        return NextStep(step, options).command(self._root) or ""
+
+    def start(
+        self,
+        routing: RoutingPolicy | None,
+        layout: FileLayout | None,
+        watch: Watch,
+        *,
+        adopt_only: bool,
+        reclaim_unexpired: bool | None = None,
+    ) -> pb.MigrationStepResponse:
+        adopt_directory(
+            self._root,
+            layout=layout,
+            routing=routing,
+            progress=self._progress,
+            tell=self.notes.append,
+            reclaim_unexpired=reclaim_unexpired,
+        )
+        if adopt_only:
+            return self._answer(None)
+        return self._answer(self._migrator().start(routing))
+
+    def verify(self, key_every: int) -> pb.MigrationStepResponse:
+        options = VerifyOptions(key_every=key_every) if key_every else VerifyOptions()
+        return self._answer(self._settled().verify(options))
+
+    def differences(self, limit: int) -> list[pb.Difference]:
+        found = self._migrator().differences[:limit]
+        return list(convert.differences_out(found).differences)
+
+    def cutover(self) -> pb.MigrationStepResponse:
+        self._settled().cutover()
+        return self._answer(None)
+
+    def rollback(self) -> pb.MigrationStepResponse:
+        if not self._migrator().has_live:
+            # A status was asked for before: it is opened again, with a migration now.
+            self.close()
+            begin_on_rocksdb(self._root)
+        return self._answer(self._settled().rollback())
+
+    def finish(self) -> pb.MigrationStepResponse:
+        self._settled().finish()
+        return self._answer(None)
+
+    def set_routing(self, routing: RoutingPolicy) -> pb.MigrationStepResponse:
+        return self._answer(self._settled().set_routing(routing))
+
+    def cancel(self, job_id: str) -> pb.MigrationStepResponse:
+        raise CommandError(
+            "nothing runs on a stopped store: there is nothing to cancel",
+            "Ctrl-C ends a command that works on it",
+            code="ILLEGAL_STEP",
+        )
+
+    def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
+        if rebuild is not None:
+            rebuild_side(self._root, rebuild)
+        return self._answer(self._migrator().resume())
+
+    def release(self, home: Home | None) -> list[str]:
+        return release(self._root, self._progress, home)
+
+    def wait(self, job_id: str, watch: Watch) -> pb.MigrationStatus:
+        job = self._migrator().job(job_id)
+        try:
+            while not job.wait(POLL_S):
+                watch(*progress_of(convert.job_out(job.status())))
+        except KeyboardInterrupt:
+            job.stop()
+            step, how = (
+                ("verify", "begins anew") if job.kind == "verify" else ("resume", "continues")
+            )
+            raise InterruptedCommandError(
+                f"interrupted; the {job.kind} {how} with the next command", command=self.again(step)
+            ) from None
+        return self.status()
+
+    def _settled(self) -> Migrator:
+        """What an opening went on with by itself is done first: nothing else could bring it on."""
+        migrator = self._migrator()
+        if migrator.has_live and (job := migrator.live.filling) is not None:
+            job.wait()
+        return migrator
+
+
+def _code(error: StoreError) -> str:
+    """The reason that the service would give for it."""
+    row = row_of(error)
+    return "" if row is None else row.reason

@@ -1,0 +1,216 @@
+"""What a migration's plan, status and differences look like, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.cli.output import notes, print_json, print_next, print_table, time_text
+from server.cli.screen import escape
+from server.migration_convert import phase_name, plain, route_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proto.v1 import migration_pb2 as pb
+
+SHOWN = 20
+_LEFT_ALONE = "leave it where it is"
+
+
+def faults_of(found: pb.MigrationPlan) -> list[pb.MigrationFinding]:
+    """Findings that something is done about."""
+    return [each for each in found.findings if each.remedy != _LEFT_ALONE]
+
+
+def show_status(
+    status: pb.MigrationStatus, *, as_json: bool, done: Sequence[str] | None = None
+) -> None:
+    """`done`: what the step did, line by line, for a command that was a step."""
+    if as_json:
+        document = plain(status)
+        print_json(document if done is None else {**document, "done": list(done)})
+        return
+    lines = list(done or ())
+    for line in lines[:SHOWN]:
+        _say(f"[bold]done:[/]  {escape(line)}")
+    if len(lines) > SHOWN:
+        _say(f"       and {len(lines) - SHOWN:,} more: --json has all")
+    phase = phase_name(status.phase)
+    if phase is not None:
+        columns = ("state", "names", "reads come from", "written to")
+        print_table("", columns, _served(status.routing, phase))
+    if status.stopped:
+        _say(f"[bold red]stopped:[/] {escape(status.stopped)}")
+    if status.pending_phase:
+        _say(f"on the way to {phase_name(status.pending_phase)}")
+    print_table(
+        "sides",
+        ("side", "dispatched up to", "bytes behind", "live", "failure"),
+        [(s.name, s.dispatched_offset, s.behind_bytes, s.joined, s.failure) for s in status.sides],
+    )
+    if status.jobs:
+        print_table(
+            "jobs",
+            ("job", "kind", "step", "state", "percent", "rows", "rows/s", "s left", "differences"),
+            [
+                (
+                    job.job_id,
+                    job.kind,
+                    job.step,
+                    plain(job)["state"],
+                    round(job.percent, 1),
+                    job.rows,
+                    round(job.rows_per_s),
+                    round(job.remaining_s) if job.HasField("remaining_s") else "-",
+                    job.differences,
+                )
+                for job in status.jobs
+            ],
+        )
+    if status.verify_broken_off:
+        _say(
+            f"the last verification broke off: {escape(status.verify_broken_off)}. A verification "
+            "does not continue where it was; it begins anew"
+        )
+    if status.HasField("verified"):
+        result = status.verified
+        _say(
+            f"last verification: {result.compared_units:,} units, "
+            f"{result.difference_count:,} differences, {time_text(result.finished_ms)}"
+        )
+    print_next(status.next_command, status.hint)
+
+
+def _served(policy: pb.RoutingPolicy, phase: str) -> list[tuple[str, str, str, str]]:
+    """A row for each rule, and one for all other names: what happens to them in this state."""
+    rows: list[tuple[str, str, str, str]] = []
+    for pattern, route in _routes(policy):
+        reads, written = "files", "files"
+        if phase in ("DOUBLE_WRITE", "VERIFIED"):
+            written = "files" if route == "files" else "files, RocksDB"
+        elif phase == "ROCKSDB":
+            reads = "files" if route == "files" else "RocksDB"
+            written = {"files": "files", "rocksdb": "RocksDB"}.get(route, "files, RocksDB")
+        elif phase == "FINISHED":
+            reads = "files" if route == "files" else "RocksDB"
+            written = reads
+        rows.append((phase if not rows else "", pattern, reads, written))
+    return rows
+
+
+def _routes(policy: pb.RoutingPolicy) -> list[tuple[str, str]]:
+    rules = [(rule.pattern, route_name(rule.route)) for rule in policy.rules]
+    return [*rules, ("all others" if rules else "all", route_name(policy.default_route))]
+
+
+def on_files(policy: pb.RoutingPolicy) -> str:
+    """The names that stay on files after a finish; empty when none do."""
+    return ", ".join(pattern for pattern, route in _routes(policy) if route == "files")
+
+
+def show_routing(policy: pb.RoutingPolicy, *, as_json: bool) -> None:
+    if as_json:
+        print_json(plain(policy))
+    else:
+        print_table("routing", ("pattern", "route"), _routes(policy))
+
+
+def show_verification(
+    found: pb.MigrationStatus, differences: Sequence[pb.Difference], *, as_json: bool
+) -> None:
+    result = found.verified
+    if as_json:
+        print_json({**plain(found), "differences": [plain(each) for each in differences]})
+        return
+    _say(
+        f"compared {result.compared_units:,} units below physical offset "
+        f"{result.cut_offset:,}: {result.difference_count:,} differences"
+    )
+    if differences:
+        print_table(
+            "differences",
+            ("topic", "queue", "offset", "field", "side", "in the log", "in the side"),
+            [tuple(plain(each).values()) for each in differences],
+        )
+        if len(differences) < result.difference_count:
+            _say(f"{result.difference_count - len(differences):,} more")
+    print_next(found.next_command, found.hint)
+
+
+def show_plan(found: pb.MigrationPlan, limit: int, *, as_json: bool) -> None:
+    """`limit`: rows of each table."""
+    if as_json:
+        print_json(plain(found))
+        return
+    faults = faults_of(found)
+    passed_over = [each for each in found.findings if each.remedy == _LEFT_ALONE]
+    count = f"{'about ' if found.messages_are_estimated else ''}{found.messages:,}"
+    ours = f"ours, {found.phase}" if found.phase else "ours, without a migration"
+    too_few = "too few messages to measure"
+    print_table(
+        "",
+        ("what", "value"),
+        [
+            ("store", "RocketMQ's" if found.kind == "rocketmq" else ours),
+            ("segments", f"{found.segments:,}"),
+            ("log", f"{found.log_bytes:,} bytes"),
+            ("to replay", f"{found.bytes_to_replay:,} bytes"),
+            ("messages", count),
+            ("topics, queues", f"{found.topics:,}, {found.queues:,}"),
+            (
+                "measured here",
+                f"{found.units_per_s:,.0f} units/s, {found.bytes_per_unit:.1f} bytes each"
+                if found.HasField("units_per_s")
+                else too_few,
+            ),
+            ("disk needed", f"{found.disk_needed_bytes:,} of {found.disk_free_bytes:,} free bytes"),
+            (
+                "time expected",
+                f"{found.expected_s:,.1f} s" if found.HasField("expected_s") else "-",
+            ),
+            *(
+                [("queues in RocketMQ's RocksDB alone", f"{found.queues_in_rocksdb:,}")]
+                if found.queues_in_rocksdb
+                else []
+            ),
+            ("faults", f"{len(faults):,}"),
+            ("left where they are", f"{len(passed_over):,}"),
+            ("dead records", f"{sum(each.records for each in found.dead):,}"),
+        ],
+    )
+    if found.config:
+        print_table(
+            "topics, groups and offsets of the broker",
+            ("where", "kept as", "holds", "rows", "offsets", "what becomes of it"),
+            [(t.path, t.form, t.holds, t.rows, t.offsets, t.detail) for t in found.config],
+        )
+    if found.dead[:limit]:
+        print_table(
+            "records of topics and light queues that RocketMQ deleted: they are not taken over",
+            ("name", "dead records", "generations", "lives from"),
+            [
+                (
+                    each.name,
+                    f"{each.records:,}",
+                    f"{each.generations:,}",
+                    f"{each.live_from:,}" if each.HasField("live_from") else "deleted",
+                )
+                for each in found.dead[:limit]
+            ],
+        )
+    for title, each in (("faults, and what would be done", faults), ("left alone", passed_over)):
+        if each[:limit]:
+            print_table(
+                title,
+                ("file", "position", "finding", "detail", "remedy"),
+                [(f.path, f.position, f.fault, f.detail, f.remedy) for f in each[:limit]],
+            )
+            if len(each) > limit:
+                _say(f"{len(each) - limit:,} more: --limit {len(each)}")
+    for reason in found.blocking:
+        _say(f"[bold red]in the way:[/] {escape(reason)}")
+    print_next(found.next_command, found.hint)
+
+
+def _say(text: str) -> None:
+    notes.print(text, highlight=False, soft_wrap=True)
