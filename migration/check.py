@@ -199,7 +199,7 @@ def _derived(
         metadata = MetadataStore(RocksEngine.open_read_only(directory.meta, metadata_profile()))
         stack.callback(metadata.close)
         marks = metadata.delete_marks()
-        _read_topics(metadata)
+        read_topics(metadata)
     except (KvcqError, ValueError) as error:
         findings.add(Kind.METADATA, "meta", "topics and groups that can be read", error)
         return None
@@ -242,7 +242,7 @@ def _derived(
     return _Derived(topics, engine, pending, expected)
 
 
-def _read_topics(metadata: MetadataStore) -> None:
+def read_topics(metadata: MetadataStore) -> None:
     """Raises what a damaged row raises."""
     after: str | None = None
     while page := metadata.list_topics("", after, _PAGE):

@@ -12,10 +12,11 @@ import logging
 import shutil
 from typing import TYPE_CHECKING
 
-from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.errors import EngineFailedError, EngineUnavailableError, KvcqError
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
+from migration.check import read_topics
 from migration.known_topics import known_topics
 from migration.repair_queues import move_aside
 from store.clock import SystemClock
@@ -40,11 +41,12 @@ def repair_metadata(
     root: Path,
     progress: Callable[[str, float], None] | None = None,
     clock: Clock | None = None,
-) -> list[TopicConfig]:
+) -> list[TopicConfig] | None:
     """Topics of the log and of `kvcq/` are in a new `meta/`; an old one is kept beside it.
 
-    A topic gets as many queues as its highest queue id says. Raises StoreFormatError when the
-    directory is no store of ours or its `meta/` can be opened, StoreLockedError.
+    None when `meta/` is sound: nothing was changed. A topic gets as many queues as its highest
+    queue id says. Raises StoreFormatError when the directory is no store of ours or its `meta/`
+    opens and has rows that cannot be read, StoreLockedError.
     Durability: the new table is durable on return; a crash before leaves no table, so that the
     repair can be run again.
     """
@@ -54,8 +56,8 @@ def repair_metadata(
         raise StoreFormatError(root, "is not a store of ours: there is nothing to repair")
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
-        if directory.meta.is_dir() and any(directory.meta.iterdir()):
-            _move_damaged(directory.meta)
+        if directory.meta.is_dir() and any(directory.meta.iterdir()) and _is_sound(directory.meta):
+            return None
         times = TimeFallFinder()
         found = _topics(directory, identity.segment_bytes, clock, progress, times)
         new = root / "meta.new"
@@ -73,15 +75,27 @@ def repair_metadata(
         directory.close()
 
 
-def _move_damaged(meta: Path) -> None:
+def _is_sound(meta: Path) -> bool:
+    """False: it cannot be opened, and has another name now."""
     try:
-        RocksEngine.open(meta, metadata_profile()).close()
+        engine = RocksEngine.open(meta, metadata_profile())
     except EngineUnavailableError:
         raise  # committed offsets are in it, and may be sound
     except EngineFailedError:
         move_aside(meta, "damaged")
-    else:
-        raise StoreFormatError(meta, "opens without an error: it is not replaced")
+        return False
+    store = MetadataStore(engine)
+    try:
+        store.delete_marks()
+        read_topics(store)
+    except (KvcqError, ValueError) as error:
+        reason = f"opens, but has a row that cannot be read ({error})"
+        raise StoreFormatError(
+            meta, f"{reason}. It is not replaced: committed offsets are nowhere else"
+        ) from error
+    finally:
+        store.close()
+    return True
 
 
 def _topics(

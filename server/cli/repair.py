@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--metadata", "what", flag_value="metadata", help="Make the topics of a lost meta/ again."
+    "--metadata", "what", flag_value="metadata", help="Rebuild the topics of a lost meta/."
 )
-@click.option("--queues", "what", flag_value="queues", help="Make kvcq/ again, all of it.")
+@click.option("--queues", "what", flag_value="queues", help="Rebuild kvcq/, all of it.")
 @click.option(
     "--skip-damaged",
     is_flag=True,
@@ -41,14 +41,14 @@ def repair(
     skip_damaged: bool,  # noqa: FBT001 - click passes options by name
     as_json: bool,  # noqa: FBT001
 ) -> None:
-    """Make topics or queues of a stopped store DIRECTORY again from its log.
+    """Rebuild topics or queues of the stopped store in DIRECTORY from its log.
 
     What was there is kept under another name. Committed offsets are not in the log: --metadata
     works only when meta/ is missing or cannot be opened, and without kvcq/ topics that had been
     deleted come back with their messages.
     """
     if what is None:
-        raise click.UsageError("say what to make again: --metadata or --queues")
+        raise click.UsageError("say what to rebuild: --metadata or --queues")
     if skip_damaged and what != "queues":
         raise click.UsageError("--skip-damaged needs --queues")
     prepare_to_open_stores()
@@ -61,13 +61,17 @@ def repair(
 
             if what == "metadata":
                 topics = repair_metadata(directory, show)
-                result: dict[str, object] = {"repaired": "metadata", "topics": len(topics)}
+                result: dict[str, object] = {"repaired": None, "topics": None}
+                if topics is not None:
+                    result = {"repaired": "metadata", "topics": len(topics)}
             else:
                 result = _repair_queues(directory, show, skip_damaged=skip_damaged)
     except StoreError as error:
         raise _refused(error, directory) from error
     if as_json:
         print_json(result)
+    elif result["repaired"] is None:
+        notes.print("meta/ is sound: there is nothing to repair", highlight=False)
     elif what == "metadata":
         notes.print(
             f"meta/ has {result['topics']} topics again, those of log and queues. Committed "
@@ -76,7 +80,7 @@ def repair(
         )
     else:
         notes.print(
-            f"kvcq/ is made again from {result['dispatchedOffset']:,} bytes of log"
+            f"kvcq/ is rebuilt from {result['dispatchedOffset']:,} bytes of log"
             + (f", without {result['leftOut']} damaged place(s)" if result["left_out"] else "")
             + (
                 f"; the old one is {result['old']}: remove it when all is well"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from kvcq.engine import KvBatch
+from kvcq.options import metadata_profile
+from kvcq.rocks import RocksEngine
 from migration.check import check_store
 from migration.opening import open_store
 from migration.repair_metadata import repair_metadata
 from migration.repair_queues import set_queues_aside
+from server.cli.repair import repair
 from store.config import StoreConfig
 from store.errors import StoreFormatError, UnknownTopicError
 from store.message import Message
@@ -21,6 +27,8 @@ from tests.support.stores import open_small
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store.metadata import TopicConfig
+
 
 def config(root: Path) -> StoreConfig:
     return StoreConfig(root=root, segment_bytes=1 << 20, preallocate=False)
@@ -30,6 +38,12 @@ def fill(root: Path) -> None:
     with open_store(config(root)) as store:
         store.put([Message("A", b"1", 3, tag="t"), Message("B", b"2", 0)])
         store.put([Message("A", b"3", 5, light_queues=("%LMQ%x",))])
+
+
+def repaired(root: Path) -> list[TopicConfig]:
+    found = repair_metadata(root)
+    assert found is not None, "it was sound"
+    return found
 
 
 def test_a_store_without_its_topic_table_is_refused(tmp_path: Path) -> None:
@@ -43,7 +57,7 @@ def test_topics_come_back_with_the_queues_their_records_name(tmp_path: Path) -> 
     root = tmp_path / "s"
     fill(root)
     shutil.rmtree(root / "meta")
-    found = repair_metadata(root)
+    found = repaired(root)
     assert [(topic.name, topic.queue_count) for topic in found] == [("A", 6), ("B", 1)]
     with open_store(config(root)) as store:
         assert store.pull("A", 3, 0).records
@@ -61,10 +75,25 @@ def test_a_damaged_table_is_kept_under_another_name(tmp_path: Path) -> None:
         assert [topic.name for topic in store.list_topics("", None, 10)] == ["A", "B"]
 
 
-def test_a_table_that_opens_is_not_replaced(tmp_path: Path) -> None:
-    fill(tmp_path / "s")
+def test_a_sound_table_needs_no_repair_and_one_with_a_bad_row_is_not_replaced(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "s"
+    fill(root)
+    assert repair_metadata(root) is None
+    told = CliRunner().invoke(repair, [str(root), "--metadata"])
+    assert told.exit_code == 0
+    assert "meta/ is sound: there is nothing to repair" in told.stderr
+    told = CliRunner().invoke(repair, [str(root), "--metadata", "--json"])
+    assert json.loads(told.stdout) == {"repaired": None, "topics": None}
+    engine = RocksEngine.open(root / "meta", metadata_profile())
+    (family,) = (each.name for each in metadata_profile().families)
+    (key,) = (key for key, _ in engine.scan(family, b"", b"\xff") if key.endswith(b"A"))
+    engine.write(KvBatch(puts={family: [(key, b"rubbish")]}))
+    engine.close()
     with pytest.raises(StoreFormatError, match="not replaced"):
-        repair_metadata(tmp_path / "s")
+        repair_metadata(root)
+    assert not (root / "meta.damaged-1").exists()
 
 
 def test_queues_set_aside_are_made_again_from_the_log(tmp_path: Path) -> None:
@@ -116,7 +145,7 @@ def test_an_emptied_table_is_a_lost_one(tmp_path: Path) -> None:
     (root / "meta").mkdir()
     with pytest.raises(StoreFormatError, match="--metadata"):
         open_store(config(root))
-    assert [topic.name for topic in repair_metadata(root)] == ["A", "B"]
+    assert [topic.name for topic in repaired(root)] == ["A", "B"]
 
 
 def test_deleted_topics_stay_deleted_as_long_as_the_queues_know(tmp_path: Path) -> None:
@@ -127,7 +156,7 @@ def test_deleted_topics_stay_deleted_as_long_as_the_queues_know(tmp_path: Path) 
         store.delete_topic("B")
         store.put([Message("B", b"of a later B", 0)])
     shutil.rmtree(root / "meta")
-    (found,) = repair_metadata(root)
+    (found,) = repaired(root)
     assert (found.name, found.queue_count) == ("B", 1)
     set_queues_aside(root)  # made again, they have nothing of the dead ones either
     with open_store(config(root)) as store:
@@ -149,7 +178,7 @@ def test_topics_whose_messages_have_left_the_log_are_found_in_the_queues(tmp_pat
         clock.advance(10**9)
         assert store.retention.run_once(now=True)
     shutil.rmtree(root / "meta")
-    assert {topic.name: topic.queue_count for topic in repair_metadata(root)} == {
+    assert {topic.name: topic.queue_count for topic in repaired(root)} == {
         "old": 3,
         "new": 1,
     }
