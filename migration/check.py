@@ -26,6 +26,7 @@ from store.checkpoint import Checkpoint, read_checkpoint
 from store.clock import SystemClock
 from store.config import StoreConfig
 from store.errors import StoreFormatError
+from store.queue_ends import noted_log_start
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
 from store.topics import Topics
@@ -47,6 +48,7 @@ __all__ = ["Finding", "Kind", "check_store", "examine_store"]
 class _Derived(NamedTuple):
     """What is derived from the log, opened read-only."""
 
+    metadata: MetadataStore
     topics: Topics
     engine: RocksEngine
     pending: frozenset[str]  # topics whose deletion is to be finished
@@ -102,18 +104,21 @@ def _check(
     stack: ExitStack,
 ) -> Checked:
     was_closed = directory.was_closed_cleanly
-    durable_end = _checkpoint(directory, findings).flushed_offset
+    durable_end = _checkpoint(directory, findings, was_closed=was_closed).flushed_offset
     segments = _segments(directory, identity, findings)
     if segments is None:
         return Checked()
     stack.callback(segments.close)
     derived = _derived(directory, identity, findings, stack, _routes(directory, findings))
+    if derived is not None:
+        _look_at_start(segments, derived.metadata, findings)
     log = LogWalk(
         segments,
         durable_end,
         findings,
         lambda share: progress("records of the log", share),
         None if derived is None else derived.expected.take,
+        was_closed=was_closed,
     )
     log.run()
     log_bytes = log.end_offset - log.start_offset
@@ -140,12 +145,31 @@ def _check(
     return Checked(log.record_count, rows.unit_count, rows.index_count, log_bytes)
 
 
-def _checkpoint(directory: StoreDir, findings: Findings) -> Checkpoint:
+def _checkpoint(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Checkpoint:
     try:
-        return read_checkpoint(directory.checkpoint) or Checkpoint()
+        found = read_checkpoint(directory.checkpoint)
+        # An open store has one before its first record. A new one was never opened.
+        if found is None and was_closed and directory.meta.exists():
+            findings.add(
+                Kind.CHECKPOINT_FILE, "checkpoint", "a checkpoint: the store was closed", "none"
+            )
+        return found or Checkpoint()
     except StoreFormatError as error:
         findings.add(Kind.CHECKPOINT_FILE, "checkpoint", "a whole checkpoint", error.reason)
         return Checkpoint()
+
+
+def _look_at_start(segments: SegmentSet, metadata: MetadataStore, findings: Findings) -> None:
+    """The log begins where segments were removed up to, or before."""
+    noted = noted_log_start(metadata)
+    if noted is not None and noted < segments.first_offset:
+        findings.add(
+            Kind.SEGMENTS,
+            "commitlog",
+            f"a log that begins at {noted}: nothing above was removed by this program",
+            f"{segments.first_offset}, segments are missing: their messages count as expired",
+            physical_offset=noted,
+        )
 
 
 def _segments(
@@ -239,7 +263,7 @@ def _derived(
             topic=topic,
             note=f"The deletion of {topic} is not finished; the next start finishes it.",
         )
-    return _Derived(topics, engine, pending, expected)
+    return _Derived(metadata, topics, engine, pending, expected)
 
 
 def read_topics(metadata: MetadataStore) -> None:

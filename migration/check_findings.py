@@ -25,6 +25,7 @@ class Kind(enum.Enum):
     UNDISPATCHED = "records not dispatched yet"  # information: replayed on opening
     PENDING_DELETION = "deletion to be finished"  # information: done on opening
     AHEAD_OF_LOG = "rows ahead of the log"
+    OLD_DATABASE = "database of an earlier time"
     BEYOND_CHECKPOINT = "row beyond the dispatch checkpoint"
     MISSING_UNIT = "missing unit"
     WRONG_UNIT = "wrong unit"

@@ -53,19 +53,25 @@ class LogWalk:
         findings: Findings,
         progress: Callable[[float], None],
         take: Callable[[Sequence[DispatchRequest]], None] | None = None,
+        *,
+        was_closed: bool = False,
     ) -> None:
         """`durable_end`: below it the log was fsynced, so what is no record there is damage.
 
-        `take` is given what is derived from the records, run by run. A record that no queue can
-        hold is left out, as dispatch leaves it out.
+        `was_closed`: in order, so that nothing lies behind the end. `take` is given what is derived
+        from the records, run by run. A record that no queue can hold is left out, as dispatch
+        leaves it out.
         """
         self._segments = segments
         self._durable_end = durable_end
         self._findings = findings
         self._progress = progress
         self._take = take or _drop
+        self._was_closed = was_closed
         self.start_offset = segments.first_offset
         self.end_offset = segments.first_offset
+        #: Where its last file ends.
+        self.files_end = segments.first_offset + len(segments) * segments.segment_bytes
         self.record_count = 0
         self._damage: list[_Damage] = []
         self.damaged_starts: list[int] = []  # physical, rising
@@ -256,8 +262,13 @@ class LogWalk:
                         Kind.TORN_TAIL,
                         f"commitlog/{segment.path.name}",
                         f"nothing behind the log's end at {end}",
-                        "bytes of appends that never became durable: the next opening cuts them",
+                        "bytes that are no record, though the store was closed in order: the next "
+                        "opening removes them"
+                        if self._was_closed
+                        else "bytes of appends that never became durable: the next opening cuts "
+                        "them",
                         physical_offset=at,
+                        is_fault=self._was_closed,
                         note=f"Behind the log's end at {end:,} lie bytes of what was not wholly "
                         "written (a kill or a power loss does that); the next start removes them.",
                     )

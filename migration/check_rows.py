@@ -77,16 +77,29 @@ class RowCheck:
         end = self._log.end_offset
         ahead = self._checkpoint - end
         if ahead > 0:
+            # After a power loss the database may be ahead, within the files that are there:
+            # opening cuts it back. Otherwise it proves that the end of the log is missing.
+            is_missing = was_closed or self._checkpoint > self._log.files_end
             self._findings.add(
                 Kind.AHEAD_OF_LOG,
                 BOUNDS,
                 f"a dispatch checkpoint up to the log's end, {end}",
-                self._checkpoint,
+                f"{self._checkpoint}: the log had more, and its end is missing"
+                if is_missing
+                else self._checkpoint,
                 physical_offset=self._checkpoint,
-                # After a power loss the database may be ahead: opening cuts it back.
-                is_fault=was_closed,
+                is_fault=is_missing,
                 note=f"The queues reach beyond the end of the log by {size_text(ahead)} (a power "
                 "loss does that); the next start cuts them back.",
+            )
+        elif ahead < 0 and was_closed:
+            self._findings.add(
+                Kind.OLD_DATABASE,
+                BOUNDS,
+                f"all records dispatched, up to {end}, as when the store was closed",
+                f"a dispatch checkpoint of {self._checkpoint}: a copy from before. Opening brings "
+                "it up to date, but rows of topics deleted since stay",
+                physical_offset=self._checkpoint,
             )
         elif ahead < 0:
             self._findings.add(

@@ -408,16 +408,10 @@ class MessageStore:
         self._check_open()
         try:
             while True:
-                low, _ = self._reader.bounds(topic, queue_id)
-                start = self.queues.bounds(topic, queue_id, self.log.start_offset).min_offset
-                if low < start:
-                    raise DamagedQueueError(topic, queue_id, low, "its first units are missing")
                 try:
-                    return self.queues.search_time(
-                        topic, queue_id, time_ms, boundary, self.log.start_offset
-                    )
+                    return self._reader.search_time(topic, queue_id, time_ms, boundary)
                 except DamagedQueueError as error:
-                    low, high = self.queues.bounds(topic, queue_id, self.log.start_offset)
+                    low, high = self._reader.bounds(topic, queue_id)
                     if low <= error.offset < high:
                         raise
                     # Its unit expired, or was deleted, since the bounds were looked up.

@@ -1,6 +1,6 @@
 """Put a store together, in the one order that is safe, and bring it to one dispatch point.
 
-lock → checkpoint → segments → cut the torn tail → cut queues that are ahead → deletions that were
+lock → checkpoint → segments → cut queues that are ahead → cut the torn tail → deletions that were
 lost → topics that were lost → ends of queues that the log does not know → replay up to the end →
 ends that nothing kept yet → only then writers, services and jobs.
 """
@@ -90,17 +90,22 @@ def assemble(
             checkpoint.flushed_offset,
             lambda at: progress("checking the log", (at - checkpoint.flushed_offset) / span),
             clean=directory.was_closed_cleanly,
+            dispatched_offset=queues.dispatched_offset,
+            before_cut=lambda at: _cut_queues(queues, at),
         )
         end = segments.end_offset
         if config.preallocate and segments.last is not None:
             preallocator.start()
             preallocator.prepare(segments.last.start_offset + config.segment_bytes)
-        if queues.dispatched_offset > end:
-            logger.warning(
-                "queues reach to %d, the log to %d: they are cut", queues.dispatched_offset, end
+        if directory.was_closed_cleanly and 0 < queues.dispatched_offset < end:
+            logger.error(
+                "the store was closed in order at %d, but its queues are of a time when the log "
+                "ended at %d, a copy perhaps: they are brought up to date, but may hold rows of "
+                "topics deleted since. `kvcq repair %s --queues` makes them anew",
+                end,
+                queues.dispatched_offset,
+                directory.root,
             )
-        # Also when that end is within the log: a store of two parts may have one that is ahead.
-        queues.truncate(end)
 
         flushed = Watermark("flushed", end)
         dispatched = Watermark("dispatched", queues.dispatched_offset)
@@ -114,6 +119,7 @@ def assemble(
             if found_checkpoint is not None:
                 create_again(segments, checkpoint.flushed_offset, topics)
         queue_ends = QueueEnds(queues, metadata, topics)
+        queue_ends.look_at_start(segments.first_offset)
         if queues.dispatched_offset < segments.first_offset:
             # Lost, or older than the log is: what is not in the log any more comes first.
             queue_ends.restore(segments.first_offset)
@@ -224,6 +230,15 @@ def _checkpoint(path: Path) -> Checkpoint | None:
     except StoreFormatError as error:
         logger.warning("%s: the whole log is checked instead", error)
         return None
+
+
+def _cut_queues(queues: ConsumeQueueStore, end: int) -> None:
+    if queues.dispatched_offset > end:
+        logger.warning(
+            "queues reach to %d, the log to %d: they are cut", queues.dispatched_offset, end
+        )
+    # Also when that end is within the log: a store of two parts may have one that is ahead.
+    queues.truncate(end)
 
 
 def _newest_time_ms(log: CommitLog, segment: Segment) -> int:

@@ -38,12 +38,23 @@ if TYPE_CHECKING:
 
 #: A named value: the ends from before anything kept them are in the metadata.
 _STATE = "ends_kept"
+#: A named value: where the log begins, i64, noted before the segments below are removed.
+LOG_START = "log_start"
 
 logger = logging.getLogger(__name__)
 
 #: A database that stalls is asked again so often: half a minute.
 _BUSY_TRIES = 1500
 _BUSY_WAIT_S = 0.02
+
+
+def noted_log_start(metadata: Metadata) -> int | None:
+    """Where the log begins at the latest, if no file was lost; None in a store of an older release.
+
+    It may begin earlier: a crash comes between the note and the removal.
+    """
+    noted = metadata.get_state(LOG_START)
+    return None if noted is None else int.from_bytes(noted, "big")
 
 
 class QueueEnds:
@@ -62,6 +73,10 @@ class QueueEnds:
         Raises StoreBusyError after half a minute of stalls: the segments must stay then.
         Durability: on return the ends of these queues survive the loss of the derived data.
         """
+        self._keep(start, end)
+        self._metadata.put_state(LOG_START, end.to_bytes(8, "big"))
+
+    def _keep(self, start: int, end: int) -> None:
         pages = self._queues.last_units_between(start, end)
         while True:
             with self._topics.none_deleted() as deletions:
@@ -76,13 +91,27 @@ class QueueEnds:
                 self._patiently(self._metadata.put_last_units, page)
         self._metadata.sync()
 
+    def look_at_start(self, log_start: int) -> None:
+        """On opening: say so when the log begins later than any removal of segments left it."""
+        noted = noted_log_start(self._metadata)
+        if noted is None:
+            self._metadata.put_state(LOG_START, log_start.to_bytes(8, "big"))
+        elif noted < log_start:
+            logger.error(
+                "the log begins at %d, but nothing below %d was removed by this program: the "
+                "segments between are missing, and their messages count as expired. Bring them "
+                "back from a copy while the store is stopped",
+                log_start,
+                noted,
+            )
+
     def keep_earlier(self, log_start: int) -> None:
         """On opening, once in a store's life: ends of queues below the start of the log.
 
         Raises StoreBusyError after half a minute of stalls. Durable on return.
         """
         if log_start > 0 and self._metadata.get_state(_STATE) is None:
-            self.keep(0, log_start)
+            self._keep(0, log_start)
             self._metadata.put_state(_STATE, b"")
 
     def restore(self, log_start: int) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from store.commit_log import CommitLog
     from store.consume_queue import ConsumeQueueStore, CqUnit
+    from store.message import Boundary
     from store.topics import Topics
 
 #: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is
@@ -112,22 +113,35 @@ class Reader:
         queue that is not older than the log's start has all its records there, from offset 0 on:
         units missing at its front are damage, which whoever reads there is told.
         """
+        return self._bounds(topic, queue_id)[0]
+
+    def _bounds(self, topic: str, queue_id: int) -> tuple[Bounds, int]:
+        """Min and max, and the physical offset below which units are expired, or of an earlier
+        topic: a database put back from a copy may have such."""
         begins = self._topics.require_queue(topic, queue_id)
         start = self._log.start_offset
-        found = self._queues.bounds(topic, queue_id, start)
+        floor = max(begins, start)
+        found = self._queues.bounds(topic, queue_id, floor)
         if (
-            found.min_offset > 0
+            0 < found.min_offset < found.max_offset
             and begins >= start
             and found.min_offset != self._begins_at.get((topic, queue_id))
         ):
-            return Bounds(0, found.max_offset)
-        return found
+            return Bounds(0, found.max_offset), floor
+        return found, floor
 
     def begins_at(self, topic: str, queue_id: int, offset: int) -> None:
         """The log was read: it has no record of the queue below that offset."""
         if len(self._begins_at) >= _MANY_QUEUES:
             self._begins_at.clear()
         self._begins_at[topic, queue_id] = offset
+
+    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
+        """Offset by store time. See MessageStore.search_time."""
+        (low, _), floor = self._bounds(topic, queue_id)
+        if low < self._queues.bounds(topic, queue_id, floor).min_offset:
+            raise DamagedQueueError(topic, queue_id, low, "its first units are missing")
+        return self._queues.search_time(topic, queue_id, time_ms, boundary, floor)
 
     def first_unit(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
         """The unit at exactly that offset, if there is one."""
@@ -144,7 +158,7 @@ class Reader:
         tag_filter: TagFilter | None,
     ) -> Pulled:
         """Records from `offset` on. See MessageStore.pull."""
-        low, high = self.bounds(topic, queue_id)
+        (low, high), floor = self._bounds(topic, queue_id)
         if not low <= offset <= high:
             raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
         records: list[bytes] = []
@@ -156,7 +170,7 @@ class Reader:
             count = min(stop - at, _UNITS_A_READ)
             if tag_filter is None:
                 count = min(count, max_messages - len(records))
-            units = self._units(topic, queue_id, at, count, first=not records)
+            units = self._units(topic, queue_id, at, count, floor, first=not records)
             if tag_filter is None:
                 wanted = units
             else:
@@ -186,13 +200,16 @@ class Reader:
         return Pulled(status, records, offsets, at, low, high)
 
     def _units(
-        self, topic: str, queue_id: int, at: int, count: int, *, first: bool
+        self, topic: str, queue_id: int, at: int, count: int, floor: int, *, first: bool
     ) -> list[tuple[int, CqUnit]]:
         """`count` units from `at` on, all below the queue's max; fewer in front of a hole.
 
-        A hole at `at` itself is raised when these are the `first` units of a pull.
+        A unit of a record below `floor` counts as none. A hole at `at` itself is raised when these
+        are the `first` units of a pull.
         """
         units = self._queues.read_units(topic, queue_id, at, count)
+        if units and units[0][1][0] < floor:  # offsets in the log rise along a queue
+            units = [each for each in units if each[1][0] >= floor]
         if len(units) != count or units[0][0] != at or units[-1][0] != at + count - 1:
             whole = 0
             while whole < len(units) and units[whole][0] == at + whole:

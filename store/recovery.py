@@ -85,20 +85,25 @@ def recover_log(
     progress: Callable[[int], None] | None = None,
     *,
     clean: bool,
+    dispatched_offset: int = 0,
+    before_cut: Callable[[int], None] = lambda _end: None,
 ) -> Recovered:
     """Find the end of the log, cut what is behind it, and leave a segment that takes appends.
 
-    `flushed_offset` is a record boundary known to be durable. After a `clean` stop there is
-    nothing behind the end, and nothing is cut.
-    Raises StoreFormatError when the log ends before `flushed_offset`: files are missing;
+    `flushed_offset` is a record boundary known to be durable, `dispatched_offset` one that the
+    derived database has seen. After a `clean` stop there is nothing behind the end, and nothing is
+    cut. `before_cut` is told the end before segments are removed: it cuts what is derived.
+    Raises StoreFormatError when files of the log are missing: it ends before `flushed_offset`, its
+    files end before `dispatched_offset`, or after a clean stop it ends before that;
     CorruptRecordError when it goes on behind damage after a clean stop. Nothing was changed then.
     Durability: the cut is fsynced.
     """
     if not len(segments):
-        if flushed_offset > 0:
+        proven = max(flushed_offset, dispatched_offset)
+        if proven > 0:
             raise StoreFormatError(
                 segments.directory,
-                f"no segments, but the log was durable up to {flushed_offset}: files are missing. "
+                f"no segments, but the log reached {proven}: files are missing. "
                 "Bring them back, or remove the whole store directory to begin anew",
             )
         segments.roll()
@@ -109,6 +114,10 @@ def recover_log(
             segments.directory,
             f"ends at {files_end}, but was durable up to {flushed_offset}: files are missing",
         )
+    if dispatched_offset > files_end:
+        # A file is durable before its first record is written, and what is derived is cut before
+        # files are: so no crash leaves this.
+        raise _missing(segments, files_end, dispatched_offset)
     start = max(flushed_offset, segments.first_offset)
     found = scan(segments, start, progress)
     if not clean:
@@ -122,6 +131,9 @@ def recover_log(
                 f"{found.reason}; the log was closed in order and goes on at {behind}, so this is "
                 "damage. Nothing was changed: bring the segment back from a copy",
             )
+    if clean and found.end_offset < dispatched_offset:
+        raise _missing(segments, found.end_offset, dispatched_offset)
+    before_cut(found.end_offset)
     if found.end_offset == files_end:
         for segment in segments:
             segment.force()
@@ -129,8 +141,25 @@ def recover_log(
     else:
         if not clean and found.end_offset != start:
             logger.info("the last run did not stop in order: the log ends at %d", found.end_offset)
-        segments.truncate(found.end_offset)
+        was_there = segments.truncate(found.end_offset)
+        if clean and was_there is not None:
+            logger.error(
+                "the log was closed in order and ends at %d, but bytes that are no record of it "
+                "lay behind, from %d on: they are removed",
+                found.end_offset,
+                was_there,
+            )
     return found
+
+
+def _missing(segments: SegmentSet, end: int, dispatched_offset: int) -> StoreFormatError:
+    return StoreFormatError(
+        segments.directory,
+        f"ends at {end}, but the queues have records up to {dispatched_offset}: the end of the log "
+        "is missing, which no loss of power explains. Nothing was changed. Bring the segments back "
+        "from a copy; or, to go on without those messages, have the queues made again from what "
+        "is there: `kvcq repair DIR --queues`",
+    )
 
 
 def _without_open_batch(segments: SegmentSet, start: int, found: Recovered) -> Recovered:

@@ -193,11 +193,12 @@ class Segment:
         self._limit = 0
         self.appended = self.size
 
-    def zero_from(self, position: int) -> None:
+    def zero_from(self, position: int) -> int | None:
         """Cut the segment at `position`: it takes appends from there again.
 
         Everything from `position` on is zero, and its blocks are allocated. Only where there is
-        data is anything written, so an unused tail of 1 GiB takes no time.
+        data is anything written, so an unused tail of 1 GiB takes no time. Returns where the first
+        byte was that was not zero, if there was one.
         Raises OSError, DiskFullError. Durability: the whole file is fsynced on return, what stays
         and what is zeroed.
         """
@@ -210,13 +211,15 @@ class Segment:
             # Pages that were only read count as data: let the kernel forget them. What was written
             # and is not on the disk yet stays.
             os.posix_fadvise(descriptor, position, 0, os.POSIX_FADV_DONTNEED)
+            changed: list[int] = []
             for start, end in _data_ranges(descriptor, position, self.size):
-                _zero(descriptor, start, end)
+                _zero(descriptor, start, end, changed)
             if position < self.size:
                 _allocate(descriptor, position, self.size - position)
             os.fsync(descriptor)
         self.flushed = position
         self._limit = self.size
+        return changed[0] if changed else None
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -423,10 +426,15 @@ def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, i
         start = hole
 
 
-def _zero(descriptor: int, start: int, end: int) -> None:
-    """Write zeros over what is not zero; reading first keeps clean pages clean."""
+def _zero(descriptor: int, start: int, end: int, changed: list[int]) -> None:
+    """Write zeros over what is not zero; reading first keeps clean pages clean.
+
+    `changed` gets the positions of what was written.
+    """
     for position in range(start, end, _CHUNK_BYTES):
         size = min(_CHUNK_BYTES, end - position)
         zeros = _ZEROS[:size]
-        if os.pread(descriptor, size, position) != zeros:
+        data = os.pread(descriptor, size, position)
+        if data != zeros:
+            changed.append(position + len(data) - len(data.lstrip(b"\0")))
             _write_all(descriptor, zeros, position)

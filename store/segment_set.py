@@ -214,17 +214,18 @@ class SegmentSet:
         """
         return self._source.wait_ready(start_offset, timeout_s)
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int) -> int | None:
         """Cut the log at `offset`: later segments are removed, the tail of that one is zeroed.
 
-        The segment that begins at `offset` stays, empty. Raises InvalidArgumentError when
+        The segment that begins at `offset` stays, empty. Returns the physical offset of the first
+        byte of its tail that was not zero, if there was one. Raises InvalidArgumentError when
         `offset` is not within the log, OSError.
         Durability: on return nothing above `offset` comes back, and all below it is durable: what
         a killed process left may so far be in the page cache only. Segments go last one first,
         so a crash in between leaves a log without a gap, to be cut again.
         """
         if not self._segments and offset == 0:
-            return
+            return None
         assert not self._reserved, "cut while something is appended"
         end = self.first_offset + len(self._segments) * self.segment_bytes
         if not self.first_offset <= offset <= end:
@@ -239,7 +240,8 @@ class SegmentSet:
         for segment in self._segments:
             segment.force()
         last = self._segments[-1]
-        last.zero_from(offset - last.start_offset)
+        changed = last.zero_from(offset - last.start_offset)
+        return None if changed is None else last.start_offset + changed
 
     def drop_first(self) -> Segment:
         """Remove the oldest segment, file and all; returns it, closed.

@@ -39,7 +39,14 @@ if TYPE_CHECKING:
 #: Without a terminal, how far the check is gets a line that often.
 _LINE_S = 5.0
 #: What lies in the log itself: nothing else in the store holds it a second time.
-_IN_THE_LOG = {Kind.DAMAGED_RECORD, Kind.SHORT_LOG, Kind.FALLING_TIME, Kind.SEGMENTS}
+_IN_THE_LOG = {
+    Kind.DAMAGED_RECORD,
+    Kind.SHORT_LOG,
+    Kind.FALLING_TIME,
+    Kind.SEGMENTS,
+    Kind.TORN_TAIL,
+    Kind.AHEAD_OF_LOG,
+}
 #: Not made from the log by `repair --queues` either.
 _OTHER_FILES = {Kind.IDENTITY, Kind.CHECKPOINT_FILE, Kind.METADATA}
 
@@ -216,6 +223,20 @@ def remedies(directory: Path, faults: Sequence[Finding]) -> list[tuple[str, str 
         advice.append((hint, queues if leaves_out else None))
     if kinds & {Kind.SHORT_LOG, Kind.SEGMENTS}:
         hint = "part of the log is gone: bring its segments back from a replica or a backup"
+        advice.append((hint, None))
+    if Kind.AHEAD_OF_LOG in kinds:
+        hint = (
+            "the queues know of more log than there is: bring the missing segments back from a "
+            "copy. To go on without their messages, the command rebuilds the queues from what is "
+            "left"
+        )
+        advice.append((hint, None if derived else queues))
+    if Kind.TORN_TAIL in kinds:
+        hint = (
+            "no stop of this program leaves bytes behind the log's end: find out which one wrote "
+            "into commitlog/, and keep a copy of the segment if they may matter; the next start "
+            "removes them"
+        )
         advice.append((hint, None))
     if Kind.FALLING_TIME in kinds:
         hint = "store times that fall do not harm messages: a search by time may be inexact there"

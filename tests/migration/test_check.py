@@ -413,7 +413,7 @@ def test_families_at_two_points(root: Path) -> None:
         row = (CHECKPOINT_KEY, pack_i64(unit.physical_offset))
         engine.write(KvBatch(puts={BOUNDS: [row]}))
     found = check_store(root)
-    assert {finding.kind for finding in found} == {Kind.UNDISPATCHED, Kind.BEYOND_CHECKPOINT}
+    assert {finding.kind for finding in found} == {Kind.OLD_DATABASE, Kind.BEYOND_CHECKPOINT}
     places = {finding.place for finding in found if finding.is_fault}
     assert places == {UNITS, BOUNDS, INDEX}
 
