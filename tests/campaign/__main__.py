@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument(
         "--without",
         default="",
-        help="calls to leave out, commas between them: batch single resend altered commit delete",
+        help="calls to leave out, such as resend,altered; see workload.py",
     )
     parser.add_argument("--directory", type=Path, help="where stores are made; default: /tmp")
     parser.add_argument("--keep", type=Path, default=Path("reports/campaign-failure"))

@@ -141,7 +141,7 @@ def settings_of(chance: random.Random, *, flush: str) -> dict[str, str]:
             "store.reserved_hours": str(chance.choice((0.0003, 0.001))),
             "store.delete_when_hours": ",".join(map(str, range(24))),
             "store.clean_interval_s": "0.2",
-            "store.expiry_margin_s": "2",
+            "store.expiry_margin_s": "60",
         }
     return settings
 

@@ -8,7 +8,10 @@ call at a time; so the model is exact. A call that got no answer is the only dou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Place(NamedTuple):
@@ -75,6 +78,8 @@ class Model:
     #: Group offsets by (topic, queue): what may be committed. One value where it is certain.
     committed: dict[tuple[str, int], set[int | None]] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
+    #: Those of which something was deleted.
+    touched: list[Batch] = field(default_factory=list)
     next_number: int = 0
     next_sequence: int = 0
     producer_count: int = 0
@@ -88,6 +93,7 @@ class Model:
         self.producer_count += 1
         self.next_sequence = 0
         self.batches.clear()
+        self.touched.clear()
         self.pending = None
 
     def acknowledge(self, message: Sent, place: Place) -> None:
@@ -108,9 +114,7 @@ class Model:
             sent.topic_deleted |= sent.topic == topic
         for key in [key for key in self.committed if key[0] == topic]:
             del self.committed[key]
-        self.batches = [
-            batch for batch in self.batches if all(m.topic != topic for m in batch.messages)
-        ]
+        self._touch(lambda message: message.topic == topic)
 
     def light_queue_deleted(self, name: str) -> None:
         """Its messages stand in their topics still, and not in it."""
@@ -118,13 +122,21 @@ class Model:
             for sent in group.values():
                 if name in sent.light_queues:
                     sent.left.add(name)
-        self.batches = [
-            batch
-            for batch in self.batches
-            if all(name not in message.light_queues for message in batch.messages)
-        ]
+        self._touch(lambda message: name in message.light_queues)
         for key in [key for key in self.committed if key[0] == name]:
             del self.committed[key]
+
+    def _touch(self, is_deleted: Callable[[Sent], bool]) -> None:
+        """Something of these batches was deleted: they may be answered in two ways."""
+        touched = [batch for batch in self.batches if any(map(is_deleted, batch.messages))]
+        self.batches = [batch for batch in self.batches if batch not in touched]
+        self.touched = [*self.touched, *touched][-20:]
+
+    def stands(self, message: Sent) -> bool:
+        """Whether it is in a queue still."""
+        if message.number in self.required:
+            return True
+        return message.number in self.orphaned and bool(set(message.light_queues) - message.left)
 
     def lost_behind(self, end_offset: int) -> int:
         """The log was cut there, rightly: what stood behind it is gone. Returns how many."""

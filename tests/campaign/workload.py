@@ -101,6 +101,7 @@ class Worker:
             "batch": (self._new_batch, 50),
             "single": (self._single_put, 15),
             "resend": (self._resend, 12),
+            "deleted": (self._resend_deleted, 6),
             "altered": (self._altered, 6),
             "commit": (self._commit, 12),
             "delete": (self._delete, 3),
@@ -229,6 +230,34 @@ class Worker:
         if answer.repeated_batch and before != batch.store_time_ms:
             raise Failure(f"{batch.producer_id}:{batch.sequence}: another store time")
         self.resent += 1
+
+    def _resend_deleted(self, session: Session) -> None:
+        """A batch of which something was deleted: what stands is never stored again."""
+        model = self.model
+        if not model.touched:
+            return
+        batch = self._chance.choice(model.touched)
+        request = _request(batch, as_columns=self._chance.random() < 0.5)
+        try:
+            answer = session.call(session.stubs.messages.PutBatch, request)
+        except Refused as refused:
+            if "another batch" in str(refused):
+                raise
+            model.touched.remove(batch)  # it has expired
+            return
+        self.resent += 1
+        if answer.repeated_batch:
+            return
+        standing = [message.number for message in batch.messages if model.stands(message)]
+        if standing:
+            raise Failure(f"{batch.producer_id}:{batch.sequence}: stored again over {standing}")
+        for message in batch.messages:
+            model.orphaned.pop(message.number, None)
+            message.topic_deleted, message.place = False, None
+            message.left.clear()
+        batch.store_time_ms = 0
+        self._take(batch, answer)
+        model.touched.remove(batch)
 
     def _altered(self, session: Session) -> None:
         """Other content under a number that was used: refused, nothing stored."""
