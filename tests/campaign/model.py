@@ -31,7 +31,7 @@ class Sent:
     number: int
     topic: str
     queue_id: int
-    body: bytes
+    body: bytes = field(repr=False)
     tag: str
     light_queues: list[str]
     #: Light queues that were deleted since: it stands there no more.

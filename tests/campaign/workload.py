@@ -164,14 +164,14 @@ class Worker:
         """Until it is answered. Raises Gone; then it stays pending."""
         request = _request(batch, as_columns=self._chance.random() < 0.5)
         answer = session.call(session.stubs.messages.PutBatch, request)
-        self._take(batch, answer)
+        self._take(session, batch, answer)
         self.model.pending = None
         self.model.next_sequence = batch.sequence + len(batch.messages)
         self.model.batches.append(batch)
         del self.model.batches[:-40]
         self.acknowledged += len(batch.messages)
 
-    def _take(self, batch: Batch, answer: pb.PutBatchResponse) -> None:
+    def _take(self, session: Session, batch: Batch, answer: pb.PutBatchResponse) -> None:
         lights = iter(answer.light_queue_offsets)
         if batch.store_time_ms and batch.store_time_ms != answer.store_time_ms:
             raise Failure(
@@ -180,6 +180,12 @@ class Worker:
             )
         batch.store_time_ms = answer.store_time_ms
         for index, message in enumerate(batch.messages):
+            if answer.physical_offsets[index] < 0:
+                # It has expired, the answer says.
+                for _ in message.light_queues:
+                    next(lights)
+                self._check_expired(session, message)
+                continue
             place = Place(
                 answer.queue_ids[index],
                 answer.queue_offsets[index],
@@ -188,6 +194,12 @@ class Worker:
                 answer.store_time_ms,
             )
             self.model.acknowledge(message, place)
+
+    def _check_expired(self, session: Session, message: Sent) -> None:
+        """Raises Failure unless the message lies below the log's start."""
+        values = session.call(session.stubs.admin.GetStatistics, pb.GetStatisticsRequest()).values
+        if message.place is None or message.place.physical_offset >= values["log_start_offset"]:
+            raise Failure(f"{message} is said to have expired")
 
     def _single_put(self, session: Session) -> None:
         message = self._new_message()
@@ -226,7 +238,7 @@ class Worker:
             for message in batch.messages:
                 message.place = None
                 self.model.required.pop(message.number, None)
-        self._take(batch, answer)
+        self._take(session, batch, answer)
         if answer.repeated_batch and before != batch.store_time_ms:
             raise Failure(f"{batch.producer_id}:{batch.sequence}: another store time")
         self.resent += 1
@@ -256,7 +268,7 @@ class Worker:
             message.topic_deleted, message.place = False, None
             message.left.clear()
         batch.store_time_ms = 0
-        self._take(batch, answer)
+        self._take(session, batch, answer)
         model.touched.remove(batch)
 
     def _altered(self, session: Session) -> None:
