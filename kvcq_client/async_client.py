@@ -70,7 +70,8 @@ class AsyncClient(Calls):
         """A consumer of topics (all their queues), light queues, or queues.
 
         `{Queue("orders", 0): 42}` says where to begin; else `start` does, a field of
-        ConsumerConfig like all `settings`. Raises NotFoundError, ClosedError.
+        ConsumerConfig like all `settings`. A `group` keeps offsets and shares no work: each of its
+        consumers reads every message. Raises NotFoundError, ClosedError.
         """
         self._connection.check_open()
         core = ConsumerCore(self._connection, self, replace(config or ConsumerConfig(), **settings))

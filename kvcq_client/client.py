@@ -97,7 +97,8 @@ class Client:
         """A consumer of topics (all their queues), light queues, or queues.
 
         `{Queue("orders", 0): 42}` says where to begin; else `start` does, a field of
-        ConsumerConfig like all `settings`. Raises NotFoundError, ClosedError.
+        ConsumerConfig like all `settings`. A `group` keeps offsets and shares no work: each of its
+        consumers reads every message. Raises NotFoundError, ClosedError.
         """
         chosen = replace(config or ConsumerConfig(), **settings)
 

@@ -18,7 +18,8 @@ class ConsumerConfig:
 
     `start`: where to begin in queues for which no offset is given. Without it a consumer of a
     `group` goes on behind what the group committed, from the earliest where it did not, and one
-    without a group begins at the earliest. `tag_filter`: such as "created || paid".
+    without a group begins at the earliest. A group keeps offsets and shares no work: two consumers
+    of one group both read every message. `tag_filter`: such as "created || paid".
     `when_expired`: where to go on when messages expired before they were read; None raises
     OffsetOutOfRangeError. `buffer_bytes`: what the server may send ahead of the reader.
     """
