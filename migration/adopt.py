@@ -201,7 +201,11 @@ def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progr
     time_ms = inventory.last_store_time_ms
     write_checkpoint(
         directory.checkpoint,
-        Checkpoint(log_time_ms=time_ms, confirmed_offset=end, flushed_offset=end),
+        Checkpoint(
+            log_time_ms=time_ms,
+            confirmed_offset=inventory.log.last_physical_offset,
+            flushed_offset=end,
+        ),
     )
 
 

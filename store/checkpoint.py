@@ -6,7 +6,7 @@
 |  8 |    8 | i64  | queue_time_ms         | store time of the last record with a durable unit     |
 | 16 |    8 | i64  | index_time_ms         | end time of the last full index file that is durable  |
 | 24 |    8 | i64  | master_flushed_offset | 0: there is no replication                            |
-| 32 |    8 | i64  | confirmed_offset      | start of the last valid record after recovery         |
+| 32 |    8 | i64  | confirmed_offset      | start of the last record as recovery found it; 0: ?   |
 | 40 |    8 | i64  | flushed_offset        | physical end of what is durable; 0: RocketMQ wrote it |
 | 48 |    4 | u32  | crc                   | CRC-32 of the 48 bytes before; 0: RocketMQ wrote it   |
 | 52 | 4044 |      | (zero)                |                                                       |

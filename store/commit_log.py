@@ -113,6 +113,11 @@ class CommitLog:
         # that end, too, but while an append copies.
         self.appended_offset = segments.end_offset
         self.last_store_time_ms = last_store_time_ms
+        # Both in one value, for the flush thread, which holds no lock.
+        self._published = (self.appended_offset, last_store_time_ms)
+        #: A physical end below which all is durable, and the store time of the last record before
+        #: it, ms: of the last flush that took all there was. Replaced whole by the flush thread.
+        self.flushed_mark = self._published
         # Of an append under way, or ended on its way: what took queue offsets; and once it is
         # certain, what is copied. The second counts only when it is of the first.
         self._begun: list[Encoded] | None = None
@@ -195,6 +200,7 @@ class CommitLog:
                 self.last_store_time_ms = now_ms
                 segment.append(data)
                 self.appended_offset = done.end_offset
+                self._published = (done.end_offset, now_ms)
             else:
                 ready = self._encode_across(
                     segment, runs, messages, prepared, now_ms, begin, row_count, mark
@@ -239,6 +245,7 @@ class CommitLog:
             if segment.start_offset + segment.appended == start:
                 segment.append(data)
         self.appended_offset = done.end_offset
+        self._published = (done.end_offset, done.store_time_ms)
 
     def _encode_across(
         self,
@@ -476,10 +483,13 @@ class CommitLog:
         there. Raises OSError when fsync fails.
         """
         # Read first: what an append has copied but not published yet does not count.
-        end = self.appended_offset
+        published = self._published
+        end = published[0]
         # Topics that records brought into being must be durable before those records are.
         self._before_flush()
         flushed = min(self._segments.flush(least_pages), end)
+        if flushed == end:
+            self.flushed_mark = published
         # Full segments are flushed whatever waits behind them.
         return self._begins.get(flushed, flushed)
 

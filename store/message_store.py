@@ -96,8 +96,13 @@ class MessageStore:
         page_ahead: PageAhead,
         *,
         kv_flushed_at: int,
+        queue_time_ms: int,
+        last_record_offset: int,
     ) -> None:
-        """`kv_flushed_at` is the physical offset up to which the queues are durable."""
+        """`kv_flushed_at` is the physical offset up to which the queues are durable,
+        `queue_time_ms` a store time up to which they are; `last_record_offset` is where the log's
+        last record begins, 0 when that is not known.
+        """
         # Constant after construction.
         self.config = config
         self.queues = queues
@@ -128,7 +133,9 @@ class MessageStore:
         # Guarded by _maintaining.
         self._kv_flushed_at = kv_flushed_at
         self._kv_flushed_s = clock.monotonic_s()
-        self._checkpointed = -1
+        self._queue_time_ms = queue_time_ms
+        self._last_record_offset = last_record_offset
+        self._checkpointed: Checkpoint | None = None
         self._lost: StoreFailedError | None = None  # the directory, or a part of it
         self._compaction_due = False
         self._lost_until_ms = 0  # units stored up to then are to be made again
@@ -554,14 +561,15 @@ class MessageStore:
         if not self._flushed.wait_for(end, _DRAIN_TIMEOUT_S):
             raise FlushTimeoutError(end, _DRAIN_TIMEOUT_S)
         dispatched = self._dispatched.value
+        mark = self.log.flushed_mark
         sequence = self.queues.applied_deletions
         self.queues.flush()
-        self._kv_flushed_at = dispatched
+        self._queues_flushed(dispatched, mark)
         self._kv_flushed_s = self._clock.monotonic_s()
         # Marks last: a record above the checkpoint whose topic is gone was deleted only if a mark
         # says so, see lost_topics.py.
         self.write_checkpoint()
-        self._topics.drop_marks(sequence, self.log.start_offset)
+        self._topics.drop_marks(sequence, self.log.start_offset, self.log.flushed_mark[0])
 
     def maintain(self) -> None:
         """One round of what is due: a job calls it every second.
@@ -636,25 +644,29 @@ class MessageStore:
 
     def write_checkpoint(self) -> None:
         """What is flushed now is in the checkpoint file, durably."""
-        flushed = self._flushed.value
-        if flushed == self._checkpointed:
+        # Of one flush: an end and the time of the record before it.
+        flushed, time_ms = self.log.flushed_mark
+        checkpoint = Checkpoint(
+            log_time_ms=time_ms,
+            queue_time_ms=min(time_ms, self._queue_time_ms),
+            confirmed_offset=self._last_record_offset,
+            flushed_offset=flushed,
+        )
+        if checkpoint == self._checkpointed:
             return
-        time_ms = self.log.last_store_time_ms
         try:
-            write_checkpoint(
-                self._directory.checkpoint,
-                Checkpoint(
-                    log_time_ms=time_ms,
-                    queue_time_ms=time_ms,
-                    confirmed_offset=flushed,
-                    flushed_offset=flushed,
-                ),
-            )
+            write_checkpoint(self._directory.checkpoint, checkpoint)
         except OSError as error:
             if error.errno in _FULL:
                 raise DiskFullError(f"the checkpoint cannot be written: {error}") from error
             raise
-        self._checkpointed = flushed
+        self._checkpointed = checkpoint
+
+    def _queues_flushed(self, dispatched: int, mark: tuple[int, int]) -> None:
+        """Queues are durable up to `dispatched`; `mark` is of an earlier flush of the log."""
+        self._kv_flushed_at = dispatched
+        if dispatched >= mark[0]:
+            self._queue_time_ms = max(self._queue_time_ms, mark[1])
 
     def admit(self, request: DispatchRequest) -> DispatchRequest | None:
         """What of a record read from the log belongs to a topic that exists; None when nothing."""
@@ -717,6 +729,7 @@ class MessageStore:
                     self.queues.close()
                     if self._lost is not None:
                         return
+                    self._queues_flushed(self._dispatched.value, self.log.flushed_mark)
                     if flushed:
                         self.write_checkpoint()
                     if flushed and drained:

@@ -27,7 +27,7 @@ from store.preallocate import Preallocator
 from store.queue_ends import QueueEnds
 from store.queue_offsets import QueueOffsets
 from store.reader import Reader
-from store.recovery import recover_log
+from store.recovery import Recovered, recover_log
 from store.reput import ReputService
 from store.retention import RetentionService
 from store.segment_set import DirectSource, SegmentSet
@@ -201,6 +201,11 @@ def assemble(
             jobs,
             page_ahead,
             kv_flushed_at=kv_flushed_at,
+            # What is made again from here on is not durable yet.
+            queue_time_ms=checkpoint.queue_time_ms
+            if kv_flushed_at >= checkpoint.flushed_offset
+            else 0,
+            last_record_offset=_last_record(recovered, checkpoint),
         )
         first_time_ms = _oldest_time_ms(log)
         if segments.first_offset > 0 and first_time_ms is not None:
@@ -230,6 +235,16 @@ def _checkpoint(path: Path) -> Checkpoint | None:
     except StoreFormatError as error:
         logger.warning("%s: the whole log is checked instead", error)
         return None
+
+
+def _last_record(recovered: Recovered, checkpoint: Checkpoint) -> int:
+    """Where the last record of the recovered log begins; 0 when that is not known."""
+    last = recovered.last_offset
+    if last is not None and last < recovered.end_offset:
+        return last
+    # Nothing was scanned; or what was is cut, and nobody looked at what is before it.
+    known = checkpoint.confirmed_offset
+    return known if last is None and known < checkpoint.flushed_offset else 0
 
 
 def _cut_queues(queues: ConsumeQueueStore, end: int) -> None:

@@ -355,17 +355,20 @@ class Topics:
             self._delete_rows(mark)
             yield mark
 
-    def drop_marks(self, durable_sequence: int, log_start: int) -> None:
+    def drop_marks(self, durable_sequence: int, log_start: int, checkpointed: int) -> None:
         """Forget marks that cannot matter any more.
 
-        `durable_sequence` is of the deletions that the consume queue cannot lose. A light queue's
-        mark stays while its records are in the log, since a rebuild would bring its units back.
+        `durable_sequence` is of the deletions that the consume queue cannot lose; `checkpointed`
+        the flushed offset of the checkpoint: above it a mark is needed, see lost_topics.py. A light
+        queue's mark stays while its records are in the log, since a rebuild would bring its units
+        back.
         """
         with self._creating:
             done = [
                 mark
                 for mark in self._marks.values()
                 if mark.sequence <= durable_sequence
+                and mark.below_offset <= checkpointed
                 and (not mark.topic.startswith(LMQ_PREFIX) or mark.below_offset <= log_start)
             ]
             self._metadata.drop_marks(mark.sequence for mark in done)

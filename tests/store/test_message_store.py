@@ -14,7 +14,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine import KvBatch
 from kvcq.errors import EngineBusyError, EngineFailedError
 from kvcq.keys import UNITS, unit_key
-from store.checkpoint import read_checkpoint
+from store.checkpoint import Checkpoint, read_checkpoint
 from store.config import FlushMode
 from store.errors import (
     DamagedQueueError,
@@ -652,7 +652,7 @@ def test_an_expiry_that_fails_does_not_hold_the_checkpoint_back(
     assert store.flushed_offset >= end
     checkpoint = read_checkpoint(store.config.root / "checkpoint")
     assert checkpoint is not None
-    assert checkpoint.flushed_offset == store.flushed_offset
+    assert checkpoint.flushed_offset == store.log.appended_offset
 
 
 def test_closing_does_not_wait_for_a_whole_compaction(
@@ -749,3 +749,54 @@ def test_statistics_are_numbers(store: MessageStore) -> None:
     statistics = store.statistics()
     assert statistics["log_appended_offset"] == store.log.appended_offset
     assert all(isinstance(value, (int, float)) for value in statistics.values())
+
+
+# --- what the checkpoint says -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+def test_the_checkpoint_has_times_of_what_is_durable_and_of_nothing_else(
+    tmp_path: Path, mode: FlushMode
+) -> None:
+    clock = FakeClock()
+    times = []
+
+    def put(store: MessageStore) -> int:
+        clock.advance(5)
+        done = store.append([Message("T", b"x")])
+        times.append(done.store_time_ms)
+        return done.placed[0].physical_offset
+
+    def checkpoint() -> Checkpoint:
+        found = read_checkpoint(tmp_path / "checkpoint")
+        assert found is not None
+        return found
+
+    with open_small(tmp_path, clock, flush_mode=mode) as store:
+        store.maintain()
+        assert checkpoint() == Checkpoint()
+        put(store)
+        store.flush()
+        store.wait_visible()  # SYNC: dispatched once it is flushed
+        store.flush()
+        assert checkpoint().log_time_ms == checkpoint().queue_time_ms == times[0]
+        put(store)
+        store._flush_service.request(store.log.appended_offset)
+        assert store._flushed.wait_for(store.log.appended_offset, 30)
+        store.maintain()
+        assert (checkpoint().log_time_ms, checkpoint().queue_time_ms) == (times[1], times[0])
+        if mode is FlushMode.ASYNC:
+            put(store)
+            store.maintain()
+            assert checkpoint().log_time_ms == times[1]
+        last = put(store)
+    assert checkpoint().log_time_ms == checkpoint().queue_time_ms == times[-1]
+    assert checkpoint().flushed_offset > last
+    (tmp_path / "abort").write_bytes(b"1")
+    (tmp_path / "checkpoint").unlink()
+    with open_small(tmp_path, clock):
+        pass
+    assert checkpoint().confirmed_offset == last  # where the last record begins
+    clock.jump(-10_000)
+    with open_small(tmp_path, clock) as store:  # nothing is scanned: the checkpoint knows
+        assert store.put([Message("T", b"x")]).store_time_ms == times[-1]
