@@ -197,8 +197,7 @@ class Worker:
 
     def _check_expired(self, session: Session, message: Sent) -> None:
         """Raises Failure unless the message lies below the log's start."""
-        values = session.call(session.stubs.admin.GetStatistics, pb.GetStatisticsRequest()).values
-        if message.place is None or message.place.physical_offset >= values["log_start_offset"]:
+        if message.place is None or message.place.physical_offset >= _log_start(session):
             raise Failure(f"{message} is said to have expired")
 
     def _single_put(self, session: Session) -> None:
@@ -305,11 +304,13 @@ class Worker:
 
     def _expect_expired(self, session: Session, batch: Batch, what: str) -> None:
         """Raises Failure unless a message of the batch lies below the log's start now."""
-        values = session.call(session.stubs.admin.GetStatistics, pb.GetStatisticsRequest()).values
-        start = values["log_start_offset"]
+        start = _log_start(session)
         places = [message.place for message in batch.messages]
         if not any(place is not None and place.physical_offset < start for place in places):
-            raise Failure(f"{batch.producer_id}:{batch.sequence}, acknowledged: {what}")
+            raise Failure(
+                f"{batch.producer_id}:{batch.sequence}, acknowledged, at {places}, the log begins at "
+                f"{start}: {what}"
+            )
         self.model.batches.remove(batch)
 
     # --- the rest --------------------------------------------------------------------------
@@ -370,6 +371,13 @@ class Refused(Failure):
     def __init__(self, error: grpc.RpcError) -> None:
         super().__init__(f"{error.code()}: {error.details()}")
         self.code = error.code()
+
+
+def _log_start(session: Session) -> int:
+    values = session.call(session.stubs.admin.GetStatistics, pb.GetStatisticsRequest()).values
+    if "log_start_offset" not in values:
+        raise Gone  # it drains, and does not say any more
+    return int(values["log_start_offset"])
 
 
 def _has_reason(error: grpc.RpcError) -> bool:
