@@ -308,8 +308,8 @@ class Worker:
         places = [message.place for message in batch.messages]
         if not any(place is not None and place.physical_offset < start for place in places):
             raise Failure(
-                f"{batch.producer_id}:{batch.sequence}, acknowledged, at {places}, the log begins at "
-                f"{start}: {what}"
+                f"{batch.producer_id}:{batch.sequence}, acknowledged, at {places}, the log begins "
+                f"at {start}: {what}"
             )
         self.model.batches.remove(batch)
 
