@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from kvcq import keys
 
 NAMES = st.text(min_size=1, max_size=40)
+#: Of messages: what begins with 02 is the mark of a numbered batch, which has no topic.
+KEYS = NAMES.filter(lambda key: not key.startswith("\x02"))
 IDS = st.integers(0, 2**31 - 1)
 OFFSETS = st.integers(0, 2**63 - 1)
 
@@ -43,11 +45,19 @@ def test_both_ways_to_a_queues_keys_agree(topic: str, queue_id: int) -> None:
     assert keys.unpack_bounds_key(keys.max_key(topic, queue_id)) == (topic, "max", queue_id)
 
 
-@given(NAMES, NAMES, OFFSETS, OFFSETS)
+@given(NAMES, KEYS, OFFSETS, OFFSETS)
 def test_index_keys_read_back(topic: str, key: str, time_ms: int, offset: int) -> None:
     packed = keys.index_key(topic, key, time_ms, offset)
     assert keys.unpack_index_key(packed) == (topic, key, time_ms, offset)
     assert keys.time_and_offset_of(packed) == (time_ms, offset)
+
+
+@given(NAMES, NAMES, OFFSETS, OFFSETS)
+def test_the_mark_of_a_batch_is_of_no_topic(
+    topic: str, name: str, time_ms: int, offset: int
+) -> None:
+    packed = keys.index_key(topic, f"\x02{name}", time_ms, offset)
+    assert keys.unpack_index_key(packed) == ("", f"\x02{name}", time_ms, offset)
 
 
 @given(NAMES, st.lists(NAMES, max_size=4), OFFSETS, OFFSETS)
