@@ -81,7 +81,7 @@ async def to_its_end(work: Awaitable[T]) -> T:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not task.done():
+            if not task.cancelled():  # else it is the work that was
                 cancelled = True
         except Exception:  # noqa: BLE001 - `result` raises it
             pass

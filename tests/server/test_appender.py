@@ -156,3 +156,22 @@ async def test_work_that_began_comes_to_its_end_and_the_cancelled_caller_hears_o
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert seen == [7]
+
+
+async def test_a_caller_who_is_cancelled_when_the_work_ends_hears_of_both() -> None:
+    work: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    seen: list[int] = []
+
+    async def call() -> None:
+        seen.append(await to_its_end(work))
+        await asyncio.sleep(0)
+        seen.append(8)
+
+    caller = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    work.set_result(7)
+    await asyncio.sleep(0)  # the caller is told of the result, and has its turn next
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert seen == [7]
