@@ -235,11 +235,12 @@ class RequestMemory:
             self._decoders.append(turn)
             try:
                 await turn
-            finally:
+            except asyncio.CancelledError:
                 if turn in self._decoders:
                     self._decoders.remove(turn)
-                elif turn.cancelled():
-                    self._next_decoder()
+                else:
+                    self._next_decoder()  # its turn came at that very moment
+                raise
         self._decoded_bytes += size
 
     def end_decoding(self, size: int) -> None:
@@ -286,14 +287,18 @@ class RequestMemory:
             return
         turn = asyncio.get_running_loop().create_future()
         self._senders.append(turn)
+        self._look_later()
         try:
             async with asyncio.timeout(WAIT_S):
                 await turn
-        except TimeoutError:
-            raise MemoryFullError("too many responses wait for slow readers") from None
-        finally:
-            with suppress(ValueError):
+        except BaseException as error:
+            if turn in self._senders:
                 self._senders.remove(turn)
+            else:
+                self._next_sender()  # its turn came at that very moment
+            if isinstance(error, TimeoutError):
+                raise MemoryFullError("too many responses wait for slow readers") from None
+            raise
 
     def sends(self, size: int) -> None:
         """A response of so many bytes waits to be sent."""
@@ -304,7 +309,10 @@ class RequestMemory:
     def sent(self, size: int) -> None:
         """It was sent, or its call ended."""
         self._sent_bytes -= size
-        # One at a time: each builds what it waited for before the next is let in.
+        self._next_sender()
+
+    def _next_sender(self) -> None:
+        """One at a time: each builds what it waited for before the next is let in."""
         while self._senders and self._sent_bytes < self._sent_limit_bytes:
             turn = self._senders.popleft()
             if not turn.done():
@@ -331,8 +339,10 @@ class RequestMemory:
             self._give_back()
         if self._waiting:
             self._let_in()
+        # One that was let in may have had little to send, or nothing, and will not say so.
+        self._next_sender()
         busy = any(not is_stream for _, _, is_stream in self._reads.values())
-        if busy or self._is_full or self._waiting or self._used_since_trim:
+        if busy or self._is_full or self._waiting or self._senders or self._used_since_trim:
             self._look_later()
 
     def _cut_younger_half(self, *, streams: bool) -> None:

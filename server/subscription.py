@@ -232,7 +232,7 @@ class Subscription:
         """What ready queues have for the client now; empty when they have nothing."""
         response = pb.SubscribeResponse()
         self._encode_aside = False
-        if self._parts.memory.is_crowded:
+        if self._parts.memory.is_crowded and self._may_read():
             try:
                 await self._parts.memory.room_to_send()
             except MemoryFullError:

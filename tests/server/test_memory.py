@@ -158,6 +158,41 @@ async def test_requests_are_decoded_while_those_decoded_fit(process: Process) ->
     await small
 
 
+@pytest.mark.parametrize("kind", ["decoded", "sent"])
+async def test_a_turn_that_comes_when_its_call_ends_goes_to_the_next(
+    process: Process, kind: str
+) -> None:
+    memory = process.memory
+    await memory.begin_decoding(60 * MIB)
+    memory.sends(9 * MIB)
+
+    async def wait() -> None:
+        await (memory.begin_decoding(60 * MIB) if kind == "decoded" else memory.room_to_send())
+
+    ended, following = asyncio.create_task(wait()), asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    memory.end_decoding(60 * MIB)
+    memory.sent(9 * MIB)
+    ended.cancel()
+    await asyncio.wait([ended])
+    assert ended.cancelled()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert following.done(), "there is room, and nobody left to give the turn on"
+
+
+async def test_one_that_has_little_to_send_holds_up_nobody(process: Process) -> None:
+    process.memory.sends(9 * MIB)
+    waiting = [asyncio.create_task(process.memory.room_to_send()) for _ in range(3)]
+    await asyncio.sleep(0)
+    process.memory.sent(9 * MIB)
+    for done in (1, 2, 3):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [one.done() for one in waiting].count(True) == done
+        process.look()
+
+
 async def test_what_is_held_back_is_given_back_once_it_was_used(process: Process) -> None:
     process.private = LIMIT // 2 + MIB
     process.look()
