@@ -195,9 +195,8 @@ class ReputService:
                 while self.dispatched.failure is None and self.dispatched.value < self._limit():
                     try:
                         self._step()
-                        if told is not None:
-                            logger.info("dispatch goes on")
-                        told = self.waits_for = None
+                        self._goes_on(told)
+                        told = None
                     except StoreBusyError as error:
                         if told is None:
                             logger.warning("dispatch waits: %s", error)
@@ -206,6 +205,9 @@ class ReputService:
                             self.waits_for = error
                         if self._stopped.wait(_BUSY_WAIT_S):
                             break  # what is left is dispatched on the next opening
+                else:
+                    self._goes_on(told)  # an appender may have dispatched the rest
+                    told = None
                 if stopping:
                     break
         except Exception as error:
@@ -213,6 +215,12 @@ class ReputService:
             self._fail(error)
         else:
             self.dispatched.fail(StoreClosedError("reput"))
+
+    def _goes_on(self, told: StoreBusyError | None) -> None:
+        """Nothing is waited for any more."""
+        if told is not None:
+            logger.info("dispatch goes on")
+        self.waits_for = None
 
     def _step(self) -> None:
         """Dispatch one run of records that starts at the watermark."""

@@ -12,6 +12,7 @@ from store.batch_encoder import BatchEncoder, plain_tail, topic_field
 from store.commit_log import CommitLog
 from store.errors import (
     CorruptRecordError,
+    DiskFullError,
     StoreBusyError,
     StoreClosedError,
     StoreFailedError,
@@ -208,6 +209,20 @@ def test_a_busy_consume_queue_is_asked_again(harness: Harness) -> None:
         assert end > 0
     assert harness.dispatched.wait_for(harness.log.appended_offset, 30)
     assert harness.recorder.requests == harness.appended
+
+
+def test_a_full_disk_is_over_also_when_an_appender_dispatches_what_was_left(
+    harness: Harness,
+) -> None:
+    harness.recorder.error = DiskFullError("planted")
+    end = harness.append(*SOME)
+    assert harness.reput.waits_for is not None
+    harness.recorder.error = None
+    harness.reput.dispatch_to(end)
+    assert harness.dispatched.value == end
+    harness.reput.start()
+    harness.reput.stop()
+    assert harness.reput.waits_for is None, "puts are refused for as long as it is set"
 
 
 def test_appenders_and_the_thread_do_not_dispatch_twice(harness: Harness) -> None:
