@@ -177,6 +177,7 @@ def assemble(
                 dispatched.value if still_needed is None else still_needed(),
             ),
             before_drop=queue_ends.keep,
+            before_run=queue_ends.note_start,
             on_dropped=lambda start, time_ms: store.segments_dropped(
                 start, None if time_ms is None else time_fall.expired_before_ms(start, time_ms)
             ),

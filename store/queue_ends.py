@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from store.errors import StoreBusyError
+from store.errors import DiskFullError, StoreBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,14 +52,18 @@ _BUSY_WAIT_S = 0.02
 def noted_log_start(metadata: Metadata) -> int | None:
     """Where the log begins at the latest, if no file was lost; None in a store of an older release.
 
-    It may begin earlier: a crash comes between the note and the removal.
+    It may begin earlier: a crash comes between the note and the removal. And later, when the store
+    ended before a full disk had room for the note again.
     """
     noted = metadata.get_state(LOG_START)
     return None if noted is None else int.from_bytes(noted, "big")
 
 
 class QueueEnds:
-    """Keeps and restores them. Thread: retention's for `keep`, the opening one for the rest."""
+    """Keeps and restores them, and notes where the log begins.
+
+    Thread: retention's for `keep` and `note_start`, the opening one for the rest.
+    """
 
     def __init__(self, queues: ConsumeQueueStore, metadata: Metadata, topics: Topics) -> None:
         # Constant after construction.
@@ -66,6 +71,8 @@ class QueueEnds:
         self._metadata = metadata
         self._topics = topics
         self._pause = threading.Event()  # never set: waiting on it is a pause
+        # Owned by retention: a start of the log that did not fit a full disk.
+        self._owed_start: int | None = None
 
     def keep(self, start: int, end: int) -> None:
         """Before the log's start goes from `start` to `end`: all below `end` is dispatched.
@@ -74,7 +81,18 @@ class QueueEnds:
         Durability: on return the ends of these queues survive the loss of the derived data.
         """
         self._keep(start, end)
-        self._metadata.put_state(LOG_START, end.to_bytes(8, "big"))
+        self._owed_start = end
+        self.note_start()
+
+    def note_start(self) -> None:
+        """Note where the log begins, unless it was; a full disk has it done the next time.
+
+        It only serves to tell that files are missing, and segments must go to end a full disk.
+        """
+        if self._owed_start is not None:
+            with suppress(DiskFullError):
+                self._metadata.put_state(LOG_START, self._owed_start.to_bytes(8, "big"))
+                self._owed_start = None
 
     def _keep(self, start: int, end: int) -> None:
         pages = self._queues.last_units_between(start, end)

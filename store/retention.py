@@ -119,12 +119,14 @@ class RetentionService:
         safe_end: Callable[[], int],
         on_dropped: Callable[[int, int | None], None],
         before_drop: Callable[[int, int], None] = lambda _start, _end: None,
+        before_run: Callable[[], None] = lambda: None,
         hour: Callable[[int], int] = local_hour,
     ) -> None:
         """`on_dropped(log start, store time of the last record dropped)` is called after a drop,
         `before_drop(log start now, log start then)` before it: when that raises, nothing goes.
 
-        `safe_end` is the physical end of what nothing has to read any more (dispatched).
+        `before_run()` is called in each run. `safe_end` is the physical end of what nothing has to
+        read any more (dispatched).
         """
         # Constant after construction.
         self._segments = segments
@@ -135,6 +137,7 @@ class RetentionService:
         self._safe_end = safe_end
         self._on_dropped = on_dropped
         self._before_drop = before_drop
+        self._before_run = before_run
         self._hour = hour
         self._running = threading.Lock()
         #: Written by runs only; read freely.
@@ -153,6 +156,7 @@ class RetentionService:
         begins later, or a file that is dropped again.
         """
         with self._running:
+            self._before_run()
             config = self._config
             now_ms = self._clock.now_ms()
             plan = plan_drop(

@@ -21,6 +21,7 @@ from migration.check import check_store
 from store.config import FlushMode
 from store.errors import DiskFullError, StoreFailedError
 from store.message import Message
+from store.queue_ends import noted_log_start
 from store.record import unpack_record
 from tests.support.engines import ALL
 from tests.support.fake_clock import FakeClock
@@ -247,6 +248,35 @@ def test_a_store_closed_on_a_full_disk_closes_and_the_next_opening_has_all_of_it
     with open_small(root, segment_bytes=4 << 20, flush_mode=mode) as store:
         puts.one(store)
         puts.assert_served(store, all_of_them=True)
+    assert check_store(root) == []
+
+
+def test_retention_makes_room_on_a_full_disk(
+    disk: SmallDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = disk.root / "store"
+    clock = FakeClock()
+    with open_small(root, clock, segment_bytes=1 << 20, reserved_hours=1) as store:
+        for _ in range(20):
+            store.put([Message("T", bytes(200_000), 0)])
+        store.flush()
+        disk.fill()
+        with pytest.raises(DiskFullError):
+            commit_many(store)
+        clock.advance(3 * 3600)
+        assert store.retention.run_once(now=True) == 3
+        disk.free()
+
+        def note() -> None:
+            clock.advance(1)
+            store.maintain()
+            store.metadata.put_state("there is", b"room")
+
+        in_time(note)
+        assert store.retention.run_once(now=True) == 0
+        assert noted_log_start(store.metadata) == store.log.start_offset == 3 << 20
+    with open_small(root, clock, segment_bytes=1 << 20):
+        assert "segments between are missing" not in caplog.text
     assert check_store(root) == []
 
 
