@@ -40,6 +40,13 @@ class ConsumerConfig:
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not {rule}")
 
         check_settings(self, _BOUNDS, _wrong)
+        for name in ("group", "tag_filter"):
+            check(name, isinstance(getattr(self, name), str), "text")
+        for name in ("start", "when_expired"):
+            given = getattr(self, name)
+            check(
+                name, given is None or isinstance(given, Start), "a Start, such as Start.EARLIEST"
+            )
         check("when_expired", self.when_expired is not Start.COMMITTED, "EARLIEST or LATEST")
         if self.start is Start.COMMITTED and not self.group:
             raise ValueError("start: COMMITTED needs a group")

@@ -176,7 +176,10 @@ def _segments(
     directory: StoreDir, identity: StoreIdentity, findings: Findings
 ) -> SegmentSet | None:
     if not directory.commitlog.exists():
-        findings.add(Kind.SEGMENTS, "commitlog", "a directory of segments", "nothing")
+        was_made = directory.was_closed_cleanly or directory.checkpoint.exists()
+        if was_made or directory.kvcq.exists():
+            findings.add(Kind.SEGMENTS, "commitlog", "a directory of segments", "nothing")
+        # Otherwise it was being made when its process ended: the next start makes the rest.
         return None
     try:
         return SegmentSet.load(directory.commitlog, identity.segment_bytes, read_only=True)

@@ -11,8 +11,8 @@
       consumequeue/ index/     files of RocketMQ's kind, during a migration
 
 The lock is taken before anything is read that could change, and before anything is written. A
-directory is ours from the moment store.json has its name; a crash before that leaves at most `lock`
-and a temporary file, which counts as empty.
+directory is ours from the moment store.json has its name; a crash before that leaves at most
+`lock`, `abort` and a temporary file, which counts as empty.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _LOCK = "lock"
 _IDENTITY = "store.json"
 _CRC = "crc"
 #: What may lie in a directory that is still to become a store.
-_BLANK_ENTRIES = frozenset({_LOCK, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"})
+_BLANK_ENTRIES = frozenset(
+    {_LOCK, "abort", "abort" + TEMPORARY_SUFFIX, _IDENTITY + TEMPORARY_SUFFIX, "lost+found"}
+)
 
 #: Linux `struct flock`: type, whence, start, length, pid.
 _FLOCK = struct.Struct("@hhqqi")
@@ -145,6 +147,9 @@ class StoreDir:
         directory._take_lock()
         try:
             if _check(root, segment_bytes, adopt=adopt) is None:
+                if not adopt:
+                    # First: a crash before it is whole must not look like a store that lost files.
+                    directory.mark_open()
                 identity = StoreIdentity(FORMAT_VERSION, clock.now_ms(), segment_bytes)
                 _write_identity(root / _IDENTITY, identity)
         except BaseException:

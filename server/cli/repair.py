@@ -81,7 +81,7 @@ def repair(
     else:
         notes.print(
             f"kvcq/ is rebuilt from {result['dispatchedOffset']:,} bytes of log"
-            + (f", without {result['leftOut']} damaged place(s)" if result["left_out"] else "")
+            + (f", without {result['leftOut']} damaged places" if result["leftOut"] else "")
             + (
                 f"; the old one is {result['old']}: remove it when all is well"
                 if result["old"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue
+from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue, Topic
 from server.cli.connection import command_at, connect, server_option
 from server.cli.output import (
     CommandError,
@@ -19,9 +18,6 @@ from server.cli.output import (
     time_text,
 )
 from server.cli.values import COUNT, text
-
-if TYPE_CHECKING:
-    from kvcq_client import Topic
 
 PAGE = 1000
 
@@ -71,9 +67,11 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: F
 @server_option
 @json_option
 def describe(name: str, server: str, as_json: bool) -> None:  # noqa: FBT001
-    """Show topic NAME and the offsets of its queues."""
+    """Show topic NAME, or a light queue, and the offsets of its queues."""
     with connect(server) as client:
-        found = client.describe_topic(name)
+        # A light queue has one queue, and no row of a topic.
+        is_light = name.startswith(LIGHT_PREFIX)
+        found = Topic(name, 1, 0) if is_light else client.describe_topic(name)
         offsets = client.offsets(Queue(name, queue_id) for queue_id in range(found.queue_count))
     if as_json:
         document = _document(found)

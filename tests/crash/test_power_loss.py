@@ -14,6 +14,7 @@ from store.message import Message
 from store.record import unpack_record
 from store.recovery import recover_log
 from store.segment_set import SegmentSet
+from store.store_dir import StoreDir
 from tests.crash.images import power_loss
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, records
@@ -187,3 +188,15 @@ def test_without_a_checkpoint_the_whole_log_is_checked(tmp_path: Path) -> None:
             done = store.put([Message("A", b"x")])
             assert done.store_time_ms >= FakeClock().now_ms()  # times go on rising
             written[done.placed[0].physical_offset] = b"x"
+
+
+def test_a_store_that_was_never_opened_to_its_end_lost_nothing(tmp_path: Path) -> None:
+    # The power goes while the directory is made: store.json is there, and nothing else.
+    StoreDir.open(tmp_path, SEGMENT_BYTES, FakeClock()).close()
+    with open_small(tmp_path / "whole") as whole:
+        pass
+    shutil.copytree(whole.config.root / "meta", tmp_path / "meta")
+    assert [str(finding) for finding in check_store(tmp_path) if finding.is_fault] == []
+    with open_small(tmp_path) as store:
+        store.put([Message("A", b"x")])
+    assert check_store(tmp_path) == []

@@ -51,6 +51,13 @@ def test_a_damaged_log_is_refused_before_anything_changes(damaged: Path) -> None
             store.pull("T", 0, 100)
 
 
+def test_people_are_told_what_a_repair_of_queues_did(damaged: Path) -> None:
+    result = CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged"])
+    assert result.exit_code == 0, result.output
+    assert "kvcq/ is rebuilt from" in result.output
+    assert "without 1 damaged places" in result.output
+
+
 def test_what_is_damaged_is_left_out_on_request_and_readers_are_told(damaged: Path) -> None:
     result = CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged", "--json"])
     assert result.exit_code == 0, result.output

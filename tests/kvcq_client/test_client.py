@@ -7,7 +7,7 @@ import gc
 import signal
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from isal.isal_zlib import crc32
@@ -346,3 +346,12 @@ def forge(record: bytes, physical_offset: int, *, queue_offset: int) -> bytes:
     end = len(changed) - CRC_ITEM_BYTES
     changed[end:] = crc_item(crc32(bytes(changed[:end])) & CRC_MASK)
     return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"start": "earliest"}, {"when_expired": "latest"}, {"group": 5}, {"tag_filter": ["a"]}],
+)
+def test_a_consumer_refuses_settings_of_another_type(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        ConsumerConfig(**settings)

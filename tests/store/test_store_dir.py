@@ -291,7 +291,8 @@ def test_refused_open_leaves_no_lock_behind(tmp_path: Path) -> None:
 
 def test_abort_marker_tells_a_crash_from_a_clean_close(tmp_path: Path) -> None:
     directory = opened(tmp_path)
-    assert directory.was_closed_cleanly
+    # In the making it is not closed: a crash now must not look like a store that lost files.
+    assert not directory.was_closed_cleanly
     directory.mark_open()
     assert directory.abort.read_text() == str(os.getpid())
     directory.close()  # without mark_clean: what a crash leaves
