@@ -249,26 +249,37 @@ class Worker:
             return
         batch = self._chance.choice(model.touched)
         request = _request(batch, as_columns=self._chance.random() < 0.5)
+        standing = [message.number for message in batch.messages if model.stands(message)]
+        if not standing:
+            # It may be stored as new; without an answer that stays in doubt.
+            for message in batch.messages:
+                model.orphaned.pop(message.number, None)
+                message.topic_deleted, message.place = False, None
+                message.left.clear()
+                model.doubtful[message.number] = message
+            model.touched.remove(batch)
         try:
             answer = session.call(session.stubs.messages.PutBatch, request)
         except Refused as refused:
             if "another batch" in str(refused):
                 raise
-            model.touched.remove(batch)  # it has expired
+            if standing:
+                model.touched.remove(batch)  # it has expired
+            self._forget_doubtful(batch)
             return
         self.resent += 1
         if answer.repeated_batch:
+            self._forget_doubtful(batch)
             return
-        standing = [message.number for message in batch.messages if model.stands(message)]
         if standing:
             raise Failure(f"{batch.producer_id}:{batch.sequence}: stored again over {standing}")
-        for message in batch.messages:
-            model.orphaned.pop(message.number, None)
-            message.topic_deleted, message.place = False, None
-            message.left.clear()
         batch.store_time_ms = 0
         self._take(session, batch, answer)
-        model.touched.remove(batch)
+
+    def _forget_doubtful(self, batch: Batch) -> None:
+        """Nothing of it was stored now."""
+        for message in batch.messages:
+            self.model.doubtful.pop(message.number, None)
 
     def _altered(self, session: Session) -> None:
         """Other content under a number that was used: refused, nothing stored."""
