@@ -10,6 +10,9 @@
 ...             print(message.queue_offset, message.body)
 """
 
+# First: it has a say in how grpc is imported.
+from kvcq_client.forks import ForkedError  # isort: split
+
 from kvcq_client.async_client import AsyncClient
 from kvcq_client.async_consumer import AsyncConsumer
 from kvcq_client.async_producer import AsyncProducer
@@ -36,7 +39,6 @@ from kvcq_client.errors import (
     ServerError,
     UnavailableError,
 )
-from kvcq_client.forks import ForkedError
 from kvcq_client.producer import Producer
 from kvcq_client.producer_config import ProducerConfig
 from kvcq_client.records import StoredMessage, split_records

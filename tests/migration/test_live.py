@@ -106,19 +106,22 @@ def test_all_the_way_and_back_nothing_is_lost_or_repeated(store: MessageStore, r
 def test_messages_that_come_in_during_every_step_are_read_exactly_once(
     store: MessageStore,
 ) -> None:
-    stop = threading.Event()
+    stop, ended = threading.Event(), threading.Event()
     put = [600]
 
     def produce() -> None:
-        while not stop.wait(0.002):
-            store.put(messages(put[0], 20))
-            put[0] += 20
+        try:
+            while not stop.wait(0.002):
+                store.put(messages(put[0], 20))
+                put[0] += 20
+        finally:
+            ended.set()
 
     read: list[int] = []
 
     def consume() -> None:
         at = 0
-        while not stop.wait(0.002) or at < store.bounds([("orders", 0)])[0].max_offset:
+        while not ended.wait(0.002) or at < store.bounds([("orders", 0)])[0].max_offset:
             pulled = store.pull("orders", 0, at)
             read.extend(int(unpack_record(record).body) for record in pulled.records)
             at = pulled.next_offset

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+pytest.importorskip("pyspark", reason="the spark extra is not installed")
+
 from migration.adopt import adopt
 from migration.spark.stores import find_parts, read_liveness
 from store.clock import SystemClock
