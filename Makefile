@@ -20,8 +20,9 @@ TEST_WORKERS ?= 2
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
 FAST_TESTS   := not crash and not spark and not soak and not cluster
 REPORTS      ?= reports
-PROTOS       := proto/v1/kvcq.proto proto/v1/migration.proto
-PROTOC       := $(PY) -m grpc_tools.protoc -I .
+PB           := kvcq_client/pb
+PROTOC       := $(PY) -m grpc_tools.protoc -I $(PB)=proto
+PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark \
@@ -69,8 +70,8 @@ proto: $(STAMPS)/dev  ## Generate the code of proto/ again
 proto-drift: $(STAMPS)/dev  ## Check that the generated code is that of the .proto files
 	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT \
 	&& $(PROTOC) --python_out="$$out" --pyi_out="$$out" --grpc_python_out="$$out" $(PROTOS) \
-	&& for made in "$$out"/proto/v1/*_pb2*; do \
-		diff -u "proto/v1/$${made##*/}" "$$made" || { echo "mend with: make proto"; exit 1; }; \
+	&& for made in "$$out"/$(PB)/v1/*_pb2*; do \
+		diff -u "$(PB)/v1/$${made##*/}" "$$made" || { echo "mend with: make proto"; exit 1; }; \
 	done
 
 bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spark; takes minutes

@@ -15,8 +15,8 @@ from kvcq_client.values import Placed
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from kvcq_client.wire import Outgoing
-    from proto.v1 import kvcq_pb2 as pb
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvcq_client.errors import NotFoundError
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.records import StoredMessage, split_records
 from kvcq_client.values import (
     Boundary,
@@ -21,7 +22,6 @@ from kvcq_client.values import (
     Topic,
 )
 from kvcq_client.wire import Checker, Outgoing, as_bytes
-from proto.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence

@@ -16,8 +16,8 @@ import grpc
 
 from kvcq_client.errors import ClosedError, DeadlineError, from_rpc, may_pass
 from kvcq_client.forks import ForkedError, begin_grpc, close_in_children
-from proto.v1 import kvcq_pb2 as pb
-from proto.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

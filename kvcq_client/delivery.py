@@ -49,8 +49,8 @@ from kvcq_client.errors import (
     from_rpc,
     may_pass,
 )
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.wire import put_stream_request
-from proto.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

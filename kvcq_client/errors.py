@@ -29,7 +29,7 @@ from google.rpc import error_details_pb2, status_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from proto.v1 import kvcq_pb2 as pb
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
 
 _DETAILS = "grpc-status-details-bin"
 

@@ -31,8 +31,8 @@ from kvcq_client.errors import (
     may_pass,
 )
 from kvcq_client.forks import ForkedError, close_in_children
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.values import Queue, Start
-from proto.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

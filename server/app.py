@@ -25,7 +25,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from proto.v1 import kvcq_pb2, migration_pb2
+from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2
 from server import health
 from server.admin_service import AdminService
 from server.appender import Appender

@@ -19,7 +19,7 @@ from isal.isal_zlib import crc32
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proto.v1 import kvcq_pb2 as pb
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from store.message import Message
 
 

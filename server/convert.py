@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.put_limits import SHORT_TAG
 from store.errors import InvalidArgumentError
 from store.message import Boundary, Host, Message, PullStatus

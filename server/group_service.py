@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proto.v1 import kvcq_pb2 as pb
-from proto.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server import convert
 from server.workers import QUEUES_A_TURN
 from store.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from proto.v1 import kvcq_pb2 as pb
-from proto.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server import convert
 from server.batch_checksum import checksum_of
 from server.durability import wait_visible

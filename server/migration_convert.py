@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
+from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.routing import Route, RoutingPolicy, Rule
-from proto.v1 import migration_pb2 as pb
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from kvcq_client.pb.v1 import migration_pb2 as pb
+from kvcq_client.pb.v1 import migration_pb2_grpc
 from migration.migrator import Migrator
 from migration.verify import VerifyOptions
-from proto.v1 import migration_pb2 as pb
-from proto.v1 import migration_pb2_grpc
 from server import migration_convert as convert
 from server.convert import bounded
 from server.request_fields import MAX_FILES

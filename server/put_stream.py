@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.errors import OutOfSequenceError, ServerDrainingError
 from server.interceptors import tell
 from server.producer_sessions import check_number

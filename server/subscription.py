@@ -14,7 +14,7 @@ from collections import OrderedDict
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.convert import bounded, form_of, in_range, not_negative, pulled_out
 from server.errors import MemoryFullError
 from server.put_stream import batch_error

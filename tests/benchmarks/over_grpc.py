@@ -13,8 +13,8 @@ import grpc
 from kvcq_bench.remote import OwnServer
 from kvcq_client import Client, Message, Queue, split_records
 from kvcq_client.loop_thread import new_event_loop
-from proto.v1 import kvcq_pb2 as pb
-from proto.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row
 
 if TYPE_CHECKING:

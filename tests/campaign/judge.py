@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from tests.campaign.model import Failure, Place
 
 if TYPE_CHECKING:

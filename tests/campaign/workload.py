@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 
-from proto.v1 import kvcq_pb2 as pb
-from proto.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from tests.campaign.model import Batch, Failure, Model, Place, Sent
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from proto.v1 import kvcq_pb2, migration_pb2
+from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable

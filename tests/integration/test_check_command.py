@@ -11,9 +11,9 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from migration.check_findings import Finding, Kind
-from proto.v1 import kvcq_pb2 as pb
-from proto.v1 import kvcq_pb2_grpc
 from server.cli.check import ProgressLines, remedies
 from server.cli.main import main
 from tests.support.server_process import ServerProcess

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from proto.v1 import kvcq_pb2 as pb
-from proto.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from tests.support.server_process import ROOT, TIMEOUT_S, run_kvcq
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from kvcq_client import (
     Queue,
     Start,
 )
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.subscription import Fetched
-from proto.v1 import kvcq_pb2 as pb
 from tests.support.serving import serving
 
 if TYPE_CHECKING:

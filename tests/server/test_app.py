@@ -13,8 +13,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.opening import open_store
-from proto.v1 import kvcq_pb2 as pb
 from server.app import SERVICES
 from server.errors import ServerBindError
 from store.errors import StoreFailedError, StoreFormatError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.appender import to_its_end
 from server.put_limits import INLINE_MESSAGES, INLINE_PARTS, MAX_PARTS
 from tests.support.rpc_errors import error_info

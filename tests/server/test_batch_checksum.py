@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.batch_checksum import checksum_of
 from server.convert import request_in
 from server.put_limits import Budget

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq_client import AsyncClient, Message
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.call_gate import QUIET_CALLS, CallGate, CallKind, Places
 from server.errors import TooManyCallsError
 from tests.support.rpc_errors import error_info

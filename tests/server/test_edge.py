@@ -13,8 +13,8 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from proto.v1 import kvcq_pb2, migration_pb2
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server import edge
 from server.config import ServerConfig
 from server.request_fields import COUNT_LIMITS, plan_of

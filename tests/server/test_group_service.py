@@ -8,7 +8,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from tests.support.rpc_errors import error_info
 
 if TYPE_CHECKING:

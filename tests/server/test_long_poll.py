@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.long_poll import wait_seconds
 
 if TYPE_CHECKING:

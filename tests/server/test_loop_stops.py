@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 import pytest
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.convert import MAX_QUEUES
 from server.put_limits import MAX_MESSAGES, MAX_PARTS
 from server.request_fields import MAX_SUBSCRIBED, MAX_TOPICS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server import memory as memory_module
 from server.errors import MemoryFullError
 from server.memory import FIRST_READS, LARGE_BYTES, RequestMemory

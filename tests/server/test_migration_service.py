@@ -11,11 +11,11 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
+from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2_grpc
+from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.jobs import Job
 from migration.state import Phase, read_state
 from migration.verify import Verification
-from proto.v1 import kvcq_pb2, migration_pb2_grpc
-from proto.v1 import migration_pb2 as pb
 from server.cli.main import main
 from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, UNITS_PER_FILE, extract_golden
 from tests.support.migrating import SEGMENT_BYTES, make_on_files

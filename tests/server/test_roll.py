@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from kvcq_client import AsyncClient
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.check import check_store
-from proto.v1 import kvcq_pb2 as pb
 from store.config import FlushMode
 from store.errors import SegmentNotReadyError, StoreError
 from store.message import Message

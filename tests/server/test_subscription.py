@@ -13,7 +13,7 @@ import pytest
 from kvcq.engine import KvBatch
 from kvcq.keys import UNITS, unit_key
 from kvcq.values import UNIT_SIZE
-from proto.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.subscription import QUEUES_A_TURN, TURN_BYTES
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from proto.v1 import kvcq_pb2_grpc
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from tests.support.serving import Served, serving
 
 if TYPE_CHECKING:

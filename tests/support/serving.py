@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from migration.opening import open_store
-from proto.v1 import kvcq_pb2_grpc
 from server.app import Server
 from server.config import ServerConfig
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.broker_config import reclaims_unexpired
 from migration.legacy import layout_given
 from migration.release import Home
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy, parse_rules
 from migration.verify import VerifyOptions
-from proto.v1 import migration_pb2 as pb
 from server.cli.connection import server_option
 from server.cli.migration.ingest import ingest
 from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import click
 
-from proto.v1 import migration_pb2 as pb
+from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.cli.connection import server_option
 from server.cli.migration.on_store import existing_directory
 from server.cli.migration.remote import remote_target

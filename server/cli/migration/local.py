@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.errors import IllegalStepError, JobCancelledError
 from migration.migrator import (
     Migrator,
@@ -17,7 +18,6 @@ from migration.next_step import NextStep
 from migration.plan import plan_directory
 from migration.release import Home, release
 from migration.verify import VerifyOptions
-from proto.v1 import migration_pb2 as pb
 from server import migration_convert as convert
 from server.cli.migration.target import POLL_S, progress_of
 from server.cli.output import BadRequestError, CommandError, InterruptedCommandError

@@ -10,9 +10,9 @@ import grpc
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
+from kvcq_client.pb.v1 import migration_pb2 as pb
+from kvcq_client.pb.v1 import migration_pb2_grpc
 from migration.next_step import NextStep
-from proto.v1 import migration_pb2 as pb
-from proto.v1 import migration_pb2_grpc
 from server import migration_convert as convert
 from server.cli.connection import command_at, on_server
 from server.cli.migration.target import POLL_S, job_of, progress_of

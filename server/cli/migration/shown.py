@@ -11,7 +11,7 @@ from server.migration_convert import phase_name, plain, route_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proto.v1 import migration_pb2 as pb
+    from kvcq_client.pb.v1 import migration_pb2 as pb
 
 SHOWN = 20
 _LEFT_ALONE = "leave it where it is"

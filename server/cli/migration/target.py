@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvcq_client.pb.v1 import migration_pb2 as pb
     from migration.release import Home
     from migration.routes import SideName
     from migration.routing import RoutingPolicy
     from migration.state import FileLayout
-    from proto.v1 import migration_pb2 as pb
 
     #: Told what is being done, how much of it, and a remark.
     Watch = Callable[[str, float, str], None]

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from proto.v1 import migration_pb2 as proto_dot_v1_dot_migration__pb2
+from kvcq_client.pb.v1 import migration_pb2 as kvcq__client_dot_pb_dot_v1_dot_migration__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in proto/v1/migration_pb2_grpc.py depends on'
+        + ' but the generated code in kvcq_client/pb/v1/migration_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,68 +36,68 @@ class MigrationServiceStub:
         """
         self.PlanMigration = channel.unary_unary(
                 '/kvcq.v1.MigrationService/PlanMigration',
-                request_serializer=proto_dot_v1_dot_migration__pb2.PlanMigrationRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationPlan.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.PlanMigrationRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationPlan.FromString,
                 _registered_method=True)
         self.StartMigration = channel.unary_unary(
                 '/kvcq.v1.MigrationService/StartMigration',
-                request_serializer=proto_dot_v1_dot_migration__pb2.StartMigrationRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.StartMigrationRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
         self.GetMigrationStatus = channel.unary_unary(
                 '/kvcq.v1.MigrationService/GetMigrationStatus',
-                request_serializer=proto_dot_v1_dot_migration__pb2.GetMigrationStatusRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStatus.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetMigrationStatusRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStatus.FromString,
                 _registered_method=True)
         self.VerifyMigration = channel.unary_unary(
                 '/kvcq.v1.MigrationService/VerifyMigration',
-                request_serializer=proto_dot_v1_dot_migration__pb2.VerifyMigrationRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.VerifyMigrationRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
         self.ListDifferences = channel.unary_unary(
                 '/kvcq.v1.MigrationService/ListDifferences',
-                request_serializer=proto_dot_v1_dot_migration__pb2.ListDifferencesRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.ListDifferencesResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ListDifferencesRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ListDifferencesResponse.FromString,
                 _registered_method=True)
         self.Cutover = channel.unary_unary(
                 '/kvcq.v1.MigrationService/Cutover',
-                request_serializer=proto_dot_v1_dot_migration__pb2.CutoverRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CutoverRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
         self.Rollback = channel.unary_unary(
                 '/kvcq.v1.MigrationService/Rollback',
-                request_serializer=proto_dot_v1_dot_migration__pb2.RollbackRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RollbackRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
         self.FinishMigration = channel.unary_unary(
                 '/kvcq.v1.MigrationService/FinishMigration',
-                request_serializer=proto_dot_v1_dot_migration__pb2.FinishRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
         self.GetRouting = channel.unary_unary(
                 '/kvcq.v1.MigrationService/GetRouting',
-                request_serializer=proto_dot_v1_dot_migration__pb2.GetRoutingRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.RoutingPolicy.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetRoutingRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RoutingPolicy.FromString,
                 _registered_method=True)
         self.SetRouting = channel.unary_unary(
                 '/kvcq.v1.MigrationService/SetRouting',
-                request_serializer=proto_dot_v1_dot_migration__pb2.SetRoutingRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.SetRoutingRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
         self.CancelMigration = channel.unary_unary(
                 '/kvcq.v1.MigrationService/CancelMigration',
-                request_serializer=proto_dot_v1_dot_migration__pb2.CancelRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CancelRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
         self.ResumeMigration = channel.unary_unary(
                 '/kvcq.v1.MigrationService/ResumeMigration',
-                request_serializer=proto_dot_v1_dot_migration__pb2.ResumeRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ResumeRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
                 _registered_method=True)
         self.IngestFiles = channel.unary_unary(
                 '/kvcq.v1.MigrationService/IngestFiles',
-                request_serializer=proto_dot_v1_dot_migration__pb2.IngestFilesRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_migration__pb2.IngestFilesResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.IngestFilesRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.IngestFilesResponse.FromString,
                 _registered_method=True)
 
 
@@ -188,68 +188,68 @@ def add_MigrationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'PlanMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.PlanMigration,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.PlanMigrationRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationPlan.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.PlanMigrationRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationPlan.SerializeToString,
             ),
             'StartMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.StartMigration,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.StartMigrationRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.StartMigrationRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'GetMigrationStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMigrationStatus,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.GetMigrationStatusRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStatus.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetMigrationStatusRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStatus.SerializeToString,
             ),
             'VerifyMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.VerifyMigration,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.VerifyMigrationRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.VerifyMigrationRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'ListDifferences': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDifferences,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.ListDifferencesRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.ListDifferencesResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ListDifferencesRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ListDifferencesResponse.SerializeToString,
             ),
             'Cutover': grpc.unary_unary_rpc_method_handler(
                     servicer.Cutover,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.CutoverRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CutoverRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'Rollback': grpc.unary_unary_rpc_method_handler(
                     servicer.Rollback,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.RollbackRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RollbackRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'FinishMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.FinishMigration,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.FinishRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'GetRouting': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRouting,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.GetRoutingRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.RoutingPolicy.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetRoutingRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RoutingPolicy.SerializeToString,
             ),
             'SetRouting': grpc.unary_unary_rpc_method_handler(
                     servicer.SetRouting,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.SetRoutingRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.SetRoutingRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'CancelMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelMigration,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.CancelRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CancelRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'ResumeMigration': grpc.unary_unary_rpc_method_handler(
                     servicer.ResumeMigration,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.ResumeRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ResumeRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.SerializeToString,
             ),
             'IngestFiles': grpc.unary_unary_rpc_method_handler(
                     servicer.IngestFiles,
-                    request_deserializer=proto_dot_v1_dot_migration__pb2.IngestFilesRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_migration__pb2.IngestFilesResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.IngestFilesRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_migration__pb2.IngestFilesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -277,8 +277,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/PlanMigration',
-            proto_dot_v1_dot_migration__pb2.PlanMigrationRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationPlan.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.PlanMigrationRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationPlan.FromString,
             options,
             channel_credentials,
             insecure,
@@ -304,8 +304,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/StartMigration',
-            proto_dot_v1_dot_migration__pb2.StartMigrationRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.StartMigrationRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -331,8 +331,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/GetMigrationStatus',
-            proto_dot_v1_dot_migration__pb2.GetMigrationStatusRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStatus.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetMigrationStatusRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStatus.FromString,
             options,
             channel_credentials,
             insecure,
@@ -358,8 +358,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/VerifyMigration',
-            proto_dot_v1_dot_migration__pb2.VerifyMigrationRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.VerifyMigrationRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -385,8 +385,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/ListDifferences',
-            proto_dot_v1_dot_migration__pb2.ListDifferencesRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.ListDifferencesResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ListDifferencesRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ListDifferencesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -412,8 +412,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/Cutover',
-            proto_dot_v1_dot_migration__pb2.CutoverRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CutoverRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -439,8 +439,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/Rollback',
-            proto_dot_v1_dot_migration__pb2.RollbackRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RollbackRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -466,8 +466,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/FinishMigration',
-            proto_dot_v1_dot_migration__pb2.FinishRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.FinishRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -493,8 +493,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/GetRouting',
-            proto_dot_v1_dot_migration__pb2.GetRoutingRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.RoutingPolicy.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.GetRoutingRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.RoutingPolicy.FromString,
             options,
             channel_credentials,
             insecure,
@@ -520,8 +520,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/SetRouting',
-            proto_dot_v1_dot_migration__pb2.SetRoutingRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.SetRoutingRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -547,8 +547,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/CancelMigration',
-            proto_dot_v1_dot_migration__pb2.CancelRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.CancelRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -574,8 +574,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/ResumeMigration',
-            proto_dot_v1_dot_migration__pb2.ResumeRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.ResumeRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.MigrationStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -601,8 +601,8 @@ class MigrationService:
             request,
             target,
             '/kvcq.v1.MigrationService/IngestFiles',
-            proto_dot_v1_dot_migration__pb2.IngestFilesRequest.SerializeToString,
-            proto_dot_v1_dot_migration__pb2.IngestFilesResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.IngestFilesRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_migration__pb2.IngestFilesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from proto.v1 import kvcq_pb2 as proto_dot_v1_dot_kvcq__pb2
+from kvcq_client.pb.v1 import kvcq_pb2 as kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in proto/v1/kvcq_pb2_grpc.py depends on'
+        + ' but the generated code in kvcq_client/pb/v1/kvcq_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,58 +36,58 @@ class MessageServiceStub:
         """
         self.Put = channel.unary_unary(
                 '/kvcq.v1.MessageService/Put',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.PutRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.PutResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutResponse.FromString,
                 _registered_method=True)
         self.PutBatch = channel.unary_unary(
                 '/kvcq.v1.MessageService/PutBatch',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.PutBatchRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.PutBatchResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutBatchRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutBatchResponse.FromString,
                 _registered_method=True)
         self.PutStream = channel.stream_stream(
                 '/kvcq.v1.MessageService/PutStream',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.PutStreamRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.PutStreamResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutStreamRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutStreamResponse.FromString,
                 _registered_method=True)
         self.Pull = channel.unary_unary(
                 '/kvcq.v1.MessageService/Pull',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.PullRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.PullResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PullRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PullResponse.FromString,
                 _registered_method=True)
         self.Subscribe = channel.stream_stream(
                 '/kvcq.v1.MessageService/Subscribe',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.SubscribeRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.SubscribeResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SubscribeRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SubscribeResponse.FromString,
                 _registered_method=True)
         self.Query = channel.unary_unary(
                 '/kvcq.v1.MessageService/Query',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.QueryRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.QueryResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.QueryRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.QueryResponse.FromString,
                 _registered_method=True)
         self.Get = channel.unary_unary(
                 '/kvcq.v1.MessageService/Get',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.GetRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.GetResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetResponse.FromString,
                 _registered_method=True)
         self.GetBatch = channel.unary_unary(
                 '/kvcq.v1.MessageService/GetBatch',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.GetBatchResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchResponse.FromString,
                 _registered_method=True)
         self.GetOffsets = channel.unary_unary(
                 '/kvcq.v1.MessageService/GetOffsets',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.GetOffsetsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.GetOffsetsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetOffsetsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetOffsetsResponse.FromString,
                 _registered_method=True)
         self.SearchTime = channel.unary_unary(
                 '/kvcq.v1.MessageService/SearchTime',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.SearchTimeRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.SearchTimeResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SearchTimeRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SearchTimeResponse.FromString,
                 _registered_method=True)
         self.Echo = channel.unary_unary(
                 '/kvcq.v1.MessageService/Echo',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.EchoRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.EchoResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.EchoRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.EchoResponse.FromString,
                 _registered_method=True)
 
 
@@ -166,58 +166,58 @@ def add_MessageServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Put': grpc.unary_unary_rpc_method_handler(
                     servicer.Put,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.PutRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.PutResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutResponse.SerializeToString,
             ),
             'PutBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.PutBatch,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.PutBatchRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.PutBatchResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutBatchRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutBatchResponse.SerializeToString,
             ),
             'PutStream': grpc.stream_stream_rpc_method_handler(
                     servicer.PutStream,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.PutStreamRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.PutStreamResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutStreamRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutStreamResponse.SerializeToString,
             ),
             'Pull': grpc.unary_unary_rpc_method_handler(
                     servicer.Pull,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.PullRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.PullResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PullRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PullResponse.SerializeToString,
             ),
             'Subscribe': grpc.stream_stream_rpc_method_handler(
                     servicer.Subscribe,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.SubscribeRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.SubscribeResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SubscribeRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SubscribeResponse.SerializeToString,
             ),
             'Query': grpc.unary_unary_rpc_method_handler(
                     servicer.Query,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.QueryRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.QueryResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.QueryRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.QueryResponse.SerializeToString,
             ),
             'Get': grpc.unary_unary_rpc_method_handler(
                     servicer.Get,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.GetRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.GetResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetResponse.SerializeToString,
             ),
             'GetBatch': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBatch,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.GetBatchRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.GetBatchResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchResponse.SerializeToString,
             ),
             'GetOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.GetOffsets,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.GetOffsetsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.GetOffsetsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetOffsetsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetOffsetsResponse.SerializeToString,
             ),
             'SearchTime': grpc.unary_unary_rpc_method_handler(
                     servicer.SearchTime,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.SearchTimeRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.SearchTimeResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SearchTimeRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SearchTimeResponse.SerializeToString,
             ),
             'Echo': grpc.unary_unary_rpc_method_handler(
                     servicer.Echo,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.EchoRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.EchoResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.EchoRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.EchoResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -245,8 +245,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/Put',
-            proto_dot_v1_dot_kvcq__pb2.PutRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.PutResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -272,8 +272,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/PutBatch',
-            proto_dot_v1_dot_kvcq__pb2.PutBatchRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.PutBatchResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutBatchRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -299,8 +299,8 @@ class MessageService:
             request_iterator,
             target,
             '/kvcq.v1.MessageService/PutStream',
-            proto_dot_v1_dot_kvcq__pb2.PutStreamRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.PutStreamResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutStreamRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PutStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -326,8 +326,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/Pull',
-            proto_dot_v1_dot_kvcq__pb2.PullRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.PullResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PullRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.PullResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -353,8 +353,8 @@ class MessageService:
             request_iterator,
             target,
             '/kvcq.v1.MessageService/Subscribe',
-            proto_dot_v1_dot_kvcq__pb2.SubscribeRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.SubscribeResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SubscribeRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SubscribeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -380,8 +380,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/Query',
-            proto_dot_v1_dot_kvcq__pb2.QueryRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.QueryResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.QueryRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.QueryResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -407,8 +407,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/Get',
-            proto_dot_v1_dot_kvcq__pb2.GetRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.GetResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -434,8 +434,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/GetBatch',
-            proto_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.GetBatchResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -461,8 +461,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/GetOffsets',
-            proto_dot_v1_dot_kvcq__pb2.GetOffsetsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.GetOffsetsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetOffsetsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -488,8 +488,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/SearchTime',
-            proto_dot_v1_dot_kvcq__pb2.SearchTimeRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.SearchTimeResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SearchTimeRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.SearchTimeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -515,8 +515,8 @@ class MessageService:
             request,
             target,
             '/kvcq.v1.MessageService/Echo',
-            proto_dot_v1_dot_kvcq__pb2.EchoRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.EchoResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.EchoRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.EchoResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -539,23 +539,23 @@ class TopicServiceStub:
         """
         self.CreateTopics = channel.unary_unary(
                 '/kvcq.v1.TopicService/CreateTopics',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.CreateTopicsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.CreateTopicsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CreateTopicsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CreateTopicsResponse.FromString,
                 _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/kvcq.v1.TopicService/DeleteTopic',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
         self.DescribeTopic = channel.unary_unary(
                 '/kvcq.v1.TopicService/DescribeTopic',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.DescribeTopicRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.DescribeTopicResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DescribeTopicRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DescribeTopicResponse.FromString,
                 _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/kvcq.v1.TopicService/ListTopics',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.ListTopicsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.ListTopicsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListTopicsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListTopicsResponse.FromString,
                 _registered_method=True)
 
 
@@ -591,23 +591,23 @@ def add_TopicServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'CreateTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopics,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.CreateTopicsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.CreateTopicsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CreateTopicsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CreateTopicsResponse.SerializeToString,
             ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.SerializeToString,
             ),
             'DescribeTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTopic,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.DescribeTopicRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.DescribeTopicResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DescribeTopicRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DescribeTopicResponse.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.ListTopicsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.ListTopicsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListTopicsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListTopicsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -635,8 +635,8 @@ class TopicService:
             request,
             target,
             '/kvcq.v1.TopicService/CreateTopics',
-            proto_dot_v1_dot_kvcq__pb2.CreateTopicsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.CreateTopicsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CreateTopicsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CreateTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -662,8 +662,8 @@ class TopicService:
             request,
             target,
             '/kvcq.v1.TopicService/DeleteTopic',
-            proto_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -689,8 +689,8 @@ class TopicService:
             request,
             target,
             '/kvcq.v1.TopicService/DescribeTopic',
-            proto_dot_v1_dot_kvcq__pb2.DescribeTopicRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.DescribeTopicResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DescribeTopicRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DescribeTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -716,8 +716,8 @@ class TopicService:
             request,
             target,
             '/kvcq.v1.TopicService/ListTopics',
-            proto_dot_v1_dot_kvcq__pb2.ListTopicsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.ListTopicsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListTopicsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -740,33 +740,33 @@ class GroupServiceStub:
         """
         self.CommitOffsets = channel.unary_unary(
                 '/kvcq.v1.GroupService/CommitOffsets',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.CommitOffsetsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.CommitOffsetsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CommitOffsetsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CommitOffsetsResponse.FromString,
                 _registered_method=True)
         self.FetchOffsets = channel.unary_unary(
                 '/kvcq.v1.GroupService/FetchOffsets',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.FetchOffsetsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.FetchOffsetsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.FetchOffsetsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.FetchOffsetsResponse.FromString,
                 _registered_method=True)
         self.ResetOffsets = channel.unary_unary(
                 '/kvcq.v1.GroupService/ResetOffsets',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.ResetOffsetsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.ResetOffsetsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ResetOffsetsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ResetOffsetsResponse.FromString,
                 _registered_method=True)
         self.ListGroupOffsets = channel.unary_unary(
                 '/kvcq.v1.GroupService/ListGroupOffsets',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.ListGroupOffsetsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.ListGroupOffsetsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupOffsetsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupOffsetsResponse.FromString,
                 _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/kvcq.v1.GroupService/ListGroups',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.ListGroupsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.ListGroupsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
         self.DeleteGroup = channel.unary_unary(
                 '/kvcq.v1.GroupService/DeleteGroup',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.DeleteGroupRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.DeleteGroupResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteGroupRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
 
 
@@ -814,33 +814,33 @@ def add_GroupServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'CommitOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.CommitOffsets,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.CommitOffsetsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.CommitOffsetsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CommitOffsetsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CommitOffsetsResponse.SerializeToString,
             ),
             'FetchOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchOffsets,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.FetchOffsetsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.FetchOffsetsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.FetchOffsetsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.FetchOffsetsResponse.SerializeToString,
             ),
             'ResetOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.ResetOffsets,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.ResetOffsetsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.ResetOffsetsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ResetOffsetsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ResetOffsetsResponse.SerializeToString,
             ),
             'ListGroupOffsets': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroupOffsets,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.ListGroupOffsetsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.ListGroupOffsetsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupOffsetsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupOffsetsResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.ListGroupsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.ListGroupsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupsResponse.SerializeToString,
             ),
             'DeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteGroup,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.DeleteGroupRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.DeleteGroupResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteGroupRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteGroupResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -868,8 +868,8 @@ class GroupService:
             request,
             target,
             '/kvcq.v1.GroupService/CommitOffsets',
-            proto_dot_v1_dot_kvcq__pb2.CommitOffsetsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.CommitOffsetsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CommitOffsetsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CommitOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -895,8 +895,8 @@ class GroupService:
             request,
             target,
             '/kvcq.v1.GroupService/FetchOffsets',
-            proto_dot_v1_dot_kvcq__pb2.FetchOffsetsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.FetchOffsetsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.FetchOffsetsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.FetchOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -922,8 +922,8 @@ class GroupService:
             request,
             target,
             '/kvcq.v1.GroupService/ResetOffsets',
-            proto_dot_v1_dot_kvcq__pb2.ResetOffsetsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.ResetOffsetsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ResetOffsetsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ResetOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -949,8 +949,8 @@ class GroupService:
             request,
             target,
             '/kvcq.v1.GroupService/ListGroupOffsets',
-            proto_dot_v1_dot_kvcq__pb2.ListGroupOffsetsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.ListGroupOffsetsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupOffsetsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -976,8 +976,8 @@ class GroupService:
             request,
             target,
             '/kvcq.v1.GroupService/ListGroups',
-            proto_dot_v1_dot_kvcq__pb2.ListGroupsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.ListGroupsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ListGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1003,8 +1003,8 @@ class GroupService:
             request,
             target,
             '/kvcq.v1.GroupService/DeleteGroup',
-            proto_dot_v1_dot_kvcq__pb2.DeleteGroupRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.DeleteGroupResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteGroupRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1027,8 +1027,8 @@ class AdminServiceStub:
         """
         self.GetStatistics = channel.unary_unary(
                 '/kvcq.v1.AdminService/GetStatistics',
-                request_serializer=proto_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.SerializeToString,
-                response_deserializer=proto_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.FromString,
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.FromString,
                 _registered_method=True)
 
 
@@ -1046,8 +1046,8 @@ def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'GetStatistics': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStatistics,
-                    request_deserializer=proto_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.FromString,
-                    response_serializer=proto_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.SerializeToString,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1075,8 +1075,8 @@ class AdminService:
             request,
             target,
             '/kvcq.v1.AdminService/GetStatistics',
-            proto_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.SerializeToString,
-            proto_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.FromString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,
