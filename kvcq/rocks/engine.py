@@ -31,7 +31,7 @@ from kvcq.rocks.opening import (
     open_writable,
     scratch_of,
 )
-from kvcq.rocks.proof import NoteKeeper, prove, sync_logs
+from kvcq.rocks.proof import NoteKeeper, cut, prove, sync_logs
 from kvcq.rocks.rows import encode, read_options, scan_rows, write_options
 from kvcq.rocks.statistics import BACKGROUND_ERRORS, read_statistics
 from store.errors import InvalidArgumentError
@@ -117,7 +117,8 @@ class RocksEngine:
         try:
             if not path.exists() or not any(path.iterdir()):
                 engine._create()
-            prove(path)
+            for lost, whole in prove(path).items():
+                cut(lost, whole)
             engine._gate.put(open_writable(path, profile, engine._family_options()))
             # Now that the database's own lock says that nobody else is using it.
             shutil.rmtree(engine._scratch, ignore_errors=True)
@@ -139,9 +140,9 @@ class RocksEngine:
         if not (path / "CURRENT").is_file():
             # RocksDB would make the directory.
             raise EngineFailedError(f"cannot open {path}: no database there")
-        prove(path)
+        cuts = prove(path)
         engine = cls(path, profile, read_only=True)
-        engine._gate.put(open_through_links(path, profile, engine._family_options()))
+        engine._gate.put(open_through_links(path, profile, engine._family_options(), cuts))
         engine._slow.put(_SLOW)
         return engine
 

@@ -15,6 +15,10 @@ files written over an older one have, as the torn end that a crash leaves, and d
 follows. One turned bit is enough for that. So frames that do not verify are looked at again here:
 where turning back one bit of the header makes all of it whole, nothing was torn.
 
+A power loss leaves more than torn ends: where the length of a file reached the disk and a page of
+it did not, the page reads as zeros, and pages behind it may be there. RocksDB takes such a hole for
+damage, or steps over it without a word when a frame begins where it does.
+
 Source: RocksDB 10, its log format.
 """
 
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BLOCK_BYTES = 32 << 10
+#: What a disk writes whole or not at all.
+SECTOR_BYTES = 512
 
 _HEADER = struct.Struct("<IHB")
 assert _HEADER.size == 7
@@ -59,10 +65,7 @@ def read_frames(data: bytes, start: int = 0) -> Iterator[Frame]:
     """
     at = 0
     while True:
-        left = BLOCK_BYTES - (start + at) % BLOCK_BYTES
-        if left < _HEADER.size:
-            at += left
-            left = BLOCK_BYTES
+        at, left = _frame_at(at, start)
         room = min(left, len(data) - at) - _HEADER.size
         if room < 0:
             return
@@ -74,6 +77,33 @@ def read_frames(data: bytes, start: int = 0) -> Iterator[Frame]:
             return
         at = body + length
         yield Frame(kind, data[body:at], start + at)
+
+
+def has_hole(data: bytes, at: int, durable: int) -> bool:
+    """Whether the frame at `at` is not whole because the disk never had a part of it.
+
+    That part is a sector of zeros, of which the frame may begin within. `data` is all of the file,
+    `durable` so many bytes of it that were on the disk: their zeros are no hole.
+    """
+    at, left = _frame_at(at, 0)
+    end = min(at + left, len(data))
+    if end - at >= _HEADER.size:
+        _, length, kind = _HEADER.unpack_from(data, at)
+        if kind in _TYPES:
+            end = min(end, at + _HEADER.size + length)
+    first = max(at, durable)
+    while first < end:
+        border = first - first % SECTOR_BYTES + SECTOR_BYTES
+        if not any(data[first:border]):
+            return True
+        first = border
+    return False
+
+
+def _frame_at(at: int, start: int) -> tuple[int, int]:
+    """Where the frame behind `at` begins, and how much of its block is left there."""
+    left = BLOCK_BYTES - (start + at) % BLOCK_BYTES
+    return (at, left) if left >= _HEADER.size else (at + left, BLOCK_BYTES)
 
 
 def _fits(data: bytes, body: int, room: int, checksum: int, length: int, kind: int) -> bool:

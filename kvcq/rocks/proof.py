@@ -11,6 +11,9 @@ What is looked at before RocksDB changes anything, and what it would do without 
 * Each noted write-ahead log that still counts is there with the noted bytes, and what it grew by
   is whole or torn, too (RocksDB takes a missing log for one that is not needed any more).
 
+Where manifest or log lost a page behind the noted bytes, it ends before the first record that is
+not whole: nothing from there on was synced. RocksDB is given the files cut there.
+
 A directory without a note, from an older program or a copy made by RocksDB, is opened unproven.
 """
 
@@ -24,7 +27,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from kvcq.errors import EngineDamagedError, EngineUnavailableError
 from kvcq.rocks.crc32c import crc32c
-from kvcq.rocks.log_format import TurnedBitError, read_frames
+from kvcq.rocks.log_format import LAST, WHOLE, TurnedBitError, has_hole, read_frames
 from kvcq.rocks.manifest import Manifest, UnknownEditError
 from kvcq.rocks.note import Note, Sealed, read_note, write_note
 
@@ -38,10 +41,13 @@ _LOG = re.compile(r"(\d{6,})\.log")
 #: The end of a table file: its footer and the block that says where its other blocks are.
 _END_BYTES = 4 << 10
 _PIECE_BYTES = 256 << 10
+_NOTHING = Sealed(0, 0)
 
 
-def prove(database: Path) -> None:
+def prove(database: Path) -> dict[Path, int]:
     """The database at `database` is what its note says, or has grown from that. Changes nothing.
+
+    Returns the files of which a power loss took pages, and how many bytes before these are whole.
 
     Time: its manifest and write-ahead logs are read, some 50 MB/s where they grew since the note,
     and 4 KiB of each table file.
@@ -50,21 +56,19 @@ def prove(database: Path) -> None:
     """
     note = read_note(database)
     if note is None:
-        return
+        return {}
     number = _current(database)
     if number < note.manifest:
         raise EngineDamagedError(
             f"{database / 'CURRENT'} names manifest {number}, older than the noted {note.manifest}"
         )
     manifest = Manifest(_manifest_path(database, number))
+    noted = 0
     if number == note.manifest:
         _prove_prefix(manifest.path, note.manifest_seal)
+        noted = note.manifest_seal.size
     try:
-        if (
-            number > note.manifest
-            or note.logs
-            or manifest.path.stat().st_size > note.manifest_seal.size
-        ):
+        if number > note.manifest or note.logs or manifest.path.stat().st_size > noted:
             manifest.advance()
     except FileNotFoundError:
         raise EngineDamagedError(f"{manifest.path} is missing, CURRENT names it") from None
@@ -77,9 +81,26 @@ def prove(database: Path) -> None:
     for log, seal in note.logs.items():
         if log >= manifest.oldest_log:
             _prove_prefix(_log_path(database, log), seal)
+    cuts: dict[Path, int] = {}
+    if manifest.size < manifest.file_size:
+        cuts |= _whole_before_hole(manifest.path, noted)
     for log, path in _logs(database):
         if note.logs and log >= manifest.oldest_log:
-            _prove_frames(path)
+            cuts |= _whole_before_hole(path, note.logs.get(log, _NOTHING).size)
+    return cuts
+
+
+def cut(path: Path, whole: int) -> None:
+    """The file ends behind its first `whole` bytes, durably. Raises OSError."""
+    logger.warning(
+        "%s: a power loss took a page behind its first %d bytes, what follows is cut off; nothing "
+        "of it was acknowledged as durable",
+        path,
+        whole,
+    )
+    with path.open("r+b") as file:
+        file.truncate(whole)
+        os.fsync(file.fileno())
 
 
 def sync_logs(database: Path) -> None:
@@ -156,7 +177,7 @@ class NoteKeeper:
         before, self._logs = self._logs, {}
         for log, path in _logs(self._database) if self._wal else ():
             if log >= manifest.oldest_log:
-                self._logs[log] = _grown(path, before.get(log, Sealed(0, 0)))
+                self._logs[log] = _grown(path, before.get(log, _NOTHING))
         seal = Sealed(manifest.size, manifest.crc)
         return Note(number, seal, dict(self._ends), dict(self._logs))
 
@@ -238,9 +259,15 @@ def _prove_table(path: Path, seal: Sealed) -> None:
         raise EngineDamagedError(f"{path} has another length or another end than was noted")
 
 
-def _prove_frames(path: Path) -> None:
+def _whole_before_hole(path: Path, noted: int) -> dict[Path, int]:
+    """The file, and where its records end, if a power loss took a page behind the noted bytes."""
+    data = path.read_bytes()
+    whole = end = 0
     try:
-        for _ in read_frames(path.read_bytes()):
-            pass
+        for frame in read_frames(data):
+            end = frame.end
+            if frame.type in (WHOLE, LAST):
+                whole = end
     except TurnedBitError as error:
         raise EngineDamagedError(f"{path}: {error}") from error
+    return {path: whole} if has_hole(data, end, noted) else {}

@@ -14,7 +14,16 @@ from kvcq.engine import KvBatch
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
 from kvcq.rocks.crc32c import crc32c
-from kvcq.rocks.log_format import BLOCK_BYTES, FIRST, LAST, WHOLE, TurnedBitError, read_frames
+from kvcq.rocks.log_format import (
+    BLOCK_BYTES,
+    FIRST,
+    LAST,
+    SECTOR_BYTES,
+    WHOLE,
+    TurnedBitError,
+    has_hole,
+    read_frames,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +58,29 @@ def test_zeros_behind_the_last_frame_are_an_end() -> None:
     # A page that never reached the disk, with a later one that did.
     lost = frame(b"one") + bytes(500) + frame(b"two")
     assert [each.payload for each in read_frames(lost)] == [b"one"]
+
+
+def test_a_hole_is_a_sector_that_reads_as_zeros_or_the_rest_of_one() -> None:
+    before, body = frame(b"one"), os.urandom(3 * SECTOR_BYTES)
+    data = before + frame(body) + frame(b"three")
+    assert not has_hole(data, len(before), 0)
+    for position in range(len(before) * 8, len(data) * 8, 501):
+        turned = bytearray(data)
+        turned[position // 8] ^= 1 << position % 8
+        assert not has_hole(bytes(turned), len(before), 0)
+
+    def zeroed(start: int, end: int) -> bytes:
+        return data[:start] + bytes(end - start) + data[end:]
+
+    second = zeroed(SECTOR_BYTES, 2 * SECTOR_BYTES)
+    assert has_hole(second, len(before), 0)
+    assert not has_hole(second, len(before), 2 * SECTOR_BYTES)  # these zeros were on the disk
+    assert has_hole(zeroed(len(before), SECTOR_BYTES), len(before), 0)
+    assert not has_hole(zeroed(100, SECTOR_BYTES), len(before), 0)
+    assert has_hole(zeroed(3 * SECTOR_BYTES, len(data)), len(before), 0)
+    assert has_hole(data + bytes(100), len(data), 0)
+    assert not has_hole(data, len(data), 0)
+    assert not has_hole(data[:-1], len(data) - 5, 0)  # torn, no hole
 
 
 def test_every_turned_bit_of_a_header_is_found() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kvcq.engine import KvBatch
 from kvcq.errors import EngineDamagedError, EngineFailedError, EngineUnavailableError
@@ -18,7 +21,9 @@ from kvcq.rocks import RocksEngine
 from kvcq.rocks.crc32c import crc32c
 from kvcq.rocks.note import NOTE_NAME, read_note
 from kvcq.rocks.proof import NoteKeeper, prove
-from tests.support.engines import put
+from tests.crash.images import PAGE, lose
+from tests.kvcq.rocks.test_log_format import frame
+from tests.support.engines import ALL, put
 from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:
@@ -173,6 +178,90 @@ def test_edits_that_are_missing_are_noticed_by_the_log_they_made_needless(crashe
     with pytest.raises(EngineDamagedError, match=r"\.log is missing"):
         RocksEngine.open(crashed, metadata_profile())
     assert tree_digest(crashed) == before  # table files that nothing names are evidence
+
+
+def rows_of(database: Path) -> list[bytes]:
+    """Keys of what the database holds, as a reader and then a writer finds it."""
+    reader = RocksEngine.open_read_only(database, metadata_profile())
+    found = [key for key, _ in reader.scan("default", *ALL)]
+    reader.close()
+    engine = RocksEngine.open(database, metadata_profile())
+    assert [key for key, _ in engine.scan("default", *ALL)] == found
+    engine.close()
+    return found
+
+
+@pytest.fixture
+def written(quick: Path) -> tuple[Path, int, int]:
+    """A copy of an open database: what of its log is noted, and what is synced, of 80 rows 20."""
+    database = quick / "meta"
+    chance = random.Random(5)
+    engine = RocksEngine.open(database, metadata_profile())
+    (log,) = database.glob("*.log")
+    noted = synced = 0
+    for number in range(80):
+        rows = [(b"%03d" % number, chance.randbytes(chance.choice((5, 300, 700, 9000, 50_000))))]
+        engine.write(KvBatch(puts={"default": rows}, sync=number < 20))
+        if number == 10:
+            engine._note.refresh()
+            noted = log.stat().st_size
+        if number == 19:
+            synced = log.stat().st_size
+    shutil.copytree(database, quick / "copy")
+    engine.close()
+    return quick / "copy", noted, synced
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chance=st.randoms(use_true_random=False), keep=st.integers(0, 150), cut=st.booleans())
+def test_pages_of_the_log_that_a_power_loss_took_take_the_writes_behind_the_last_sync(
+    written: tuple[Path, int, int], chance: random.Random, keep: int, cut: bool
+) -> None:
+    database, _, synced = written
+    with tempfile.TemporaryDirectory(dir=database.parent) as name:
+        image = Path(name) / "meta"
+        shutil.copytree(database, image)
+        log = newest(image, "*.log")
+        data = log.read_bytes()
+        # What the kernel wrote out in between ends with a record or with a page.
+        durable = min(synced + keep * PAGE - (synced % PAGE if keep else 0), len(data))
+        lost = lose(data, durable, chance)
+        if cut:
+            lost = lost[: chance.randrange(durable, len(data) + 1)]
+        log.write_bytes(lost)
+        found = rows_of(image)
+        assert found == [b"%03d" % number for number in range(len(found))]
+        assert len(found) >= 20
+        assert durable < len(data) or cut or len(found) == 80
+
+
+def test_a_page_of_zeros_is_a_power_loss_behind_the_note_and_damage_within(
+    written: tuple[Path, int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    database, noted, synced = written
+    log = newest(database, "*.log")
+    data = log.read_bytes()
+    for page in range(0, noted, PAGE):
+        end = min(page + PAGE, noted)
+        log.write_bytes(data[:page] + bytes(end - page) + data[end:])
+        with pytest.raises(EngineDamagedError, match=r"\.log is damaged"):
+            RocksEngine.open(database, metadata_profile())
+    at = synced + PAGE
+    log.write_bytes(data[:at] + bytes(len(data) - at))
+    assert len(rows_of(database)) >= 20
+    assert caplog.text.count("a power loss took a page") == 1
+
+
+def test_a_manifest_that_lost_a_page_ends_before_it(crashed: Path) -> None:
+    note = read_note(crashed)
+    assert note is not None
+    manifest = newest(crashed, "MANIFEST-*")
+    data = manifest.read_bytes()
+    # An edit that was being written when the power went; its second page reads as zeros.
+    data += frame(os.urandom(3 * PAGE))
+    page = note.manifest_seal.size // PAGE * PAGE + PAGE
+    manifest.write_bytes(data[:page] + bytes(PAGE) + data[page + PAGE :])
+    assert rows_of(crashed) == [b"k"]
 
 
 def test_an_older_manifest_is_not_taken_for_the_newest(closed: Path) -> None:
