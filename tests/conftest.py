@@ -6,6 +6,8 @@ HYPOTHESIS_PROFILE is dev (the default), ci or nightly.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,9 +44,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # The quick compiler only: tests are short, and start sooner with it.
         jvm_options="-XX:TieredStopAtLevel=1",
     )
+    # Meanwhile the modules of a worker come off the disk: the first one has 10 s to start.
+    worker = "import pandas, pyspark.sql.streaming.python_streaming_source_runner"
+    warming = subprocess.Popen([sys.executable, "-c", worker])
     try:
         session = start_session(settings)
     except JavaNotFoundError as error:
         pytest.skip(str(error))
+    finally:
+        warming.wait()
     yield session
     stop_session(session)
