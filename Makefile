@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --disable-pip-version-check -q -c constraints.txt
-PINS   := pyproject.toml constraints.txt
+PINS   := pyproject.toml kvcq_client/pyproject.toml constraints.txt
+OURS   := -e kvcq_client -e
 STAMPS := $(VENV)/.stamps
 
 # The first of these that is 3.11 or newer; `make PYTHON=/path/to/python3` decides otherwise.
@@ -14,11 +15,11 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 
 # What `make check` runs; `make check CHECK_TESTS=test` leaves out Spark, and its gigabyte.
 CHECK_STATIC ?= lint types proto-drift
-CHECK_TESTS  ?= test test-spark
+CHECK_TESTS  ?= test test-spark test-packages
 
 TEST_WORKERS ?= 2
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
-FAST_TESTS   := not crash and not spark and not soak and not cluster
+FAST_TESTS   := not crash and not spark and not soak and not cluster and not packages
 REPORTS      ?= reports
 PB           := kvcq_client/pb
 PROTOC       := $(PY) -m grpc_tools.protoc -I $(PB)=proto
@@ -26,7 +27,7 @@ PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark \
-	test-spark-cluster proto \
+	test-spark-cluster test-packages dist proto \
 	proto-drift bench bench-scenarios fuzz campaign check soak clean
 
 help:  ## Show the targets
@@ -50,7 +51,7 @@ types: $(STAMPS)/dev  ## Check the types, strictly
 	$(BIN)/mypy
 
 test: $(STAMPS)/dev  ## All tests that need neither Spark nor an hour
-	$(PYTEST) -m "not spark and not soak and not cluster"
+	$(PYTEST) -m "not spark and not soak and not cluster and not packages"
 
 test-fast: $(STAMPS)/dev  ## The tests that kill no processes
 	$(PYTEST) -m "$(FAST_TESTS)"
@@ -63,6 +64,15 @@ test-spark: $(STAMPS)/spark  ## The tests of the Spark pipeline
 
 test-spark-cluster: $(STAMPS)/spark  ## The pipeline on a standalone cluster, executors killed
 	$(PY) -m pytest -m cluster
+
+test-packages: $(STAMPS)/dev  ## Build both distributions, install them beside others, use them
+	$(PY) -m pytest -m packages
+
+dist: $(STAMPS)/dev  ## Build wheels and source distributions for an index into dist/
+	rm -rf dist
+	$(PY) -m hatchling build -t sdist
+	cd kvcq_client && $(abspath $(PY)) -m hatchling build -t sdist -d ../dist
+	$(PY) -m pip wheel --disable-pip-version-check -q --no-deps -w dist dist/*.tar.gz
 
 proto: $(STAMPS)/dev  ## Generate the code of proto/ again
 	$(PROTOC) --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
@@ -115,17 +125,17 @@ $(STAMPS)/venv:
 
 $(STAMPS)/run: $(STAMPS)/venv $(PINS)
 	@echo "Installing what the service needs into $(VENV)"
-	@$(PIP) -e .
+	@$(PIP) $(OURS) .
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/venv $(PINS)
 	@echo "Installing what developing needs into $(VENV)"
-	@$(PIP) -e '.[dev,report]'
+	@$(PIP) $(OURS) '.[dev,report]'
 	@touch $@ $(STAMPS)/run
 
 $(STAMPS)/spark: $(STAMPS)/dev $(PINS)
 	@echo "Installing Spark into $(VENV)"
-	@$(PIP) -e '.[dev,report,spark]'
+	@$(PIP) $(OURS) '.[dev,report,spark]'
 	@touch $@
 
 -include tests/interop/interop.mk

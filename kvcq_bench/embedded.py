@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-
-import psutil
 
 from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import NotPossibleHereError
@@ -138,7 +137,7 @@ class EmbeddedTarget:
         return self._store.statistics()
 
     def resources(self) -> Resources:
-        return resources_of(psutil.Process())
+        return resources_of(os.getpid())
 
     def disk_bytes(self) -> dict[str, int]:
         return disk_bytes(self._root)

@@ -11,13 +11,17 @@ from importlib import metadata
 from pathlib import Path
 from time import thread_time
 
-import psutil
+from kvcq_bench.errors import BenchError
 
 _PACKAGES = ("kvcq", "grpcio", "protobuf", "rocksdict", "numpy", "isal", "uvloop")
 
 
 def machine() -> dict[str, object]:
-    """Processor, cores, memory, system, and how busy it was."""
+    """Processor, cores, memory, system, and how busy it was. Raises BenchError without psutil."""
+    try:
+        import psutil
+    except ImportError as error:
+        raise BenchError("psutil is not installed: pip install 'kvcq[bench]'") from error
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -49,6 +53,8 @@ def touch_memory(size: int) -> float:
     afterwards finds that memory there, as on a machine of its own. A figure that changed while
     this rate changed says nothing of the program.
     """
+    import psutil
+
     piece = bytes(1 << 20)
     size = max(min(size, psutil.virtual_memory().available // 8), len(piece))
     began_s = thread_time()

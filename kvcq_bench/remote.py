@@ -9,8 +9,7 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
+import server
 from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import BenchError, NotPossibleHereError
 from kvcq_bench.target import Resources, resources_of
@@ -129,7 +128,7 @@ class OwnServer(RemoteTarget):
         self.directory = directory
 
     def resources(self) -> Resources:
-        return resources_of(psutil.Process(self._process.pid))
+        return resources_of(self._process.pid)
 
     def disk_bytes(self) -> dict[str, int]:
         return disk_bytes(self._root)
@@ -156,7 +155,7 @@ class OwnServer(RemoteTarget):
 
     def _start(self, port: str = "0") -> tuple[subprocess.Popen[str], str]:
         """The process and its address, once it is ready."""
-        arguments = [sys.executable, "-m", "server", "serve", "--json", "--port", port]
+        arguments = [sys.executable, "-m", server.__name__, "serve", "--json", "--port", port]
         arguments += ["--data", str(self._root / "store")]
         for name, value in self._settings.items():
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)

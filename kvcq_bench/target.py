@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import psutil
-
     from kvcq_client import Boundary, Bounds, Message, Pulled, Queue, StoredMessage
 
 
@@ -27,8 +25,11 @@ class Resources:
     cpu_s: float | None = None
 
 
-def resources_of(process: psutil.Process) -> Resources:
+def resources_of(pid: int) -> Resources:
     """What that process holds now."""
+    import psutil  # of the extra `bench`
+
+    process = psutil.Process(pid)
     with process.oneshot():
         times, memory = process.cpu_times(), process.memory_info()
         # Of Linux: resident pages that are neither of a file nor of shared memory.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from migration.bulk_worker import BulkPlan
+from migration.import_root import import_root
 from migration.routes import SideName
 from store.errors import StoreError
 from store.files import DIRECTORY_MODE
@@ -111,10 +112,10 @@ class BulkBackfill:
         deletions = self._double.applied_deletions
         plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
         process = subprocess.Popen(
-            [sys.executable, "-m", "migration.bulk_worker"],
+            [sys.executable, "-m", BulkPlan.__module__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=Path(__file__).parent.parent,
+            cwd=import_root(),
         )
         try:
             feed = cast("IO[bytes]", process.stdin)

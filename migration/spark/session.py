@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from migration.import_root import import_root
 from migration.spark.errors import PipelineError, SparkMissingError
 from migration.spark.java import find_java, make_shim
 
@@ -165,7 +166,7 @@ def _prepare_environment(settings: SparkSettings) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    source_root = str(Path(__file__).resolve().parents[2])
+    source_root = str(import_root())
     if "site-packages" not in Path(source_root).parts:
         # A source checkout: the workers import us from here, under whatever directory they run.
         known = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]

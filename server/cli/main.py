@@ -23,25 +23,25 @@ _AS_JSON = "kvcq.as_json"
 #: for is imported: all together take twice as long as most of them alone.
 _SECTIONS = {
     "Messages": {
-        "put": "server.cli.put",
-        "consume": "server.cli.consume",
-        "pull": "server.cli.messages",
-        "query": "server.cli.messages",
-        "get": "server.cli.messages",
+        "put": ".put",
+        "consume": ".consume",
+        "pull": ".messages",
+        "query": ".messages",
+        "get": ".messages",
     },
     "A running server": {
-        "serve": "server.cli.serve",
-        "topic": "server.cli.topics",
-        "group": "server.cli.groups",
-        "stats": "server.cli.stats",
-        "bench": "server.cli.bench",
+        "serve": ".serve",
+        "topic": ".topics",
+        "group": ".groups",
+        "stats": ".stats",
+        "bench": ".bench",
     },
     "A store on disk": {
-        "check": "server.cli.check",
-        "dump": "server.cli.dump",
-        "repair": "server.cli.repair",
-        "migrate": "server.cli.migration.commands",
-        "spark": "migration.spark.cli",
+        "check": ".check",
+        "dump": ".dump",
+        "repair": ".repair",
+        "migrate": ".migration.commands",
+        "spark": ".spark",
     },
 }
 _MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
@@ -73,7 +73,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        command = getattr(import_module(_MODULES[cmd_name]), cmd_name)
+        command = getattr(import_module(_MODULES[cmd_name], __package__), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

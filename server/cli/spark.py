@@ -1,0 +1,5 @@
+"""kvcq spark: the pipeline on Spark, which has its commands beside it."""
+
+from migration.spark.cli import spark
+
+__all__ = ["spark"]
