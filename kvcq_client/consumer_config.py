@@ -21,7 +21,9 @@ class ConsumerConfig:
     without a group begins at the earliest. A group keeps offsets and shares no work: two consumers
     of one group both read every message. `tag_filter`: such as "created || paid".
     `when_expired`: where to go on when messages expired before they were read; None raises
-    OffsetOutOfRangeError. `buffer_bytes`: what the server may send ahead of the reader.
+    OffsetOutOfRangeError. `skip_damaged`: messages that cannot be read are left out, with a
+    warning in the log; otherwise DataLossError is raised. `buffer_bytes`: what the server may send
+    ahead of the reader.
     """
 
     group: str = ""  # whose offsets are read and committed; "" for none
@@ -32,6 +34,7 @@ class ConsumerConfig:
     # Where to go on when messages expired before they were read. None: raise
     # OffsetOutOfRangeError, so that the reader learns of it.
     when_expired: Start | None = None
+    skip_damaged: bool = False  # leave out messages that cannot be read
     verify: bool = True  # check each record against its CRC
 
     def __post_init__(self) -> None:

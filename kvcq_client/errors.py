@@ -15,7 +15,8 @@ that its ErrorInfo carries. What to do about it follows from the class:
 | NumberPassedError      | a NotPossibleError: the number is used, its batch is gone; as above |
 | UnavailableError       | no server, or one that starts or ends; it was tried until the time |
 | DeadlineError          | the caller's own time is up                                        |
-| DataLossError          | what is on disk, or came over the wire, does not verify            |
+| DataLossError          | what is on disk, or came over the wire, does not verify; it names  |
+|                        | the queue, and where to read on                                    |
 | ServerError            | a defect of the server                                             |
 """
 
@@ -25,6 +26,8 @@ from typing import TYPE_CHECKING, cast
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
+
+from kvcq_client.values import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -130,9 +133,24 @@ class DeadlineError(KvcqError, TimeoutError):
 
 
 class DataLossError(KvcqError):
-    """Bytes that do not verify."""
+    """Bytes that do not verify.
+
+    Where `next_offset` is not None, `consumer.seek({error.queue: error.next_offset})` reads on.
+    """
 
     code = "DATA_LOSS"
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue that was read; None when it is not told."""
+        topic = self.metadata.get("topic")
+        return None if topic is None else Queue(topic, int(self.metadata.get("queueId", "0")))
+
+    @property
+    def next_offset(self) -> int | None:
+        """Behind what is lost; None while the server may mend it, and when it is not told."""
+        told = self.metadata.get("nextOffset")
+        return None if told is None else int(told)
 
 
 class CorruptRecordError(DataLossError):

@@ -14,6 +14,7 @@ stream: on the old one, responses for the old offset may be on their way.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,8 @@ import grpc
 from kvcq_client.connection import Backoff
 from kvcq_client.errors import (
     ClosedError,
+    DataLossError,
+    DeadlineError,
     KvcqError,
     OffsetOutOfRangeError,
     UnavailableError,
@@ -42,6 +45,14 @@ if TYPE_CHECKING:
 
     Call = grpc.aio.StreamStreamCall[pb.SubscribeRequest, pb.SubscribeResponse]
 
+logger = logging.getLogger(__name__)
+
+#: Reasons of a server that is there, and takes no more for now.
+_AT_ITS_LIMITS = ("TOO_MANY_CALLS", "MEMORY_FULL")
+#: With this reason and no next offset the server is making the queue again from its log.
+_BEING_MENDED = "DAMAGED_QUEUE"
+#: How long until such a queue is asked for again.
+MENDED_S = 0.5
 #: Queues of one request: about 300 KB.
 _QUEUES_A_REQUEST = 10_000
 
@@ -67,6 +78,7 @@ class Subscription:
         self._config = config
         self._offsets: dict[Queue, int] = {}  # next to fetch
         self._left: set[Queue] = set()  # no longer followed on this stream
+        self._mended: dict[Queue, int] = {}  # asked for again a little later
         self._to_add: list[Queue] = []
         self._to_remove: list[Queue] = []
         self._reopen = False
@@ -98,6 +110,7 @@ class Subscription:
     def follow(self, offsets: Mapping[Queue, int]) -> None:
         """Follow these queues from these offsets on. What was fetched of them is dropped."""
         for queue, offset in offsets.items():
+            self._mended.pop(queue, None)
             if queue in self._offsets or queue in self._left:
                 self._reopen = True
             else:
@@ -108,18 +121,20 @@ class Subscription:
 
     def leave(self, queues: Iterable[Queue]) -> None:
         """Follow these no longer. What was fetched of them is dropped."""
+        queues = list(queues)
         known = [queue for queue in queues if queue in self._offsets]
-        for queue in known:
-            del self._offsets[queue]
+        for queue in queues:
+            self._offsets.pop(queue, None)
+            self._mended.pop(queue, None)
         self._left.update(known)
         self._to_remove += known
-        self._drop(known)
+        self._drop(queues)
         self._changed.set()
 
     @property
     def queues(self) -> list[Queue]:
         """Those that are followed."""
-        return list(self._offsets)
+        return [*self._offsets, *self._mended]
 
     def fail(self, error: KvcqError) -> None:
         """End: readers get what was fetched, then the error."""
@@ -141,7 +156,10 @@ class Subscription:
                     if not may_pass(error):
                         self.fail(error)
                         return
-                    await asyncio.sleep(backoff.next_s())
+                    if error.reason in _AT_ITS_LIMITS:
+                        await asyncio.sleep(backoff.next_s())
+                    else:
+                        await self._wait_for_server(error, backoff)
         except asyncio.CancelledError:
             self.fail(ClosedError("the consumer is closed"))
             raise
@@ -149,6 +167,23 @@ class Subscription:
             # A defect here must not leave readers waiting for ever.
             self.fail(KvcqError(f"the consumer failed: {error!r}"))
             raise
+
+    async def _wait_for_server(self, error: KvcqError, backoff: Backoff) -> None:
+        """Returns when it answers again, and says so: a stream tells nothing before a message."""
+        target = self._connection.target
+        logger.warning("the server at %s is away, trying again: %s", target, error)
+        while True:
+            await asyncio.sleep(backoff.next_s())
+            try:
+                await self._connection.call(
+                    self._connection.admin.GetStatistics, pb.GetStatisticsRequest()
+                )
+            except KvcqError as refusal:
+                if may_pass(refusal) or isinstance(refusal, DeadlineError):
+                    continue
+                # It answers. What is wrong with it, the stream is told as well.
+            logger.info("the server at %s is back", target)
+            return
 
     # --- what readers call, on any thread --------------------------------------------------
 
@@ -290,18 +325,40 @@ class Subscription:
             self._reopen = True
             self._changed.set()
             return None
-        del self._offsets[queue]
+        # On this stream nothing more comes for it, so it can be added again.
+        asked = self._offsets.pop(queue)
+        offset = self._goes_on_at(error)
+        if offset is not None:
+            self._add_again(queue, offset)
+            return Fetched(queue, b"", [], offset)  # the reader's position moves too
+        if self._config.skip_damaged and error.reason == _BEING_MENDED:
+            self._mended[queue] = asked
+            self._loop.call_later(MENDED_S, self._ask_again, queue)
+            return None
         self._left.add(queue)
+        return Fetched(queue, b"", [], 0, error)
+
+    def _goes_on_at(self, error: KvcqError) -> int | None:
+        """Where the settings say to go on by itself; None: the reader is told."""
         where = self._config.when_expired
         if isinstance(error, OffsetOutOfRangeError) and where is not None:
-            offset = error.min_offset if where is Start.EARLIEST else error.max_offset
-            # On this stream nothing more comes for it, so it can be added again right away.
-            self._left.discard(queue)
-            self._offsets[queue] = offset
-            self._to_add.append(queue)
-            self._changed.set()
-            return Fetched(queue, b"", [], offset)  # the reader's position moves too
-        return Fetched(queue, b"", [], 0, error)
+            return error.min_offset if where is Start.EARLIEST else error.max_offset
+        if isinstance(error, DataLossError) and self._config.skip_damaged:
+            if error.next_offset is not None:
+                logger.warning("left out: %s; reading on at offset %d", error, error.next_offset)
+            return error.next_offset
+        return None
+
+    def _add_again(self, queue: Queue, offset: int) -> None:
+        self._offsets[queue] = offset
+        self._to_add.append(queue)
+        self._changed.set()
+
+    def _ask_again(self, queue: Queue) -> None:
+        """Unless it was moved or left meanwhile."""
+        offset = self._mended.pop(queue, None)
+        if offset is not None:
+            self._add_again(queue, offset)
 
     def _put(self, fetched: Sequence[Fetched]) -> None:
         with self._lock:

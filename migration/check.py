@@ -123,6 +123,7 @@ def _check(
     log.run()
     log_bytes = log.end_offset - log.start_offset
     if derived is None:
+        log.tell_damage(None)
         return Checked(records=log.record_count, log_bytes=log_bytes)
 
     def walk_again(take: Callable[[Sequence[DispatchRequest]], None]) -> None:
@@ -140,8 +141,12 @@ def _check(
     rows = RowCheck(lookup, derived.expected, walk_again)
     try:
         rows.run(was_closed=was_closed)
+        # Queue files may lead to it as well.
+        in_files = (directory.root / "consumequeue").exists()
+        log.tell_damage(None if in_files else lookup.is_left_out)
     except KvcqError as error:
         findings.add(Kind.DATABASE, "kvcq", "rows that can be read", error)
+        log.tell_damage(None)
     return Checked(log.record_count, rows.unit_count, rows.index_count, log_bytes)
 
 

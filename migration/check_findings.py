@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from store.units import LMQ_PREFIX
-
 
 class Kind(enum.Enum):
     """Kinds of findings. The value is for people and for `--json`."""
@@ -15,6 +13,7 @@ class Kind(enum.Enum):
     CHECKPOINT_FILE = "checkpoint file damaged"
     SEGMENTS = "segments do not fit together"
     DAMAGED_RECORD = "damaged record"
+    LEFT_OUT = "damaged record left out"  # information: the queues do not lead to it
     SHORT_LOG = "log ends before its durable end"
     FALLING_TIME = "store time falls"
     TORN_TAIL = "torn tail"  # information: expected after a crash, cut on opening
@@ -58,9 +57,10 @@ MADE_FROM_THE_LOG = frozenset(
     }
 )
 
-#: Nothing is wrong: the next opening takes care of it.
+#: Nothing that has to be done: the next opening takes care of it, or a repair did.
 INFORMATION = frozenset(
     {
+        Kind.LEFT_OUT,
         Kind.TORN_TAIL,
         Kind.NO_DATABASE,
         Kind.FILES_UNREAD,
@@ -165,19 +165,6 @@ class Findings:
                 note=note,
             )
         )
-
-    def name_damage(
-        self, physical_offset: int, topic: str, queue_id: int, queue_offset: int
-    ) -> None:
-        """A unit points at a damaged record: that says better whose it is than a damaged header."""
-        for index, finding in enumerate(self._listed):
-            if (finding.kind, finding.physical_offset) != (Kind.DAMAGED_RECORD, physical_offset):
-                continue
-            # Light queues only point at a message; it is that of its own queue.
-            if finding.topic is None or not topic.startswith(LMQ_PREFIX):
-                self._listed[index] = replace(
-                    finding, topic=topic, queue_id=queue_id, queue_offset=queue_offset
-                )
 
     def result(self) -> list[Finding]:
         """In the order they were found."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from migration.check_findings import Kind
@@ -11,6 +11,7 @@ from migration.check_records import Window, check_at
 from store.errors import CorruptRecordError
 from store.record import BLANK_BYTES, Found, dispatch_request, store_time_of, unpack_record
 from store.sealed_run import SealedParser
+from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,7 +93,6 @@ class LogWalk:
             if at < end:
                 break
         self.end_offset = at
-        self._tell_damage()
         if at < self._durable_end:
             self._findings.add(
                 Kind.SHORT_LOG,
@@ -186,10 +186,22 @@ class LogWalk:
         self.damaged_ends.append(goes_on or end)
         return goes_on or end
 
-    def _tell_damage(self) -> None:
-        """Once it is known how many records follow."""
-        for damage in self._damage:
+    def name_damage(
+        self, physical_offset: int, topic: str, queue_id: int, queue_offset: int
+    ) -> None:
+        """A unit points at a damaged record: that says better whose it is than a damaged header."""
+        at = bisect_left(self.damaged_starts, physical_offset)
+        # Light queues only point at a message; it is that of its own queue.
+        if self._damage[at].owner is None or not topic.startswith(LMQ_PREFIX):
+            owner = topic, queue_id, queue_offset
+            self._damage[at] = self._damage[at]._replace(owner=owner)
+
+    def tell_damage(self, is_left_out: Callable[[int], bool] | None) -> None:
+        """Once all was walked. `is_left_out`: whether no row leads to the damage of that number;
+        None when rows were not all looked at."""
+        for number, damage in enumerate(self._damage):
             following = self.record_count - damage.records_before
+            left_out = is_left_out is not None and is_left_out(number)
             goes_on = (
                 f"the rest of this segment holds no record, the log goes on at {damage.end}"
                 if damage.is_last
@@ -198,7 +210,7 @@ class LogWalk:
             records = "1 record follows" if following == 1 else f"{following:,} records follow"
             topic, queue_id, queue_offset = damage.owner or (None, None, None)
             self._findings.add(
-                Kind.DAMAGED_RECORD,
+                Kind.LEFT_OUT if left_out else Kind.DAMAGED_RECORD,
                 damage.place,
                 "a whole record",
                 f"{damage.reason}; {goes_on}, {records}",
@@ -206,6 +218,7 @@ class LogWalk:
                 queue_id=queue_id,
                 queue_offset=queue_offset,
                 physical_offset=damage.start,
+                note=_left_out(damage) if left_out else "",
             )
 
     @staticmethod
@@ -275,10 +288,29 @@ class LogWalk:
                     return
                 position += size
 
+    def is_damaged_between(self, low: int, high: int) -> bool:
+        """Whether damage begins there: a queue may have a hole, which is told with the damage.
+
+        A unit that is missing although its record is whole is found without looking for holes.
+        """
+        return bisect_left(self.damaged_starts, high) > bisect_right(self.damaged_starts, low)
+
     def is_damaged(self, physical_offset: int) -> bool:
         """Whether the offset lies in damage that was reported."""
         index = bisect_right(self.damaged_starts, physical_offset) - 1
         return index >= 0 and physical_offset < self.damaged_ends[index]
+
+
+def _left_out(damage: _Damage) -> str:
+    whose = ""
+    if damage.owner is not None:
+        topic, queue_id, queue_offset = damage.owner
+        whose = f", offset {queue_offset} of queue {queue_id} of {topic}"
+    return (
+        f"A damaged record is left out of the queues: physical offset {damage.start} in "
+        f"{damage.place}{whose} ({damage.reason}). Its message is lost; readers are told so, and "
+        "can read on behind it."
+    )
 
 
 def _drop(_requests: Sequence[DispatchRequest]) -> None:

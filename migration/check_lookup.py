@@ -59,6 +59,7 @@ class Lookup:
         self.checkpoint = _NOWHERE  # end of what is dispatched
         self._starts = np.array(log.damaged_starts, np.int64)
         self._ends = np.array(log.damaged_ends, np.int64)
+        self._led_to: set[int] = set()  # damage, by its number
 
     def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:
         """All rows, rising, but those of topics that are being deleted."""
@@ -92,8 +93,14 @@ class Lookup:
         wanted &= ~((offsets >= self.log.end_offset) & (offsets < self.checkpoint))
         if len(self._starts):
             index = np.searchsorted(self._starts, offsets, "right") - 1
-            wanted &= ~((index >= 0) & (offsets < self._ends[index]))
+            damaged = (index >= 0) & (offsets < self._ends[index])
+            self._led_to.update(np.unique(index[damaged]).tolist())
+            wanted &= ~damaged
         return wanted
+
+    def is_left_out(self, number: int) -> bool:
+        """Whether no row leads to the damage of that number, once all rows were looked at."""
+        return number not in self._led_to and self.log.damaged_starts[number] < self.checkpoint
 
     def damaged_rows(self, offsets: npt.NDArray[np.int64]) -> list[int]:
         """Indexes of those that name the begin of a damaged place."""

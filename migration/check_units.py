@@ -66,7 +66,7 @@ class UnitOrder:
         self._in_order([key[:-_OFFSET_BYTES] for key in keys], queue_offsets, offsets)
         for index in self._lookup.damaged_rows(offsets):
             topic, queue_id, queue_offset = unpack_unit_key(keys[index])
-            self._findings.name_damage(int(offsets[index]), topic, queue_id, queue_offset)
+            self._lookup.log.name_damage(int(offsets[index]), topic, queue_id, queue_offset)
         wanted = self._lookup.in_question(offsets)
         if wanted.all():
             return rows
@@ -119,7 +119,11 @@ class UnitOrder:
                 self._falls(last, queue_offset, offset)
             if offset < self._start:  # expired; compaction takes such units in any order
                 continue
-            if last is not None and queue_offset != last.queue_offset + 1:
+            if (
+                last is not None
+                and queue_offset != last.queue_offset + 1
+                and not self._lookup.log.is_damaged_between(last.physical_offset, offset)
+            ):
                 topic, queue_id = _queue_of(prefix) or ("", 0)
                 self._findings.add(
                     Kind.HOLE,

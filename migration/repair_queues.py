@@ -11,7 +11,7 @@ from migration.errors import IllegalStepError
 from migration.next_step import NextStep
 from migration.state import read_state
 from store.clock import SystemClock
-from store.errors import CorruptRecordError, StoreFormatError
+from store.errors import DamagedLogError, StoreFormatError
 from store.log_scan import Damage, scan_requests
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
@@ -43,7 +43,7 @@ def set_queues_aside(
 
     Raises StoreFormatError when `root` is no store of ours, or its `meta/` is not sound: queues are
     made for the topics in it; IllegalStepError when it has a migration, which keeps its own account
-    of its sides; StoreLockedError while it is open, CorruptRecordError when the log is damaged and
+    of its sides; StoreLockedError while it is open, DamagedLogError when the log is damaged and
     that is not to be left out: nothing was changed then, and the store serves what it served.
     """
     kind, identity = inspect(root)
@@ -63,12 +63,7 @@ def set_queues_aside(
         damage = _find_damage(directory.commitlog, identity.segment_bytes, progress)
         if damage and not skip_damaged:
             first = damage[0]
-            raise CorruptRecordError(
-                first.physical_offset,
-                f"{len(damage)} damaged place(s) in the log, the first ({first.reason}) goes on to "
-                f"{first.goes_on_at}; nothing was changed. To leave out what is damaged: "
-                f"--skip-damaged. The first is",
-            )
+            raise DamagedLogError(*first, can_be_left_out=True, places=len(damage))
         aside = move_aside(directory.kvcq, "replaced") if directory.kvcq.exists() else None
         return SetAside(aside, identity.segment_bytes, damage)
     finally:

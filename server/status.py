@@ -130,10 +130,12 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
     # What is wrong on disk.
     store_errors.CorruptRecordError: StatusRow(_Code.DATA_LOSS, "CORRUPT_RECORD", ("offset",)),
     store_errors.CorruptMessageError: StatusRow(
-        _Code.DATA_LOSS, "CORRUPT_RECORD", ("topic", "queue_id", "queue_offset", "offset")
+        _Code.DATA_LOSS,
+        "CORRUPT_RECORD",
+        ("topic", "queue_id", "queue_offset", "offset", "next_offset"),
     ),
     store_errors.DamagedQueueError: StatusRow(
-        _Code.DATA_LOSS, "DAMAGED_QUEUE", ("topic", "queue_id", "offset")
+        _Code.DATA_LOSS, "DAMAGED_QUEUE", ("topic", "queue_id", "offset", "next_offset")
     ),
     kvcq_errors.CorruptValueError: StatusRow(_Code.DATA_LOSS, "CORRUPT_VALUE"),
     kvcq_errors.EngineDamagedError: StatusRow(_Code.DATA_LOSS, "ENGINE_DAMAGED"),

@@ -141,8 +141,25 @@ class CorruptRecordError(StoreError):
         self.reason = reason
 
 
+class DamagedLogError(CorruptRecordError):
+    """The log has damage that opening, or a rebuild of the queues, would have to go past."""
+
+    def __init__(
+        self, offset: int, goes_on_at: int, reason: str, *, can_be_left_out: bool, places: int = 1
+    ) -> None:
+        """`can_be_left_out`: the queues can be made without what is damaged."""
+        super().__init__(offset, reason)
+        where = "" if places == 1 else f"in {places} places, first "
+        self.args = (
+            f"the log is damaged {where}at physical offset {offset} ({reason}) and goes on at "
+            f"{goes_on_at}; nothing was changed",
+        )
+        self.goes_on_at = goes_on_at
+        self.can_be_left_out = can_be_left_out
+
+
 class CorruptMessageError(CorruptRecordError):
-    """The same, met where a queue's message should be; those behind it can still be read."""
+    """The same, met where a queue's message should be; `next_offset` is behind it."""
 
     def __init__(
         self, topic: str, queue_id: int, queue_offset: int, offset: int, reason: str
@@ -155,16 +172,25 @@ class CorruptMessageError(CorruptRecordError):
         self.topic = topic
         self.queue_id = queue_id
         self.queue_offset = queue_offset
+        self.next_offset = queue_offset + 1
 
 
 class DamagedQueueError(StoreError):
-    """A unit between min and max is missing or does not fit its record: rebuild from the log."""
+    """A unit between min and max is missing or does not fit its record: rebuild from the log.
 
-    def __init__(self, topic: str, queue_id: int, offset: int, reason: str) -> None:
+    `behind`: the next offset with a unit, as far as was looked. It becomes `next_offset`, where to
+    read on, once a rebuild from the log has not helped.
+    """
+
+    def __init__(
+        self, topic: str, queue_id: int, offset: int, reason: str, behind: int | None = None
+    ) -> None:
         super().__init__(f"queue {queue_id} of {topic!r} is damaged at offset {offset}: {reason}")
         self.topic = topic
         self.queue_id = queue_id
         self.offset = offset
+        self.behind = offset + 1 if behind is None else behind
+        self.next_offset: int | None = None
 
 
 class StoreDirError(StoreError):

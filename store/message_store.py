@@ -331,8 +331,16 @@ class MessageStore:
         try:
             return self._reader.pull(topic, queue_id, offset, max_messages, max_bytes, tag_filter)
         except DamagedQueueError as error:
-            self._repair.start(error.topic, error.queue_id, error.offset)
+            self._repair_queue_of(error)
             raise
+
+    def _repair_queue_of(self, error: DamagedQueueError) -> None:
+        """Rebuild its queue in the background; after that was in vain it says where to read on."""
+        place = error.topic, error.queue_id, error.offset
+        if self._repair.is_hopeless(*place):
+            error.next_offset = error.behind
+        else:
+            self._repair.start(*place)
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a pull there would read far behind the end of the log, from disk."""
@@ -374,7 +382,7 @@ class MessageStore:
         try:
             return self._reader.get(physical_offset)
         except DamagedQueueError as error:
-            self._repair.start(error.topic, error.queue_id, error.offset)
+            self._repair_queue_of(error)
             raise
 
     def batch_records(self, producer_id: str, sequence: int) -> list[bytes | None] | None:
@@ -407,7 +415,7 @@ class MessageStore:
         try:
             return [self._reader.bounds(topic, queue_id) for topic, queue_id in queues]
         except DamagedQueueError as error:
-            self._repair.start(error.topic, error.queue_id, error.offset)
+            self._repair_queue_of(error)
             raise
 
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
@@ -423,7 +431,7 @@ class MessageStore:
                         raise
                     # Its unit expired, or was deleted, since the bounds were looked up.
         except DamagedQueueError as error:
-            self._repair.start(error.topic, error.queue_id, error.offset)
+            self._repair_queue_of(error)
             raise
 
     def on_dispatch(self, listener: Callable[[set[tuple[str, int]]], None]) -> Callable[[], None]:

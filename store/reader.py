@@ -219,7 +219,8 @@ class Reader:
             low, high = self.bounds(topic, queue_id)
             if not low <= at <= high:  # expired, or deleted, since it was looked up
                 raise OffsetOutOfRangeError(topic, queue_id, at, low, high)
-            raise DamagedQueueError(topic, queue_id, at, "its unit is missing")
+            behind = units[0][0] if units else at + count
+            raise DamagedQueueError(topic, queue_id, at, "its unit is missing", behind)
         return units
 
     def _records(
@@ -253,6 +254,8 @@ class Reader:
             wanted = [(queue_id, queue_offset) for queue_offset, _ in units[: len(found)]]
             if found != wanted:
                 at = next(at for at, fields in enumerate(found) if fields != wanted[at])
+                if at or not first:
+                    return records[:at]
                 raise DamagedQueueError(
                     topic, queue_id, wanted[at][1], "its unit points at another message"
                 )

@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.batch_place import BatchPlace, place_of
-from store.errors import CorruptRecordError, StoreFormatError
+from store.errors import DamagedLogError, StoreFormatError
 from store.record import BLANK_BYTES, Found, check_record, store_time_of
 from store.resync import goes_on_behind
 from store.sealed_run import skip_sealed
@@ -95,7 +95,7 @@ def recover_log(
     cut. `before_cut` is told the end before segments are removed: it cuts what is derived.
     Raises StoreFormatError when files of the log are missing: it ends before `flushed_offset`, its
     files end before `dispatched_offset`, or after a clean stop it ends before that;
-    CorruptRecordError when it goes on behind damage after a clean stop. Nothing was changed then.
+    DamagedLogError when it goes on behind damage after a clean stop. Nothing was changed then.
     Durability: the cut is fsynced.
     """
     if not len(segments):
@@ -126,11 +126,7 @@ def recover_log(
     elif found.end_offset != flushed_offset:  # the checkpoint is lost, or older than it can be
         behind = goes_on_behind(segments, found.end_offset)
         if behind is not None:
-            raise CorruptRecordError(
-                found.end_offset,
-                f"{found.reason}; the log was closed in order and goes on at {behind}, so this is "
-                "damage. Nothing was changed: bring the segment back from a copy",
-            )
+            raise DamagedLogError(found.end_offset, behind, found.reason, can_be_left_out=False)
     if clean and found.end_offset < dispatched_offset:
         raise _missing(segments, found.end_offset, dispatched_offset)
     before_cut(found.end_offset)
@@ -158,7 +154,7 @@ def _missing(segments: SegmentSet, end: int, dispatched_offset: int) -> StoreFor
         f"ends at {end}, but the queues have records up to {dispatched_offset}: the end of the log "
         "is missing, which no loss of power explains. Nothing was changed. Bring the segments back "
         "from a copy; or, to go on without those messages, have the queues made again from what "
-        "is there: `kvcq repair DIR --queues`",
+        f"is there: `kvcq repair {segments.directory.parent} --queues`",
     )
 
 

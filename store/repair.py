@@ -75,9 +75,13 @@ class QueueRepair:
 
         `offset` is where the damage was met.
         """
-        if (topic, queue_id, offset) in self._hopeless:
+        if self.is_hopeless(topic, queue_id, offset):
             return  # reading all of the log again would not help
         self._begin(lambda: self._run(topic, queue_id, offset))
+
+    def is_hopeless(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a repair has not helped there: the log does not have the record either."""
+        return (topic, queue_id, offset) in self._hopeless
 
     def refill(self, store_time_ms: int) -> bool:
         """Write the units of all records stored up to then again; False while a repair runs."""

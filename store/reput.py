@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from store.errors import (
     CorruptRecordError,
+    DamagedLogError,
     DiskFullError,
     StoreBusyError,
     StoreClosedError,
@@ -296,16 +297,12 @@ class ReputService:
     def _behind_damage(self, at: int, reason: str) -> int:
         """Where the log goes on behind the damaged record at `at`, if it may be left out.
 
-        Raises CorruptRecordError if not. The messages left out are holes in their queues: whoever
+        Raises DamagedLogError if not. The messages left out are holes in their queues: whoever
         reads there is told so.
         """
         goes_on = behind_damage(self._log, at)
         if not self._skip_damaged:
-            raise CorruptRecordError(
-                at,
-                f"damaged record ({reason}), the log goes on at {goes_on}; to leave it out of "
-                "the queues: kvcq repair DIR --queues --skip-damaged",
-            )
+            raise DamagedLogError(at, goes_on, reason, can_be_left_out=True)
         logger.error("left out: %d damaged bytes at physical offset %d", goes_on - at, at)
         return goes_on
 

@@ -20,11 +20,13 @@ from server.cli.output import (
     EXIT_REFUSED,
     CommandError,
     console,
+    counted,
     json_option,
     notes,
     print_json,
     print_table,
 )
+from server.cli.store_errors import leave_out_command
 from server.cli.values import COUNT
 from store.errors import StoreError, StoreFormatError, StoreLockedError
 from store.store_dir import DirKind, inspect
@@ -85,7 +87,7 @@ def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 -
                 "first": [_document(finding) for finding in faults[:limit]],
                 "remedies": [
                     {"hint": hint, "nextCommand": command}
-                    for hint, command in remedies(directory, faults)
+                    for hint, command in remedies(directory, result.findings)
                 ],
                 "information": [_document(one) for one in result.findings if not one.is_fault],
             }
@@ -149,7 +151,8 @@ def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit
             _say(finding.note or str(finding))
     checked = checked_text(result.checked)
     if not faults:
-        _say(f"{directory}: nothing is wrong. {checked}")
+        is_lost = any(finding.kind is Kind.LEFT_OUT for finding in result.findings)
+        _say(f"{directory}: nothing {'else ' if is_lost else ''}is wrong. {checked}")
         return
     shown = faults[:limit]
     columns = (
@@ -167,8 +170,8 @@ def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit
     print_table("", [name for name, _ in used], list(rows))
     count = _count(faults)
     console.print(
-        f"{count:,} {'fault' if count == 1 else 'faults'} in {directory}. {checked}",
-        *_remedy_lines(directory, faults),
+        f"{counted(count, 'fault')} in {directory}. {checked}",
+        *_remedy_lines(directory, result.findings),
         sep="\n",
         highlight=False,
         markup=False,
@@ -187,30 +190,27 @@ def _found(finding: Finding) -> str:
 def checked_text(checked: Checked) -> str:
     """How much was looked at, as a sentence."""
     return (
-        f"Checked: {_number(checked.records, 'record')} in {size_text(checked.log_bytes)} of log, "
-        f"{_number(checked.units, 'unit')}, {_number(checked.index_rows, 'index row')}."
+        f"Checked: {counted(checked.records, 'record')} in {size_text(checked.log_bytes)} of log, "
+        f"{counted(checked.units, 'unit')}, {counted(checked.index_rows, 'index row')}."
     )
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _remedy_lines(directory: Path, faults: Sequence[Finding]) -> Iterator[str]:
-    for hint, command in remedies(directory, faults):
+def _remedy_lines(directory: Path, findings: Sequence[Finding]) -> Iterator[str]:
+    for hint, command in remedies(directory, findings):
         yield f"hint: {hint}"
         if command is not None:
             yield f"next: {command}"
 
 
-def remedies(directory: Path, faults: Sequence[Finding]) -> list[tuple[str, str | None]]:
+def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, str | None]]:
     """What to do for each sort of fault that is there: a sentence, and a command or None."""
-    kinds = {finding.kind for finding in faults}
+    kinds = {finding.kind for finding in findings if finding.is_fault}
     advice: list[tuple[str, str | None]] = []
-    skip = ["--skip-damaged"] if Kind.DAMAGED_RECORD in kinds else []
-    queues = shlex.join(["kvcq", "repair", str(directory), "--queues", *skip])
+    queues: str | None = shlex.join(["kvcq", "repair", str(directory), "--queues"])
     if has_migration(directory):
-        queues = REBUILD.command(directory) or ""
+        queues = REBUILD.command(directory)
+    elif any(finding.kind in (Kind.DAMAGED_RECORD, Kind.LEFT_OUT) for finding in findings):
+        queues = leave_out_command(directory)
     derived = bool(kinds - _IN_THE_LOG - _OTHER_FILES)
     if Kind.DAMAGED_RECORD in kinds:
         hint = (
@@ -248,7 +248,7 @@ def remedies(directory: Path, faults: Sequence[Finding]) -> list[tuple[str, str 
         )
         advice.append((hint, shlex.join(["kvcq", "repair", str(directory), "--metadata"])))
     if Kind.IDENTITY in kinds:
-        places = sorted({each.place for each in faults if each.kind is Kind.IDENTITY})
+        places = sorted({each.place for each in findings if each.kind is Kind.IDENTITY})
         advice.append((f"bring {' and '.join(places)} back from a backup of the directory", None))
     if Kind.CHECKPOINT_FILE in kinds:
         hint = (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kvcq_client import (
     LIGHT_PREFIX,
@@ -18,13 +20,14 @@ from kvcq_client import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from server.cli.output import BadRequestError, CannotConnectError, CommandError
+from server.cli.output import BadRequestError, CannotConnectError, CommandError, notes
 from server.cli.values import server as server_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEFAULT_SERVER = "127.0.0.1:8081"
+COMMANDLINE = ParameterSource.COMMANDLINE
 #: For one call. A server that is still opening its store is waited for as long.
 TIMEOUT_S = 30.0
 #: How long to look for a server: one that does not answer by then is not there.
@@ -62,12 +65,52 @@ def connect(server: str) -> Iterator[Client]:
         raise command_error(error, server) from error
 
 
+@contextmanager
+def client_log_shown() -> Iterator[None]:
+    """What the client logs goes to standard error, as a line each."""
+    logger = logging.getLogger("kvcq_client")
+    handler, level = _NotesHandler(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _NotesHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        notes.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+
+
 def command_at(server: str, command: str, *options: str, name: str = "") -> str:
     """For a shell, on the same server. `name` is the command's argument; empty: it has none."""
     words = ["kvcq", *command.split()]
     if name.startswith("-"):  # behind all options, as it would be taken for one
         return f"{on_server(shlex.join([*words, *options]), server)} -- {shlex.quote(name)}"
     return on_server(shlex.join([*words, *([name] if name else []), *options]), server)
+
+
+def this_command(server: str, *options: str) -> str:
+    """The command that runs, as it was given, and these options besides."""
+    context = click.get_current_context()
+    path = context.command_path.partition(" ")[2]
+    given: list[str] = []
+    names: list[str] = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name == "server" or context.get_parameter_source(name) is not COMMANDLINE:
+            continue
+        value = context.params[name]
+        if isinstance(parameter, click.Argument):
+            names.append(str(value))
+        elif parameter.opts and isinstance(value, bool):
+            given.append(parameter.opts[0])
+        else:
+            given += [parameter.opts[0], str(value)]
+    assert len(names) == 1, "of a command with one argument"
+    return command_at(server, path, *given, *options, name=names[0])
 
 
 def on_server(command: str, server: str) -> str:
@@ -121,19 +164,19 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
         case "STORE_FAILED" | "FLUSH_FAILED":
             return "", "look at the server's log and the disk, then restart the server"
         case "CORRUPT_RECORD" | "DAMAGED_QUEUE" | "CORRUPT_VALUE":
-            look = "to look closer, stop the server and run `kvcq check DIRECTORY` on its store"
-            behind = _behind(reason, metadata, server)
-            return behind, f"the command reads on behind it; {look}" if behind else look
+            return _behind_damage(reason, metadata, server)
         case "INTERNAL":
             return "", "look for the request id in the server's log"
         case _:
             return "", ""
 
 
-def _behind(reason: str, metadata: dict[str, str], server: str) -> str:
-    """What reads behind a message which cannot be read; empty if its place is unknown."""
-    damaged = metadata.get("offset" if reason == "DAMAGED_QUEUE" else "queueOffset")
-    if damaged is None or "topic" not in metadata:
-        return ""
-    place = ["--queue", metadata.get("queueId", "0"), "--offset", str(int(damaged) + 1)]
-    return command_at(server, "pull", *place, name=metadata["topic"])
+def _behind_damage(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
+    """What reads behind a message that cannot be read; empty if its place is unknown."""
+    look = "to look closer, stop the server and run `kvcq check DIRECTORY` on its store"
+    if "nextOffset" in metadata and "topic" in metadata:
+        place = ["--queue", metadata.get("queueId", "0"), "--offset", metadata["nextOffset"]]
+        command = command_at(server, "pull", *place, name=metadata["topic"])
+        return command, f"the command reads on behind it; {look}"
+    mended = "the server rebuilds the queue from its log: try again in a moment"
+    return "", f"{mended}; {look}" if reason == "DAMAGED_QUEUE" else look

@@ -7,10 +7,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue, Start
+from kvcq_client import (
+    LIGHT_PREFIX,
+    DataLossError,
+    NotFoundError,
+    Queue,
+    Start,
+    UnavailableError,
+)
 from server.cli.bodies import body_text
-from server.cli.connection import connect, server_option
-from server.cli.messages import body_of, print_bodies, print_documents
+from server.cli.connection import (
+    client_log_shown,
+    command_error,
+    connect,
+    server_option,
+    this_command,
+)
+from server.cli.messages import body_of, print_bodies, print_documents, skip_damaged_option
 from server.cli.output import console, json_option, notes, time_text
 from server.cli.screen import escape
 from server.cli.values import COUNT, TIME, text
@@ -39,6 +52,7 @@ _WAIT_S = 1.0
 )
 @click.option("--tag", "tag_filter", type=text, default="", help='Such as "created || paid".')
 @click.option("--limit", type=COUNT, help="End after N messages.")
+@skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
 @server_option
 @json_option
@@ -49,6 +63,7 @@ def consume(
     where: str | None,
     tag_filter: str,
     limit: int | None,
+    skip_damaged: bool,  # noqa: FBT001
     raw: bool,  # noqa: FBT001
     server: str,
     as_json: bool,  # noqa: FBT001
@@ -60,30 +75,60 @@ def consume(
     """
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
+    show = print_documents if as_json else print_bodies if raw else _print_lines
     count = 0
     with (
+        client_log_shown(),
         connect(server) as client,
-        client.consumer(group=group, tag_filter=tag_filter) as consumer,
+        client.consumer(group=group, tag_filter=tag_filter, skip_damaged=skip_damaged) as consumer,
     ):
         consumer.follow(_begin(client, topic, group, where))
-        committed_s = monotonic()
+        commits = _Commits(consumer, is_patient=follow)
         try:
             for batch in _batches(consumer, limit, follow=follow):
-                if as_json:
-                    print_documents(batch)
-                elif raw:
-                    print_bodies(batch)
-                else:
-                    _print_lines(batch)
+                show(batch)
                 count += len(batch)
-                if group and monotonic() - committed_s >= _COMMIT_S:
-                    consumer.commit()
-                    committed_s = monotonic()
+                if group:
+                    commits.look()
+        except DataLossError as error:
+            told = command_error(error, server)
+            if error.next_offset is not None:
+                told.command = this_command(server, "--skip-damaged")
+            raise told from error
         finally:
             if group:
-                consumer.commit()
+                commits.last()
     if not count and not as_json and not raw:
         notes.print("no messages")
+
+
+class _Commits:
+    """Commits what was read, every second while something is."""
+
+    def __init__(self, consumer: Consumer, *, is_patient: bool) -> None:
+        """`is_patient`: a server that is away is tried again later."""
+        self._consumer = consumer
+        self._is_patient = is_patient
+        self._committed: dict[Queue, int] = {}
+        self._committed_s = monotonic()
+
+    def look(self) -> None:
+        """Now, if it is time."""
+        if monotonic() - self._committed_s < _COMMIT_S:
+            return
+        try:
+            self.last()
+        except UnavailableError:
+            if not self._is_patient:
+                raise
+        self._committed_s = monotonic()
+
+    def last(self) -> None:
+        """Whatever the time is."""
+        positions = self._consumer.positions()
+        if positions != self._committed:
+            self._consumer.commit(positions)
+            self._committed = positions
 
 
 def _batches(

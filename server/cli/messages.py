@@ -6,6 +6,7 @@ With --json a message is one line, so that a program can read them as they come.
 from __future__ import annotations
 
 import sys
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,9 +24,17 @@ from server.cli.output import (
 from server.cli.values import OFFSET, QUEUE, TIME, Whole, text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kvcq_client import Client, StoredMessage
+
+#: With --skip-damaged: how often, and how long each time, for queues that are being rebuilt.
+_WAITS = 60
+_WAIT_S = 0.5
+
+skip_damaged_option = click.option(
+    "--skip-damaged", is_flag=True, help="Leave out messages that cannot be read, and say which."
+)
 
 
 @click.command()
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     default=0.0,
     help="Seconds to wait for a message when there is none; needs --queue.",
 )
+@skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
 @server_option
 @json_option
@@ -51,7 +61,8 @@ def pull(
     limit: int,
     tag_filter: str,
     wait_s: float,
-    raw: bool,  # noqa: FBT001 - click passes options by name
+    skip_damaged: bool,  # noqa: FBT001 - click passes options by name
+    raw: bool,  # noqa: FBT001
     server: str,
     as_json: bool,  # noqa: FBT001
 ) -> None:
@@ -64,6 +75,7 @@ def pull(
     found: list[StoredMessage] = []
     positions: list[dict[str, Any]] = []
     damage: DataLossError | None = None
+    waits = iter(range(_WAITS))
     with connect(server) as client:
         for queue_id, start, end in _starts(client, topic, queue, offset):
             next_offset, max_offset = start, end
@@ -79,8 +91,12 @@ def pull(
                         timeout_s=TIMEOUT_S + wait_s,
                     )
                 except DataLossError as error:  # what was read before it is shown first
-                    damage = error
-                    break
+                    goes_on_at = _behind(error, next_offset, waits) if skip_damaged else None
+                    if goes_on_at is None:
+                        damage = error
+                        break
+                    next_offset = goes_on_at
+                    continue
                 found.extend(pulled.messages)
                 moved = pulled.next_offset > next_offset
                 next_offset, max_offset = pulled.next_offset, pulled.max_offset
@@ -99,6 +115,18 @@ def pull(
         _tell_what_is_left(positions)
     if damage is not None:
         raise command_error(damage, server) from damage
+
+
+def _behind(error: DataLossError, asked: int, waits: Iterator[int]) -> int | None:
+    """Where to read on without what is damaged; None: nowhere. Waits for a queue's rebuild."""
+    if error.next_offset is not None:
+        text = f"left out: {error}; reading on at offset {error.next_offset}"
+        notes.print(text, markup=False, highlight=False, soft_wrap=True)
+        return error.next_offset
+    if error.reason != "DAMAGED_QUEUE" or next(waits, None) is None:
+        return None
+    sleep(_WAIT_S)
+    return asked
 
 
 def _tell_what_is_left(positions: list[dict[str, Any]]) -> None:

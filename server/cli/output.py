@@ -201,6 +201,11 @@ def _cell(value: object) -> str:
     return escape(str(value))
 
 
+def counted(count: int, what: str) -> str:
+    """ "1 fault", "1,200 faults"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def time_text(time_ms: int) -> str:
     """UTC, to the millisecond; "-" for 0."""
     if time_ms == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +13,11 @@ from migration.errors import IllegalStepError
 from migration.opening import open_store
 from migration.repair_metadata import repair_metadata
 from migration.repair_queues import set_queues_aside
-from server.cli.output import CommandError, json_option, notes, print_json
+from server.cli.output import CommandError, counted, json_option, notes, print_json
 from server.cli.process import prepare_to_open_stores
+from server.cli.store_errors import unusable
 from store.config import StoreConfig
-from store.errors import StoreError, StoreFormatError, StoreLockedError
+from store.errors import StoreError, StoreLockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,7 @@ def repair(
     if skip_damaged and what != "queues":
         raise click.UsageError("--skip-damaged needs --queues")
     prepare_to_open_stores()
+    left_out = 0
     try:
         with _bar() as progress:
             task = progress.add_task("", total=1.0)
@@ -65,7 +66,7 @@ def repair(
                 if topics is not None:
                     result = {"repaired": "metadata", "topics": len(topics)}
             else:
-                result = _repair_queues(directory, show, skip_damaged=skip_damaged)
+                result, left_out = _repair_queues(directory, show, skip_damaged=skip_damaged)
     except StoreError as error:
         raise _refused(error, directory) from error
     if as_json:
@@ -81,20 +82,24 @@ def repair(
     else:
         notes.print(
             f"kvcq/ is rebuilt from {result['dispatchedOffset']:,} bytes of log"
-            + (f", without {result['leftOut']} damaged places" if result["leftOut"] else "")
+            + (f", without {counted(left_out, 'damaged place')}" if left_out else "")
             + (
                 f"; the old one is {result['old']}: remove it when all is well"
                 if result["old"]
                 else ""
             ),
             highlight=False,
+            soft_wrap=True,
         )
 
 
 def _repair_queues(
     directory: Path, show: Callable[[str, float], None], *, skip_damaged: bool
-) -> dict[str, object]:
-    """The old database comes back under its name if the new one cannot be made."""
+) -> tuple[dict[str, object], int]:
+    """What was done, and how many damaged places were left out.
+
+    The old database comes back under its name if the new one cannot be made.
+    """
     aside = set_queues_aside(directory, show, skip_damaged=skip_damaged)
     config = StoreConfig(
         root=directory,
@@ -109,12 +114,13 @@ def _repair_queues(
             shutil.rmtree(directory / "kvcq", ignore_errors=True)
             aside.path.rename(directory / "kvcq")
         raise
+    left_out = len(aside.damage)
     return {
         "repaired": "queues",
         "dispatchedOffset": end,
-        "leftOut": len(aside.damage),
+        "leftOut": left_out,
         "old": None if aside.path is None else str(aside.path),
-    }
+    }, left_out
 
 
 def _refused(error: StoreError, directory: Path) -> CommandError:
@@ -123,9 +129,7 @@ def _refused(error: StoreError, directory: Path) -> CommandError:
     if isinstance(error, IllegalStepError):
         step = error.next_step
         return CommandError(str(error), step.sentence(directory), command=step.command(directory))
-    if isinstance(error, StoreFormatError):
-        return CommandError(str(error))
-    return CommandError(str(error), command=shlex.join(["kvcq", "check", str(directory)]))
+    return unusable(error, directory)
 
 
 def _bar() -> Progress:

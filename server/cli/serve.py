@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from migration.opening import open_store
 from server.app import run_server
 from server.cli.output import BadRequestError, CommandError, json_option, notes
 from server.cli.process import prepare_to_open_stores
+from server.cli.store_errors import unusable
 from server.config import load_config, with_recorded_segments
 from server.errors import ServerBindError
 from server.last_resort import end_process_soon
@@ -24,7 +24,6 @@ from store.errors import (
     InvalidArgumentError,
     StoreError,
     StoreFailedError,
-    StoreFormatError,
     StoreLockedError,
 )
 
@@ -141,20 +140,17 @@ def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> Comman
         return CommandError(
             str(error), "stop the other server, or choose another directory with --data"
         )
-    text = f"the store cannot be opened: {error}"
     if isinstance(error, StoreFailedError):  # after it had been opened
         return CommandError(f"the store could not be closed in order: {error}")
-    if isinstance(error, StoreFormatError):
-        return CommandError(text)
     if isinstance(error, StoreError):
-        return CommandError(text, command=shlex.join(["kvcq", "check", str(config.data_dir)]))
+        return unusable(error, config.data_dir, "the store cannot be opened: ")
     if error.errno in _UNUSABLE:
         reason = error.strerror or str(error)
         return BadRequestError(
             f"--data: {config.data_dir} cannot be used: {reason}",
             "choose a directory that this user may make files in",
         )
-    return CommandError(text, "look at the disk")
+    return CommandError(f"the store cannot be opened: {error}", "look at the disk")
 
 
 def _advice_on_address(error: ServerBindError) -> str:

@@ -298,6 +298,17 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         assert f"kvcq {advice}" in shown.stderr
         behind = _lines(server.target, *advice.split())
         assert [one["body"] for one in behind] == ["body-3", "body-4"]
+        rest = _run(server.target, "pull", "torn", "--skip-damaged", "--raw")
+        assert rest.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
+        assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in rest.stderr
+        stuck = _run(server.target, "consume", "torn", "--group", "g", "--raw")
+        assert (stuck.exit_code, stuck.stdout.split()) == (1, ["body-0", "body-1"])
+        advice = "consume torn --group g --raw --skip-damaged"
+        assert f"next:  kvcq {advice}\n" in stuck.stderr
+        read_on = _run(server.target, *advice.split())
+        assert (read_on.exit_code, read_on.stdout.split()) == (0, ["body-3", "body-4"])
+        assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in read_on.stderr
+        assert _run(server.target, "consume", "torn", "--group", "g", "--raw").stdout == ""
 
 
 def test_a_store_is_served_with_the_segment_size_it_was_made_with(tmp_path: Path) -> None:

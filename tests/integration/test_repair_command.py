@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from migration.opening import open_store
+from server.cli.main import main
 from server.cli.repair import repair
 from store.config import StoreConfig
 from store.errors import CorruptRecordError, DamagedQueueError
@@ -43,7 +45,8 @@ def test_a_damaged_log_is_refused_before_anything_changes(damaged: Path) -> None
     before = sorted(path.name for path in damaged.iterdir())
     result = CliRunner().invoke(repair, [str(damaged), "--queues"])
     assert result.exit_code == 1
-    assert "--skip-damaged" in result.output
+    assert f"next:  kvcq repair {damaged} --queues --skip-damaged" in result.stderr
+    assert "the log is damaged at physical offset" in result.stderr
     assert sorted(path.name for path in damaged.iterdir()) == before
     with open_store(config(damaged)) as store:
         assert store.pull("T", 0, 101, max_messages=5).records
@@ -55,7 +58,30 @@ def test_people_are_told_what_a_repair_of_queues_did(damaged: Path) -> None:
     result = CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged"])
     assert result.exit_code == 0, result.output
     assert "kvcq/ is rebuilt from" in result.output
-    assert "without 1 damaged places" in result.output
+    assert "without 1 damaged place;" in result.output
+
+
+def test_a_store_that_must_replay_damage_names_the_command_that_leaves_it_out(
+    damaged: Path,
+) -> None:
+    shutil.rmtree(damaged / "kvcq")
+    result = CliRunner().invoke(main, ["serve", "--port", "0", "--data", str(damaged)])
+    assert result.exit_code == 1
+    assert f"next:  kvcq repair {damaged} --queues --skip-damaged" in result.stderr
+
+
+def test_what_was_left_out_is_no_fault_any_more(damaged: Path) -> None:
+    assert CliRunner().invoke(main, ["check", str(damaged)]).exit_code == 1
+    CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged"])
+    result = CliRunner().invoke(main, ["check", str(damaged)])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "left out of the queues" in result.stderr
+    assert "offset 100 of queue 0 of T" in result.stderr
+    assert "nothing else is wrong" in result.stderr
+    [told] = json.loads(CliRunner().invoke(main, ["check", str(damaged), "--json"]).stdout)[
+        "information"
+    ]
+    assert (told["kind"], told["queueOffset"]) == ("damaged record left out", 100)
 
 
 def test_what_is_damaged_is_left_out_on_request_and_readers_are_told(damaged: Path) -> None:

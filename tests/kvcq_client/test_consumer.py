@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,12 +12,14 @@ from kvcq_client import (
     AsyncClient,
     ClosedError,
     CorruptRecordError,
+    DataLossError,
     DeadlineError,
     Message,
     NotFoundError,
     OffsetOutOfRangeError,
     Queue,
     Start,
+    subscription,
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.subscription import Fetched
@@ -274,6 +276,95 @@ async def test_a_corrupt_record_ends_reading_and_is_not_skipped(client: AsyncCli
             await consumer.take(100, timeout_s=10)
         with pytest.raises(CorruptRecordError):
             await anext(consumer)
+
+
+async def test_damage_is_skipped_where_the_settings_say_so(
+    served: Served,
+    client: AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await _fill(client, 10)
+    await client.put(Message("other", b"sound", 0))
+    whole, asked = served.parts.store.pull, []
+
+    def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> Pulled:  # noqa: ANN401
+        if topic == "orders" and offset <= 4:
+            if offset == 4:  # at first it is being rebuilt
+                asked.append(offset)
+                error = store.errors.DamagedQueueError("orders", 0, 4, "its unit is missing", 7)
+                error.next_offset = error.behind if len(asked) > 3 else None
+                raise error
+            limits["max_messages"] = min(limits["max_messages"], 4 - offset)
+        return whole(topic, queue_id, offset, **limits)
+
+    monkeypatch.setattr(subscription, "MENDED_S", 0.001)
+    monkeypatch.setattr(served.parts.store, "pull", damaged)
+    async with await client.consumer(["orders", Queue("other", 0)], skip_damaged=True) as consumer:
+        seen = [(one.topic, one.queue_offset) async for one in consumer.to_end()]
+        assert sorted(seen) == [
+            *(("orders", at) for at in (0, 1, 2, 3, 7, 8, 9)),
+            ("other", 0),
+        ]
+        assert consumer.positions() == {QUEUE: 10, Queue("other", 0): 1}
+    assert "left out: queue 0 of 'orders' is damaged at offset 4" in caplog.text
+    asked.clear()
+    async with await client.consumer({QUEUE: 4}) as consumer:
+        with pytest.raises(DataLossError) as met:
+            await anext(consumer)
+        assert (met.value.queue, met.value.next_offset) == (QUEUE, None)
+        asked += [4, 4, 4]
+        await consumer.seek({QUEUE: 4})
+        with pytest.raises(DataLossError) as met:
+            await anext(consumer)
+        assert (met.value.queue, met.value.next_offset) == (QUEUE, 7)
+        await consumer.seek({QUEUE: 7})
+        assert (await anext(consumer)).queue_offset == 7
+
+
+async def test_a_queue_that_is_being_rebuilt_can_be_left_and_moved(
+    served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _fill(client, 10)
+    whole = served.parts.store.pull
+    met = asyncio.Event()
+
+    def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> Pulled:  # noqa: ANN401
+        if offset == 0:
+            met.set()
+            raise store.errors.DamagedQueueError(topic, queue_id, 0, "its unit is missing")
+        return whole(topic, queue_id, offset, **limits)
+
+    monkeypatch.setattr(served.parts.store, "pull", damaged)
+    async with await client.consumer({QUEUE: 0}, skip_damaged=True) as consumer:
+        await met.wait()
+        while not consumer._core.subscription._mended:
+            await asyncio.sleep(0)
+        await consumer.seek({QUEUE: 5})
+        assert (await anext(consumer)).queue_offset == 5
+        assert not consumer._core.subscription._mended
+        met.clear()
+        await consumer.seek({QUEUE: 0})
+        await met.wait()
+        while not consumer._core.subscription._mended:
+            await asyncio.sleep(0)
+        consumer.leave([QUEUE])
+        assert consumer._core.subscription.queues == []
+
+
+async def test_a_server_that_is_away_is_told_and_that_it_is_back(
+    client: AsyncClient, line: CutLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kvcq_client")
+    await _fill(client, 1)
+    async with AsyncClient(line.target) as far, await far.consumer("orders") as consumer:
+        assert (await anext(consumer)).body == b"0"
+        assert "away" not in caplog.text
+        line.cut()
+        await client.put(Message("orders", b"1", 0))
+        assert (await anext(consumer)).body == b"1"
+    assert f"the server at {line.target} is away, trying again: " in caplog.text
+    assert f"the server at {line.target} is back" in caplog.text
 
 
 async def test_to_end_says_when_nothing_comes(client: AsyncClient, line: CutLine) -> None:

@@ -18,6 +18,7 @@ from kvcq.keys import (
     max_key,
     pack_i64,
     unit_key,
+    unpack_index_key,
 )
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import DERIVED, metadata_profile
@@ -270,6 +271,41 @@ def test_a_damaged_record_without_queues_is_named_by_its_header(root: Path) -> N
     flip(segment(root), record.physical_offset + 500)
     finding = only(root, Kind.DAMAGED_RECORD)
     assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
+
+
+def test_a_damaged_record_that_no_row_leads_to_is_information(root: Path) -> None:
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+        rows = [
+            (UNITS, unit_key("alpha", 1, 4)),
+            (UNITS, unit_key("%LMQ%light", 0, 6)),
+            *(
+                (INDEX, key)
+                for key, _ in engine.scan(INDEX, b"", b"\xff" * 8)
+                if unpack_index_key(key)[3] == unit.physical_offset
+            ),
+        ]
+        assert len(rows) == 4
+    flip(segment(root), unit.physical_offset + 500)
+    for row in rows:
+        assert only(root, Kind.DAMAGED_RECORD).queue_offset == 4
+        with database(root) as engine:
+            engine.write(KvBatch(deletes=[row]))
+    [told] = check_store(root)
+    assert (told.kind, told.is_fault) == (Kind.LEFT_OUT, False)
+    assert (told.topic, told.queue_id, told.queue_offset) == ("alpha", 1, 4)
+
+
+def test_a_hole_with_damage_in_it_hides_no_missing_unit(root: Path) -> None:
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+        rows = [unit_key("alpha", 1, 4), unit_key("alpha", 1, 5)]
+        engine.write(KvBatch(deletes=[(UNITS, key) for key in rows]))
+    flip(segment(root), unit.physical_offset + 500)
+    found = faults(root)
+    assert Kind.MISSING_UNIT in {finding.kind for finding in found}
+    [missing] = [finding for finding in found if finding.kind is Kind.MISSING_UNIT]
+    assert missing.queue_offset == 5
 
 
 def test_a_zeroed_end_of_the_durable_log(root: Path) -> None:

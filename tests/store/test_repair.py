@@ -135,6 +135,20 @@ def test_a_damaged_record_costs_a_repair_its_own_message_and_no_other(
     assert len(store.pull("T", 1, 21, max_messages=999).records) == 129
 
 
+def test_after_a_rebuild_in_vain_a_reader_is_told_where_to_read_on(store: MessageStore) -> None:
+    for offset in (20, 21):
+        damage(store, "T", 1, offset)
+        live_engine(store).write(KvBatch(deletes=[(UNITS, unit_key("T", 1, offset))]))
+    with pytest.raises(DamagedQueueError) as met:
+        store.pull("T", 1, 20)
+    assert met.value.next_offset is None
+    store._repair.wait()
+    with pytest.raises(DamagedQueueError) as met:
+        store.pull("T", 1, 20)
+    assert met.value.next_offset == 22
+    assert store.pull("T", 1, 22).queue_offsets[0] == 22
+
+
 def test_a_unit_whose_record_is_damaged_is_looked_for_once_and_others_again(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
