@@ -35,7 +35,7 @@ from server.durability import Durability
 from server.edge import Edge
 from server.errors import ServerBindError, ServerDrainingError
 from server.group_service import GroupService
-from server.memory import tune_allocator
+from server.memory import UNREAD_BYTES, tune_allocator
 from server.message_service import MessageService
 from server.metrics import CallMetrics
 from server.migration_service import MigrationService
@@ -299,9 +299,9 @@ def _rpc_server(
             # let in, for a turn of the loop; then the edge takes them, or says why not.
             ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
             ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
-            # A call that is not read yet has 64 KiB of its request here at most. gRPC would allow
-            # it as much as the connection carries at a time, which is megabytes.
+            # How much of a request may be here before it is read; the probe would raise it.
             ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
             ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
             # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
             # own limit of one ping in 5 minutes would close their connections.

@@ -5,7 +5,8 @@ only the whole of it comes to the handler. So the process's private memory is lo
 every 50 ms while there is anything to look for. Above `memory_limit_bytes`
 
 * requests that may be large are read one at a time: they wait their turn;
-* of the requests whose reading takes long, the younger half is refused, at each look anew;
+* of the requests whose reading takes long, the younger half is refused, at each look anew; well
+  above it, half of those that wait are too: each holds up to UNREAD_BYTES before it is read;
 * memory that is free in the allocator, and held back by it, is given back to the system.
 
 A connection may have FIRST_READS such requests read at a time to begin with, one more for each that
@@ -49,8 +50,12 @@ FIRST_READS = 1
 MOST_READS = 256
 #: Connections that are remembered without a request that is being read.
 PEERS = 4096
-#: Streams are cut above so many times the limit.
-STREAM_FACTOR = 1.25
+#: Above so many times the limit streams are cut as well, and requests that wait are refused.
+LAST_FACTOR = 1.25
+#: What a client may send of a request that is not read yet: gRPC's window for it. With less, a
+#: batch of 256 KiB costs a fifth more on both sides; left to its bandwidth probe, gRPC makes it
+#: megabytes.
+UNREAD_BYTES = 512 << 10
 #: A request or response below is not counted: there are only so many calls.
 SMALL_BYTES = 64 << 10
 #: A request above is large: it counts as being read until it was handled.
@@ -162,7 +167,7 @@ class RequestMemory:
     async def begin_large(self, peer: str) -> None:
         """Wait until a request that may be large may be read. `end_large` must follow, once.
 
-        Raises MemoryFullError when its turn does not come in time.
+        Raises MemoryFullError when its turn does not come in time, or memory runs out before.
         """
         state = self._peers.get(peer)
         if state is None:
@@ -179,7 +184,7 @@ class RequestMemory:
             async with asyncio.timeout(WAIT_S):
                 await turn
         except BaseException as error:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.end_large(peer, 0)  # its turn came at that very moment
             else:
                 with suppress(ValueError):
@@ -333,7 +338,10 @@ class RequestMemory:
         most = max(self._limit_bytes, self._own_bytes + self._limit_bytes // 4)
         self._is_full = private > most
         if self._is_full:
-            self._cut_younger_half(streams=private > most * STREAM_FACTOR)
+            is_last = private > most * LAST_FACTOR
+            self._cut_younger_half(streams=is_last)
+            if is_last:
+                self._refuse_younger_half()
         # What clients used may be free already, and only held back.
         if private > self._limit_bytes // 2 and self._used_since_trim:
             self._give_back()
@@ -361,6 +369,15 @@ class RequestMemory:
         for call, task in chosen[(len(chosen) + 1) // 2 :]:
             self._cut.add(call)
             task.cancel()
+
+    def _refuse_younger_half(self) -> None:
+        """Of the requests that wait to be read."""
+        waiting = list(self._waiting)
+        kept = (len(waiting) + 1) // 2
+        self._waiting = deque(waiting[:kept])
+        for _, turn in waiting[kept:]:
+            if not turn.done():
+                turn.set_exception(MemoryFullError("other large requests were before this one"))
 
     def _give_back(self) -> None:
         now_s = self._now_s()

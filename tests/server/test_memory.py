@@ -86,6 +86,32 @@ async def test_above_the_limit_one_is_read_at_a_time(process: Process) -> None:
     await second
 
 
+async def test_well_above_the_limit_the_younger_half_that_waits_is_refused(
+    process: Process,
+) -> None:
+    first = await _begun(process, "a")
+    waiting = [await _begun(process, "a") for _ in range(5)]
+    process.private = LIMIT + MIB
+    process.look()
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in waiting)
+    process.private = 2 * LIMIT
+    process.look()
+    await asyncio.sleep(0.001)
+    assert [one.done() for one in waiting] == [False, False, False, True, True]
+    for one in waiting[3:]:
+        with pytest.raises(MemoryFullError):
+            await one
+    await first
+    process.private = 0
+    process.look()
+    process.memory.end_large("a", 1000)
+    await asyncio.gather(*waiting[:1])
+    for _ in range(2):
+        process.memory.end_large("a", 1000)
+    await asyncio.gather(*waiting[:3])
+
+
 async def test_one_that_waits_too_long_is_refused(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
