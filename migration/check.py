@@ -25,6 +25,7 @@ from migration.state import Phase, read_state
 from store.checkpoint import Checkpoint, read_checkpoint
 from store.clock import SystemClock
 from store.config import StoreConfig
+from store.ends_reserve import EndsReserve
 from store.errors import StoreFormatError
 from store.queue_ends import noted_log_start
 from store.segment_set import SegmentSet
@@ -111,7 +112,8 @@ def _check(
     stack.callback(segments.close)
     derived = _derived(directory, identity, findings, stack, _routes(directory, findings))
     if derived is not None:
-        _look_at_start(segments, derived.metadata, findings)
+        reserve = EndsReserve(directory.ends, identity.segment_bytes)
+        _look_at_start(segments, noted_log_start(derived.metadata, reserve), findings)
     log = LogWalk(
         segments,
         durable_end,
@@ -164,9 +166,8 @@ def _checkpoint(directory: StoreDir, findings: Findings, *, was_closed: bool) ->
         return Checkpoint()
 
 
-def _look_at_start(segments: SegmentSet, metadata: MetadataStore, findings: Findings) -> None:
+def _look_at_start(segments: SegmentSet, noted: int | None, findings: Findings) -> None:
     """The log begins where segments were removed up to, or before."""
-    noted = noted_log_start(metadata)
     if noted is not None and noted < segments.first_offset:
         findings.add(
             Kind.SEGMENTS,

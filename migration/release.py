@@ -81,7 +81,7 @@ def release(
     else:
         (root / FILE_NAME).unlink()
         fsync_directory(root)
-    done.append(f"removed store.json, meta/, {FILE_NAME} and {FILE_CHECKPOINT}")
+    done.append(f"removed store.json, meta/, ends, {FILE_NAME} and {FILE_CHECKPOINT}")
     return done
 
 
@@ -163,7 +163,8 @@ def _give_back(
             _remove_rocketmqs_rocksdb(root)
         for path in (meta, root / "kvcq"):
             shutil.rmtree(path, ignore_errors=True)
-        (root / FILE_CHECKPOINT).unlink(missing_ok=True)
+        for path in (root / FILE_CHECKPOINT, directory.ends):
+            path.unlink(missing_ok=True)
         fsync_directory(root)
         (root / "store.json").unlink()
         fsync_directory(root)

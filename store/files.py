@@ -8,7 +8,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from store.errors import OutOfDescriptorsError
+from store.errors import DiskFullError, OutOfDescriptorsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,17 @@ def telling_of_descriptors() -> Iterator[None]:
         if error.errno not in _TOO_MANY:
             raise
         raise OutOfDescriptorsError(f"{error.filename}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def telling_of_full_disk(path: Path, size: int) -> Iterator[None]:
+    """OSError becomes DiskFullError where it says that there is no space for `size` bytes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DiskFullError(f"no space for {size} bytes of {path}: {error.strerror}") from error
 
 
 def fsync_directory(path: Path) -> None:

@@ -17,6 +17,7 @@ from store.commit_log import CommitLog
 from store.committed import cut_committed
 from store.config import FlushMode
 from store.disk import DiskGuard
+from store.ends_reserve import EndsReserve
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.flush import GroupCommitService, IntervalFlushService
 from store.jobs import Jobs
@@ -118,7 +119,8 @@ def assemble(
             # Without a checkpoint nobody can tell them from topics that were deleted long ago.
             if found_checkpoint is not None:
                 create_again(segments, checkpoint.flushed_offset, topics)
-        queue_ends = QueueEnds(queues, metadata, topics)
+        reserve = EndsReserve(directory.ends, config.segment_bytes)
+        queue_ends = QueueEnds(queues, metadata, topics, reserve)
         queue_ends.look_at_start(segments.first_offset)
         if queues.dispatched_offset < segments.first_offset:
             # Lost, or older than the log is: what is not in the log any more comes first.
@@ -153,6 +155,7 @@ def assemble(
         reput.catch_up(lambda at: progress("replaying the log", (at - replay_start) / replay_span))
         # Now that the queues know all of the log: who ends below its start has nothing in it.
         queue_ends.keep_earlier(segments.first_offset)
+        queue_ends.settle()
         if not directory.was_closed_cleanly:
             cut_committed(metadata, queues)
 
@@ -177,7 +180,7 @@ def assemble(
                 dispatched.value if still_needed is None else still_needed(),
             ),
             before_drop=queue_ends.keep,
-            before_run=queue_ends.note_start,
+            before_run=queue_ends.settle,
             on_dropped=lambda start, time_ms: store.segments_dropped(
                 start, None if time_ms is None else time_fall.expired_before_ms(start, time_ms)
             ),

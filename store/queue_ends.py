@@ -10,6 +10,10 @@ in the log: rows at or above its start are passed over, since the replay knows b
 goes on leaves its row behind: the replay of its later records overtakes it. So rows are never
 wrong, need no care, and are at most one for each queue; a deleted topic takes its rows along.
 
+On a full disk the metadata takes nothing. The ends are then noted in a file that has its blocks
+(ends_reserve.py), the segments go, and what is in the file is put into the metadata when there is
+room again.
+
 Queues may have ended before anything kept their ends: in a store that RocketMQ wrote, or that is of
 an older release. Their last units are put into the metadata on the first opening that finds a log
 which does not begin at 0.
@@ -26,14 +30,16 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from store.errors import DiskFullError, StoreBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from store.consume_queue import ConsumeQueueStore, LastUnit
+    from store.ends_reserve import EndsReserve
     from store.metadata import Metadata
     from store.topics import Topics
 
@@ -49,53 +55,64 @@ _BUSY_TRIES = 1500
 _BUSY_WAIT_S = 0.02
 
 
-def noted_log_start(metadata: Metadata) -> int | None:
+def noted_log_start(metadata: Metadata, reserve: EndsReserve) -> int | None:
     """Where the log begins at the latest, if no file was lost; None in a store of an older release.
 
-    It may begin earlier: a crash comes between the note and the removal. And later, when the store
-    ended before a full disk had room for the note again.
+    It may begin earlier: a crash comes between the note and the removal.
     """
     noted = metadata.get_state(LOG_START)
-    return None if noted is None else int.from_bytes(noted, "big")
+    starts = [reserve.log_start, None if noted is None else int.from_bytes(noted, "big")]
+    return max((start for start in starts if start is not None), default=None)
 
 
 class QueueEnds:
     """Keeps and restores them, and notes where the log begins.
 
-    Thread: retention's for `keep` and `note_start`, the opening one for the rest.
+    Thread: retention's for `keep` and `settle`, the opening one before it starts.
     """
 
-    def __init__(self, queues: ConsumeQueueStore, metadata: Metadata, topics: Topics) -> None:
+    def __init__(
+        self,
+        queues: ConsumeQueueStore,
+        metadata: Metadata,
+        topics: Topics,
+        reserve: EndsReserve,
+    ) -> None:
         # Constant after construction.
         self._queues = queues
         self._metadata = metadata
         self._topics = topics
+        self._reserve = reserve
         self._pause = threading.Event()  # never set: waiting on it is a pause
-        # Owned by retention: a start of the log that did not fit a full disk.
-        self._owed_start: int | None = None
 
     def keep(self, start: int, end: int) -> None:
         """Before the log's start goes from `start` to `end`: all below `end` is dispatched.
 
-        Raises StoreBusyError after half a minute of stalls: the segments must stay then.
+        Raises StoreBusyError after half a minute of stalls, DiskFullError when not even the room
+        that is kept for that is enough: the segments must stay then.
         Durability: on return the ends of these queues survive the loss of the derived data.
         """
-        self._keep(start, end)
-        self._owed_start = end
-        self.note_start()
+        try:
+            self._keep(self._queues.last_units_between(start, end))
+            self._note_start(end)
+        except DiskFullError:
+            if not self._reserve.add(end, self._queues.last_units_between(start, end)):
+                raise
 
-    def note_start(self) -> None:
-        """Note where the log begins, unless it was; a full disk has it done the next time.
+    def settle(self) -> None:
+        """Put into the metadata what a full disk kept out of it, and keep room for the next time.
 
-        It only serves to tell that files are missing, and segments must go to end a full disk.
+        A disk that is full still has it done by a later call. Raises as `keep` does otherwise.
         """
-        if self._owed_start is not None:
-            with suppress(DiskFullError):
-                self._metadata.put_state(LOG_START, self._owed_start.to_bytes(8, "big"))
-                self._owed_start = None
+        with suppress(DiskFullError):
+            if self._reserve.log_start is not None:
+                # Queues may have been deleted since, or have gone on.
+                self._keep(map(self._still_there, self._reserve.pages()))
+                self._note_start(noted_log_start(self._metadata, self._reserve) or 0)
+                self._reserve.clear()
+            self._reserve.prepare()
 
-    def _keep(self, start: int, end: int) -> None:
-        pages = self._queues.last_units_between(start, end)
+    def _keep(self, pages: Iterator[list[LastUnit]]) -> None:
         while True:
             with self._topics.none_deleted() as deletions:
                 pass
@@ -109,11 +126,14 @@ class QueueEnds:
                 self._patiently(self._metadata.put_last_units, page)
         self._metadata.sync()
 
+    def _note_start(self, log_start: int) -> None:
+        self._metadata.put_state(LOG_START, log_start.to_bytes(8, "big"))
+
     def look_at_start(self, log_start: int) -> None:
         """On opening: say so when the log begins later than any removal of segments left it."""
-        noted = noted_log_start(self._metadata)
+        noted = noted_log_start(self._metadata, self._reserve)
         if noted is None:
-            self._metadata.put_state(LOG_START, log_start.to_bytes(8, "big"))
+            self._note_start(log_start)
         elif noted < log_start:
             logger.error(
                 "the log begins at %d, but nothing below %d was removed by this program: the "
@@ -129,7 +149,7 @@ class QueueEnds:
         Raises StoreBusyError after half a minute of stalls. Durable on return.
         """
         if log_start > 0 and self._metadata.get_state(_STATE) is None:
-            self._keep(0, log_start)
+            self._keep(self._queues.last_units_between(0, log_start))
             self._metadata.put_state(_STATE, b"")
 
     def restore(self, log_start: int) -> int:
@@ -138,7 +158,7 @@ class QueueEnds:
         For queues that know less than the log: before it is replayed. Durable with the replay.
         """
         count = 0
-        for page in self._metadata.last_units():
+        for page in chain(self._metadata.last_units(), self._reserve.pages()):
             gone = [
                 unit
                 for unit in page
@@ -159,6 +179,8 @@ class QueueEnds:
         for _ in range(_BUSY_TRIES):
             try:
                 put(units)
+            except DiskFullError:  # it would last
+                raise
             except StoreBusyError:
                 self._pause.wait(_BUSY_WAIT_S)
             else:

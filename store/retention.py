@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from store.disk import DiskLevel
-from store.errors import StoreError
+from store.errors import DiskFullError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -180,13 +180,11 @@ class RetentionService:
             return self._drop(plan)
 
     def _drop(self, plan: DropPlan[Segment]) -> int:
-        if plan.drop:
-            last = plan.drop[-1]
-            self._before_drop(self._segments.first_offset, last.start_offset + last.size)
+        count = self._prepare(plan.drop)
         dropped = 0
         newest_ms: int | None = None
         try:
-            for store_time_ms in plan.store_times_ms:
+            for store_time_ms in plan.store_times_ms[:count]:
                 segment = self._segments.drop_first()
                 dropped += 1
                 newest_ms = newest_ms if store_time_ms is None else store_time_ms
@@ -199,3 +197,18 @@ class RetentionService:
             # Space came free: puts need not wait for the next run to be let in.
             self._guard.measure()
         return dropped
+
+    def _prepare(self, drop: Sequence[Segment]) -> int:
+        """How many of these may go now. On a full disk there may be room for the ends of one."""
+        while drop:
+            try:
+                self._before_drop(
+                    self._segments.first_offset, drop[-1].start_offset + drop[-1].size
+                )
+            except DiskFullError:
+                if len(drop) == 1:
+                    raise
+                drop = drop[:1]
+            else:
+                break
+        return len(drop)

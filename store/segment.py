@@ -19,12 +19,13 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from store.errors import DiskFullError, InvalidArgumentError, StoreClosedError, StoreFormatError
+from store.errors import InvalidArgumentError, StoreClosedError, StoreFormatError
 from store.files import (
     FILE_MODE,
     TEMPORARY_SUFFIX,
     fsync_directory,
     telling_of_descriptors,
+    telling_of_full_disk,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Segment:
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         temporary.unlink(missing_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with _disk_full(path, size), telling_of_descriptors():
+        with telling_of_full_disk(path, size), telling_of_descriptors():
             descriptor = os.open(temporary, flags, FILE_MODE)
             try:
                 _allocate(descriptor, 0, size)
@@ -149,7 +150,7 @@ class Segment:
             if length != size:
                 raise StoreFormatError(path, f"has {length} bytes, a segment here has {size}")
             if writable:
-                with _disk_full(path, size):
+                with telling_of_full_disk(path, size):
                     _allocate(descriptor, 0, size)
             segment = cls(path, start_offset, size, descriptor, writable=writable)
         except BaseException:
@@ -205,7 +206,7 @@ class Segment:
         if not 0 <= position <= self.size:
             raise InvalidArgumentError("position", f"{position} is outside 0 to {self.size}")
         self._reopen_writable()
-        with self._in_use() as descriptor, _disk_full(self.path, self.size):
+        with self._in_use() as descriptor, telling_of_full_disk(self.path, self.size):
             self.appended = position
             self.flushed = min(self.flushed, position)
             # Pages that were only read count as data: let the kernel forget them. What was written
@@ -379,17 +380,6 @@ class Segment:
         return InvalidArgumentError(
             "position", f"{size} bytes at {position} are not below {self.appended} in {self!r}"
         )
-
-
-@contextlib.contextmanager
-def _disk_full(path: Path, size: int) -> Iterator[None]:
-    """Turn a lack of space into the store's own error."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise DiskFullError(f"no space for {size} bytes of {path}: {error.strerror}") from error
 
 
 def _map(descriptor: int, size: int, *, writable: bool) -> mmap.mmap:

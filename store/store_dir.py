@@ -5,6 +5,7 @@
       store.json    what this store is, with a checksum; made once
       abort         pid of the process that has it open; left behind by a crash
       checkpoint    see checkpoint.py
+      ends          see ends_reserve.py
       commitlog/    segments
       kvcq/         RocksDB: units, bounds, key index
       meta/         RocksDB: topics, groups, committed offsets
@@ -126,6 +127,7 @@ class StoreDir:
         self.index = root / "index"
         self.checkpoint = root / "checkpoint"
         self.abort = root / "abort"
+        self.ends = root / "ends"
         self._lock_key: tuple[int, int] | None = None
         self._lock_descriptor: int | None = None
         self._root_key: tuple[int, int] | None = None  # set with the lock

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import threading
 from dataclasses import replace
@@ -19,6 +20,7 @@ from kvcq.rocks import RocksEngine
 from kvcq.rocks import engine as rocks_engine
 from migration.check import check_store
 from store.config import FlushMode
+from store.ends_reserve import EndsReserve
 from store.errors import DiskFullError, StoreFailedError
 from store.message import Message
 from store.queue_ends import noted_log_start
@@ -251,12 +253,17 @@ def test_a_store_closed_on_a_full_disk_closes_and_the_next_opening_has_all_of_it
     assert check_store(root) == []
 
 
+@pytest.mark.parametrize("ends_there", [False, True], ids=["no queue ends", "queues end"])
 def test_retention_makes_room_on_a_full_disk(
-    disk: SmallDisk, caplog: pytest.LogCaptureFixture
+    disk: SmallDisk, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, ends_there: bool
 ) -> None:
-    root = disk.root / "store"
+    root, image = disk.root / "store", tmp_path / "image"
     clock = FakeClock()
+    light = [f"%LMQ%{number}" for number in range(300)]
+    ended = [(name, 0) for name in ("A", *light)] if ends_there else []
     with open_small(root, clock, segment_bytes=1 << 20, reserved_hours=1) as store:
+        if ends_there:
+            store.put([Message("A", b"x", 0, light_queues=tuple(light))] * 3)
         for _ in range(20):
             store.put([Message("T", bytes(200_000), 0)])
         store.flush()
@@ -265,6 +272,7 @@ def test_retention_makes_room_on_a_full_disk(
             commit_many(store)
         clock.advance(3 * 3600)
         assert store.retention.run_once(now=True) == 3
+        shutil.copytree(root, image, ignore=shutil.ignore_patterns("kvcq"))
         disk.free()
 
         def note() -> None:
@@ -274,10 +282,21 @@ def test_retention_makes_room_on_a_full_disk(
 
         in_time(note)
         assert store.retention.run_once(now=True) == 0
-        assert noted_log_start(store.metadata) == store.log.start_offset == 3 << 20
-    with open_small(root, clock, segment_bytes=1 << 20):
-        assert "segments between are missing" not in caplog.text
+        assert store.log.start_offset == 3 << 20
+        reserve = EndsReserve(root / "ends", 1 << 20)
+        assert reserve.log_start is None
+        assert noted_log_start(store.metadata, reserve) == 3 << 20
+        kept = [unit[:2] for page in store.metadata.last_units() for unit in page]
+        assert sorted(kept) == sorted(ended)
     assert check_store(root) == []
+    # Stopped on the full disk, and the derived database lost.
+    assert "segments are missing" not in str(check_store(image))
+    for path in (image, root):
+        with open_small(path, clock, segment_bytes=1 << 20) as store:
+            assert "segments between are missing" not in caplog.text
+            assert store.bounds(ended) == [(3, 3)] * len(ended)
+            assert store.queues.next_offsets([("T", 0)]) == [20]
+        assert check_store(path) == []
 
 
 def test_an_error_of_the_device_stays_final(
