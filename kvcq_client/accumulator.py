@@ -66,7 +66,7 @@ class Accumulator:
         light_queues: Sequence[str],
         properties: Mapping[str, str] | None,
         flag: int,
-        born_time_ms: int,
+        born_time_ms: int | None,
     ) -> Sending | None:
         """The message's future; None when the buffer is full.
 

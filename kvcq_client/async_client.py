@@ -17,8 +17,11 @@ from kvcq_client.producer_config import ProducerConfig
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
+    from typing import Unpack
 
+    from kvcq_client.consumer_config import ConsumerSettings
     from kvcq_client.consumer_core import Wanted
+    from kvcq_client.producer_config import ProducerSettings
 
 
 class AsyncClient(Calls):
@@ -48,7 +51,7 @@ class AsyncClient(Calls):
     def producer(
         self,
         config: ProducerConfig | None = None,
-        **settings: Any,  # noqa: ANN401 - ProducerConfig checks them
+        **settings: Unpack[ProducerSettings],
     ) -> AsyncProducer:
         """A producer; `settings` are fields of ProducerConfig. Raises ClosedError."""
         self._connection.check_open()
@@ -65,7 +68,7 @@ class AsyncClient(Calls):
         self,
         queues: Wanted = (),
         config: ConsumerConfig | None = None,
-        **settings: Any,  # noqa: ANN401 - ConsumerConfig checks them
+        **settings: Unpack[ConsumerSettings],
     ) -> AsyncConsumer:
         """A consumer of topics (all their queues), light queues, or queues.
 

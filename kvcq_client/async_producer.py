@@ -120,7 +120,7 @@ class AsyncProducer:
         light_queues: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
-        born_time_ms: int = 0,
+        born_time_ms: int | None = None,
     ) -> Sending:
         """The message is buffered. Fields: see Message.
 

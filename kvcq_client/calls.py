@@ -101,7 +101,7 @@ class Calls:
         offset: int,
         *,
         max_messages: int = 1000,
-        max_bytes: int = 0,
+        max_bytes: int | None = None,
         tag_filter: str = "",
         wait_s: float = 0.0,
         timeout_s: float | None = None,
@@ -137,13 +137,13 @@ class Calls:
         topic: str,
         key: str,
         *,
-        begin_time_ms: int = 0,
-        end_time_ms: int = 0,
+        begin_time_ms: int | None = None,
+        end_time_ms: int | None = None,
         max_messages: int = 32,
         cursor: bytes = b"",
         timeout_s: float | None = None,
     ) -> QueryPage:
-        """Messages of the topic with the key, oldest first; times are inclusive, 0 is open."""
+        """Messages of the topic with the key, oldest first; times are inclusive."""
         answer = await self._connection.call(
             self._connection.messages.Query,
             pb.QueryRequest(
@@ -234,19 +234,22 @@ class Calls:
     # --- topics ----------------------------------------------------------------------------
 
     async def create_topic(
-        self, name: str, queue_count: int = 0, *, timeout_s: float | None = None
+        self, name: str, queue_count: int | None = None, *, timeout_s: float | None = None
     ) -> Topic:
-        """The topic exists, durably; a count of 0 is the server's default.
+        """The topic exists, durably; without a count, with the server's default.
 
         Repeatable; raises AlreadyExistsError when it has another count.
         """
         return (await self.create_topics({name: queue_count}, timeout_s=timeout_s))[0]
 
     async def create_topics(
-        self, topics: Mapping[str, int] | Iterable[str], *, timeout_s: float | None = None
+        self,
+        topics: Mapping[str, int | None] | Mapping[str, int] | Iterable[str],
+        *,
+        timeout_s: float | None = None,
     ) -> list[Topic]:
         """Names, or names and queue counts. All of 10,000 at a time, or none of them."""
-        wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 0)
+        wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
         items = list(wanted.items())
         made: list[Topic] = []
         for begin in range(0, len(items), _TOPICS_A_CALL):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from kvcq_client.bounds import check_settings
 from kvcq_client.values import Start
@@ -60,6 +60,19 @@ class ConsumerConfig:
         if self.start is not None:
             return self.start
         return Start.COMMITTED if self.group else Start.EARLIEST
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """The fields of ConsumerConfig, as `consumer()` takes them by name."""
+
+    group: str
+    start: Start | None
+    tag_filter: str
+    buffer_bytes: int
+    batch_messages: int
+    when_expired: Start | None
+    verify: bool
+    skip_damaged: bool
 
 
 #: Both included.

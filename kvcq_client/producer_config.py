@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from kvcq_client.bounds import check_settings
 
@@ -53,6 +53,20 @@ class ProducerConfig:
             _PRODUCER_ID.fullmatch(self.producer_id) is not None,
             "1 to 48 letters, digits, '.', '_' or '-'",
         )
+
+
+class ProducerSettings(TypedDict, total=False):
+    """The fields of ProducerConfig, as `producer()` takes them by name."""
+
+    linger_ms: float
+    batch_bytes: int
+    batch_messages: int
+    buffer_bytes: int
+    max_block_s: float
+    window: int
+    delivery_timeout_s: float
+    producer_id: str
+    first_sequence: int
 
 
 #: Both included.

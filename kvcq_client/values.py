@@ -39,7 +39,7 @@ class Message:
     light_queues: tuple[str, ...] = ()
     properties: Mapping[str, str] | None = None
     flag: int = 0
-    born_time_ms: int = 0  # 0: the server's own time
+    born_time_ms: int | None = None  # None: the server's own time
 
 
 class Placed(NamedTuple):

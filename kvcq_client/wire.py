@@ -32,7 +32,7 @@ class Outgoing(NamedTuple):
     light_queues: Sequence[str]
     properties: Mapping[str, str] | None
     flag: int
-    born_time_ms: int
+    born_time_ms: int | None
 
     def to_proto(self) -> pb.Message:
         """The message as the service takes it one by one."""
@@ -96,7 +96,7 @@ class Checker:
                 size += _text_bytes("properties", name) + _text_bytes("properties", value)
         if not -_I32_MAX - 1 <= _number("flag", flag) <= _I32_MAX:
             raise ValueError(f"flag {flag} is not from -2**31 to 2**31 - 1")
-        if not 0 <= _number("born_time_ms", born_time_ms) < 1 << 63:
+        if born_time_ms is not None and not 0 <= _number("born_time_ms", born_time_ms) < 1 << 63:
             raise ValueError(f"born_time_ms {born_time_ms} is not from 0 to 2**63 - 1")
         fields = (topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms)
         return Outgoing(*fields), size
@@ -206,7 +206,7 @@ def _columns(messages: Sequence[Outgoing]) -> pb.MessageColumns | None:
     if any(flags):
         columns.flags.extend(flags)
     if any(born_times_ms):
-        columns.born_times_ms.extend(born_times_ms)
+        columns.born_times_ms.extend([one or 0 for one in born_times_ms])
     return columns
 
 

@@ -119,7 +119,7 @@ class _Sink:
             light_queues=tuple(row.get("light_queues") or ()),
             properties=dict(row.get("properties") or ()),
             flag=row.get("flag") or 0,
-            born_time_ms=row.get("born_time_ms") or 0,
+            born_time_ms=row.get("born_time_ms"),
         )
 
 

@@ -155,16 +155,16 @@ def _starts(
 @click.command()
 @click.argument("topic", type=text)
 @click.argument("key", type=text)
-@click.option("--since", type=TIME, default=0, help="Stored then or later: 2026-01-31T12:00, -1h.")
-@click.option("--until", type=TIME, default=0, help="Stored then or earlier.")
+@click.option("--since", type=TIME, help="Stored then or later: 2026-01-31T12:00, -1h.")
+@click.option("--until", type=TIME, help="Stored then or earlier.")
 @click.option("--limit", type=Whole(1, 100_000), default=32, show_default=True)
 @server_option
 @json_option
 def query(
     topic: str,
     key: str,
-    since: int,
-    until: int,
+    since: int | None,
+    until: int | None,
     limit: int,
     server: str,
     as_json: bool,  # noqa: FBT001 - click passes options by name

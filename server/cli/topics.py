@@ -35,7 +35,7 @@ def topic() -> None:
 def create(names: tuple[str, ...], queues: int | None, server: str, as_json: bool) -> None:  # noqa: FBT001
     """Create topics NAMES. Creating one again with the same settings changes nothing."""
     with connect(server) as client:
-        made = client.create_topics(dict.fromkeys(names, queues or 0))
+        made = client.create_topics(dict.fromkeys(names, queues))
     _show(made, as_json=as_json)
 
 
