@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import gc
 import json
-import mmap
 import pickle
 import sys
 from dataclasses import dataclass
@@ -26,12 +25,11 @@ from kvcq.dispatch_batch import DispatchBatchBuilder
 from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS
 from kvcq.options import DERIVED
 from kvcq.rocks import write_sst
-from migration.log_feed import whole_request
 from migration.routes import Routes, SideName
 from store.errors import CorruptRecordError
-from store.record import Found, check_record
-from store.sealed_run import SealedParser, skip_sealed
-from store.segment import segment_name
+from store.log_walk import Damage, Run, walk
+from store.sealed_run import SealedParser
+from store.segment import Segment, segment_name
 from store.topics import without_topic
 
 if TYPE_CHECKING:
@@ -60,6 +58,27 @@ class BulkPlan:
     dead_light: dict[str, int]  # deleted light queue to the offset below which it is dead
 
 
+class LogFiles:
+    """The segments of a log that another process has open, for reading; one is held at a time."""
+
+    #: Of what may be asked for: the other process keeps the log from there on.
+    first_offset = 0
+
+    def __init__(self, commitlog: Path, segment_bytes: int) -> None:
+        self._commitlog = commitlog
+        self._segment_bytes = segment_bytes
+        self._held: Segment | None = None
+
+    def find(self, physical_offset: int) -> Segment:
+        start = physical_offset - physical_offset % self._segment_bytes
+        if self._held is None or self._held.start_offset != start:
+            if self._held is not None:
+                self._held.close()
+            path = self._commitlog / segment_name(start)
+            self._held = Segment.open(path, self._segment_bytes)
+        return self._held
+
+
 class BulkWorker:
     """Makes the files of one piece after another."""
 
@@ -69,6 +88,7 @@ class BulkWorker:
         self._builder = DispatchBatchBuilder()
         self._parser = SealedParser()
         self._numbers = count(1)
+        self._log = LogFiles(plan.commitlog, plan.segment_bytes)
         self._at = plan.start
 
     def make(self, log_end: int) -> dict[str, object]:
@@ -78,22 +98,17 @@ class BulkWorker:
         records = 0
         at = self._at
         enough = min(log_end, at + self._plan.piece_bytes)
-        while at < enough:
-            base = at - at % self._plan.segment_bytes
-            stop = min(log_end, base + self._plan.segment_bytes)
-            path = self._plan.commitlog / segment_name(base)
-            with (
-                path.open("rb") as file,
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-            ):
-                view = memoryview(data)
-                try:
-                    while at < min(enough, stop):
-                        requests, at = self._read(view, base, at, stop)
-                        records += len(requests)
-                        self._add(requests, rows)
-                finally:
-                    view.release()
+        for step in walk(self._log, at, end=log_end, parser=self._parser, count=_RUN):
+            at = step.next_offset
+            match step:
+                case Run():
+                    admitted = self._admit(step.requests)
+                    records += len(admitted)
+                    self._add(admitted, rows)
+                case Damage():
+                    raise CorruptRecordError(step.physical_offset, step.reason)
+            if at >= enough:
+                break
         self._at = at
         files = {}
         for family, found in rows.items():
@@ -109,33 +124,9 @@ class BulkWorker:
             rows[family].update(pairs)
         del rows[BOUNDS][CHECKPOINT_KEY]
 
-    def _read(
-        self, view: memoryview, base: int, at: int, stop: int
-    ) -> tuple[list[DispatchRequest], int]:
-        """A run of requests, and where the log goes on; the end of the segment at a blank."""
-        requests: list[DispatchRequest] = []
-        while at < stop and len(requests) < _RUN:
-            run, at = self._parser.parse(view, base, at, stop, _RUN - len(requests))
-            self._admit(run, requests)
-            if at >= stop or len(requests) >= _RUN:
-                break
-            # A whole record whose CRC item fits needs no second look at its body.
-            after, passed, _ = skip_sealed(view, base, at, stop, 1)
-            if not passed:
-                checked = check_record(view, at - base, stop - base, at)
-                if checked.found is Found.BLANK:
-                    return requests, base + self._plan.segment_bytes
-                if checked.found is Found.NOTHING:
-                    raise CorruptRecordError(at, checked.reason)
-                after = at + checked.size
-            found = whole_request(view, at - base)
-            if found is not None:
-                self._admit([found], requests)
-            at = after
-        return requests, at
-
-    def _admit(self, run: list[DispatchRequest], admitted: list[DispatchRequest]) -> None:
+    def _admit(self, run: list[DispatchRequest]) -> list[DispatchRequest]:
         """In a run a topic that lives is asked for once: it does so from there on."""
+        admitted: list[DispatchRequest] = []
         lives = ""  # names are the same object while they repeat
         for request in run:
             if request[0] is lives and not request[8]:
@@ -144,6 +135,7 @@ class BulkWorker:
                 if found[0] is request[0]:  # else only its light queues live
                     lives = request[0]
                 admitted.append(found)
+        return admitted
 
     def _admitted(self, request: DispatchRequest) -> DispatchRequest | None:
         """As store.topics.Topics.admit."""

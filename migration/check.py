@@ -16,7 +16,7 @@ from kvcq.options import DERIVED, metadata_profile
 from kvcq.rocks import RocksEngine
 from migration.check_expected import ExpectedRows
 from migration.check_findings import Checked, CheckResult, Finding, Findings, Kind
-from migration.check_log import LogWalk
+from migration.check_log import LogCheck
 from migration.check_lookup import Lookup
 from migration.check_rows import RowCheck
 from migration.routes import Routes
@@ -114,7 +114,7 @@ def _check(
     if derived is not None:
         reserve = EndsReserve(directory.ends, identity.segment_bytes)
         _look_at_start(segments, noted_log_start(derived.metadata, reserve), findings)
-    log = LogWalk(
+    log = LogCheck(
         segments,
         durable_end,
         findings,
@@ -129,7 +129,7 @@ def _check(
         return Checked(records=log.record_count, log_bytes=log_bytes)
 
     def walk_again(take: Callable[[Sequence[DispatchRequest]], None]) -> None:
-        LogWalk(
+        LogCheck(
             segments,
             durable_end,
             Findings(),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from migration.check_findings import Kind
-from migration.check_records import Window, check_at
 from store.errors import CorruptRecordError
-from store.record import BLANK_BYTES, Found, dispatch_request, store_time_of, unpack_record
+from store.log_bytes import PreadWindow, look_at, pread
+from store.log_walk import Damage, Poison, Run, walk
+from store.record import Found, unpack_record
 from store.sealed_run import SealedParser
 from store.units import LMQ_PREFIX
 
@@ -21,27 +21,21 @@ if TYPE_CHECKING:
     from store.segment import Segment
     from store.segment_set import SegmentSet
 
-_MAGIC = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
-_MAGIC_AT = 4
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)
 _PAGE_BYTES = 4096
-_RUN = 4096
 
 
-class _Damage(NamedTuple):
+class _Damaged(NamedTuple):
     """A place below the durable end that holds no record."""
 
-    start: int  # physical
-    end: int  # where the log goes on
+    damage: Damage
     place: str
-    reason: str
     records_before: int
-    is_last: bool  # nothing more in its segment
     owner: tuple[str, int, int] | None  # topic, queue and offset in its header
 
 
-class LogWalk:
+class LogCheck:
     """One pass over the log; afterwards `end_offset` is where it ends.
 
     Memory: one window of the log, and the places of damage.
@@ -74,34 +68,42 @@ class LogWalk:
         #: Where its last file ends.
         self.files_end = segments.first_offset + len(segments) * segments.segment_bytes
         self.record_count = 0
-        self._damage: list[_Damage] = []
+        self._damage: list[_Damaged] = []
         self.damaged_starts: list[int] = []  # physical, rising
         self.damaged_ends: list[int] = []
         self._last_time_ms = -1
-        self._parser = SealedParser()
         self._likely_end = 0
 
     def run(self) -> None:
         """Walk from the first segment to the end of the log."""
-        at = self.start_offset
         self._likely_end = self._guess_end()
-        for segment in self._segments:
-            end = segment.start_offset + segment.size
-            if at < segment.start_offset:  # the log ended in an earlier segment
-                break
-            at = self._walk_segment(segment)
-            if at < end:
-                break
-        self.end_offset = at
-        if at < self._durable_end:
+        for step in walk(
+            self._segments,
+            self.start_offset,
+            written_end=self._durable_end,
+            parser=SealedParser(),
+            look=PreadWindow(),
+        ):
+            self.end_offset = step.next_offset
+            match step:
+                case Run():
+                    self.record_count += step.record_count
+                    self._look_at_times(step.requests)
+                    self._take(step.requests)
+                case Poison():  # neither dispatch nor a rebuild makes anything of it
+                    self.record_count += 1
+                case Damage():
+                    self._damaged(step)
+            self._tell(step.next_offset)
+        if self.end_offset < self._durable_end:
             self._findings.add(
                 Kind.SHORT_LOG,
                 "commitlog",
                 f"records up to {self._durable_end}, which the checkpoint file calls durable",
-                f"none from {at} on",
-                physical_offset=at,
+                f"none from {self.end_offset} on",
+                physical_offset=self.end_offset,
             )
-        self._look_behind(at)
+        self._look_behind(self.end_offset)
         self._progress(1.0)
 
     def _guess_end(self) -> int:
@@ -121,70 +123,14 @@ class LogWalk:
             min(1.0, (at - self.start_offset) / max(1, self._likely_end - self.start_offset))
         )
 
-    def _walk_segment(self, segment: Segment) -> int:
-        """Check the records of one segment; returns its end, or the end of the log in it."""
-        at = base = segment.start_offset
-        end = base + segment.size
-        window = Window(segment)
-        while at < end:
-            if end - at < BLANK_BYTES:
-                return self._resume(segment, at, "no blank record closes the segment")
-            window.hold(at)
-            requests, after = self._parser.parse(window.data, window.start, at, window.end, _RUN)
-            if requests:
-                self.record_count += len(requests)
-                self._look_at_times(requests)
-                self._take(requests)
-                at = after
-                self._tell(at)
-                continue
-            checked = window.check(at)
-            if checked.found is Found.BLANK:
-                return end
-            if checked.found is Found.NOTHING:
-                resumed = self._resume(segment, at, checked.reason)
-                if resumed == at:
-                    return at
-                at = resumed
-                continue
-            self._one_record(window, at)
-            at += checked.size
-        return end
-
-    def _one_record(self, window: Window, at: int) -> None:
-        """A whole record that is not of the common kind."""
-        self.record_count += 1
-        position = at - window.start
-        self._look_at_time(store_time_of(window.data, position), at)
-        try:
-            request = dispatch_request(window.data, position)
-        except CorruptRecordError:  # neither dispatch nor a rebuild makes anything of it
-            return
-        if request.queue_id >= 0 and request.queue_offset >= 0:
-            self._take([request])
-
-    def _resume(self, segment: Segment, at: int, reason: str) -> int:
-        """Where the log goes on behind what is no record; `at` itself when that is its end."""
-        if at >= self._durable_end:
-            # Behind a torn record there may be whole ones: none of them was acknowledged as
-            # durable, and recovery cuts there. It is the end of the log.
-            return at
-        goes_on = self._next_record(segment, at + 1)
-        end = segment.start_offset + segment.size  # when all the rest of this segment is gone
-        self._damage.append(
-            _Damage(
-                at,
-                goes_on or end,
-                f"commitlog/{segment.path.name}",
-                reason,
-                self.record_count,
-                goes_on is None,
-                _owner(segment, at),
-            )
-        )
-        self.damaged_starts.append(at)
-        self.damaged_ends.append(goes_on or end)
-        return goes_on or end
+    def _damaged(self, damage: Damage) -> None:
+        segment = self._segments.find(damage.physical_offset)
+        assert segment is not None
+        owner = _owner(segment, damage.physical_offset)
+        place = f"commitlog/{segment.path.name}"
+        self._damage.append(_Damaged(damage, place, self.record_count, owner))
+        self.damaged_starts.append(damage.physical_offset)
+        self.damaged_ends.append(damage.next_offset)
 
     def name_damage(
         self, physical_offset: int, topic: str, queue_id: int, queue_offset: int
@@ -199,48 +145,23 @@ class LogWalk:
     def tell_damage(self, is_left_out: Callable[[int], bool] | None) -> None:
         """Once all was walked. `is_left_out`: whether no row leads to the damage of that number;
         None when rows were not all looked at."""
-        for number, damage in enumerate(self._damage):
-            following = self.record_count - damage.records_before
+        for number, damaged in enumerate(self._damage):
+            damage = damaged.damage
+            following = self.record_count - damaged.records_before
             left_out = is_left_out is not None and is_left_out(number)
-            goes_on = (
-                f"the rest of this segment holds no record, the log goes on at {damage.end}"
-                if damage.is_last
-                else f"the log goes on at {damage.end}"
-            )
             records = "1 record follows" if following == 1 else f"{following:,} records follow"
-            topic, queue_id, queue_offset = damage.owner or (None, None, None)
+            topic, queue_id, queue_offset = damaged.owner or (None, None, None)
             self._findings.add(
                 Kind.LEFT_OUT if left_out else Kind.DAMAGED_RECORD,
-                damage.place,
+                damaged.place,
                 "a whole record",
-                f"{damage.reason}; {goes_on}, {records}",
+                f"{damage.reason}; the log goes on at {damage.next_offset}, {records}",
                 topic=topic,
                 queue_id=queue_id,
                 queue_offset=queue_offset,
-                physical_offset=damage.start,
-                note=_left_out(damage) if left_out else "",
+                physical_offset=damage.physical_offset,
+                note=_left_out(damaged) if left_out else "",
             )
-
-    @staticmethod
-    def _next_record(segment: Segment, start: int) -> int | None:
-        """The first whole record, or blank, at or above `start` in the segment."""
-        base, size = segment.start_offset, segment.size
-        position = start - base + _MAGIC_AT
-        while position < size:
-            data = segment.pread(position, min(_CHUNK_BYTES, size - position))
-            for found in _MAGIC.finditer(data):
-                at = base + position + found.start() - _MAGIC_AT
-                checked, head = check_at(segment, at)
-                if checked.found is Found.RECORD:
-                    return at
-                if checked.found is Found.BLANK:
-                    remaining = int.from_bytes(head[:4], "big")
-                    if remaining == base + size - at:
-                        return at
-            if position + len(data) >= size:
-                return None
-            position += len(data) - 3  # a magic code may lie across
-        return None
 
     def _look_at_times(self, requests: Sequence[DispatchRequest]) -> None:
         times = [request[6] for request in requests]
@@ -301,14 +222,15 @@ class LogWalk:
         return index >= 0 and physical_offset < self.damaged_ends[index]
 
 
-def _left_out(damage: _Damage) -> str:
+def _left_out(damaged: _Damaged) -> str:
+    damage, place, _, owner = damaged
     whose = ""
-    if damage.owner is not None:
-        topic, queue_id, queue_offset = damage.owner
+    if owner is not None:
+        topic, queue_id, queue_offset = owner
         whose = f", offset {queue_offset} of queue {queue_id} of {topic}"
     return (
-        f"A damaged record is left out of the queues: physical offset {damage.start} in "
-        f"{damage.place}{whose} ({damage.reason}). Its message is lost; readers are told so, and "
+        f"A damaged record is left out of the queues: physical offset {damage.physical_offset} in "
+        f"{place}{whose} ({damage.reason}). Its message is lost; readers are told so, and "
         "can read on behind it."
     )
 
@@ -319,7 +241,8 @@ def _drop(_requests: Sequence[DispatchRequest]) -> None:
 
 def _owner(segment: Segment, at: int) -> tuple[str, int, int] | None:
     """Topic, queue and offset of a damaged record, when its header still adds up."""
-    checked, data = check_at(segment, at, verify_crc=False)
+    end = segment.start_offset + segment.size
+    checked, data = look_at(segment, at, end, pread, verify_crc=False)
     if checked.found is not Found.RECORD:
         return None
     try:

@@ -10,8 +10,8 @@ import numpy as np
 from kvcq.errors import CorruptValueError
 from kvcq.keys import topic_prefix
 from migration.check_findings import Kind
-from migration.check_records import check_at
 from store.errors import CorruptRecordError
+from store.log_bytes import look_at, pread
 from store.record import Found, dispatch_request
 from store.units import LMQ_PREFIX
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kvcq.engine import KvEngine, Pair
     from migration.check_findings import Findings
-    from migration.check_log import LogWalk
+    from migration.check_log import LogCheck
     from store.consume_queue import DispatchRequest
     from store.segment_set import SegmentSet
     from store.topics import Topics
@@ -42,7 +42,7 @@ class Lookup:
         self,
         engine: KvEngine,
         segments: SegmentSet,
-        log: LogWalk,
+        log: LogCheck,
         topics: Topics,
         pending: frozenset[str],
         findings: Findings,
@@ -113,7 +113,8 @@ class Lookup:
         segment = self._segments.find(physical_offset)
         if segment is None or physical_offset >= self.log.end_offset:
             return None
-        checked, data = check_at(segment, physical_offset, verify_crc=False)
+        end = segment.start_offset + segment.size
+        checked, data = look_at(segment, physical_offset, end, pread, verify_crc=False)
         if checked.found is not Found.RECORD:
             return None
         try:

@@ -43,8 +43,8 @@ from migration.index_format import (
 from migration.legacy import detect_layout, detect_segment_bytes
 from migration.state import read_state
 from store.errors import CorruptRecordError, StoreFormatError
-from store.record import Found, check_record, unpack_record
-from store.resync import goes_on_behind
+from store.log_walk import Blank, Damage, Run, walk
+from store.record import unpack_record
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, inspect
 
@@ -103,33 +103,28 @@ def dump_log(root: Path, start: int | None = None, end: int | None = None) -> It
     segments = SegmentSet.load(root / "commitlog", _segment_bytes(root), read_only=True)
     with closing(segments):
         at = segments.first_offset if start is None else start
-        while (segment := segments.find(at)) is not None and (end is None or at < end):
-            view = segment.view(0, segment.size)
-            try:
-                position = at - segment.start_offset
-                checked = check_record(view, position, segment.size, at)
-                size = checked.size
-                if checked.found is Found.BLANK:
-                    size = segment.size - position
-                    yield LogRow(at, size, "blank", None, "")
-                elif checked.found is Found.RECORD:
-                    yield _record_row(bytes(view[position : position + size]), at)
-                else:
-                    behind = goes_on_behind(segments, at)
-                    if behind is None:
-                        return
-                    size = behind - at
-                    yield LogRow(at, size, "damage", None, checked.reason)
-                at += size
-            finally:
-                view.release()
+        for step in walk(segments, at, count=1):
+            if end is not None and at >= end:
+                return
+            match step:
+                case Run():
+                    at = step.last_offset
+                    yield _record_row(segments, at, step.next_offset - at)
+                case Blank():
+                    yield LogRow(at, step.next_offset - at, "blank", None, "")
+                case Damage():
+                    yield LogRow(at, step.next_offset - at, "damage", None, step.reason)
+            at = step.next_offset
 
 
-def _record_row(record: bytes, at: int) -> LogRow:
+def _record_row(segments: SegmentSet, at: int, size: int) -> LogRow:
+    segment = segments.find(at)
+    assert segment is not None
     try:
-        return LogRow(at, len(record), "record", unpack_record(record, verify=False), "")
+        message = unpack_record(segment.read(at - segment.start_offset, size), verify=False)
     except CorruptRecordError as error:
-        return LogRow(at, len(record), "record", None, error.reason)
+        return LogRow(at, size, "record", None, error.reason)
+    return LogRow(at, size, "record", message, "")
 
 
 def queue_sides_of(root: Path) -> list[str]:

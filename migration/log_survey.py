@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from migration.log_feed import whole_request
 from migration.queue_runs import QueueRuns
-from store.record import BLANK_BYTES, Found, check_record
-from store.resync import goes_on_behind
+from store.log_walk import Damage, End, Poison, Run, walk
 from store.sealed_run import SealedParser
 from store.segment import parse_segment_name
 from store.time_fall import TimeFallFinder
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
     from store.segment_set import SegmentSet
 
-_RUN = 4096
+_POISON_KEPT = 100
 
 
 @dataclass
@@ -63,48 +61,24 @@ class LogSurvey:
                 self.units += 1 + len(request.light_queues)
 
 
-def survey_log(
-    segments: SegmentSet, progress: Callable[[float], None] | None = None, end: int | None = None
-) -> LogSurvey:
-    """Read every record, up to `end` if that is given. Memory: one entry for each queue."""
-    found = LogSurvey(start=segments.first_offset, end=segments.first_offset)
+def survey_log(segments: SegmentSet, progress: Callable[[float], None] | None = None) -> LogSurvey:
+    """Read every record up to the end, or to the first damage. Memory: one entry for each queue."""
+    found = LogSurvey(start=segments.first_offset)
     span = max(1, len(segments) * segments.segment_bytes)
-    parser = SealedParser()
-    at = found.start
-    while (segment := segments.find(at)) is not None and not found.end_reason:
-        view = segment.view(0, segment.size)
-        try:
-            base, stop = segment.start_offset, segment.start_offset + segment.size
-            while at < stop and (end is None or at < end):
-                requests, at = parser.parse(view, base, at, stop, _RUN)
-                found.add(requests)
-                if len(requests) == _RUN:
-                    continue
-                if stop - at < BLANK_BYTES:
-                    found.end_reason = "no blank record closes the segment"
-                    break
-                checked = check_record(view, at - base, segment.size, at)
-                if checked.found is Found.BLANK:
-                    at = stop
-                elif checked.found is Found.NOTHING:
-                    found.end_reason = checked.reason
-                    break
-                else:
-                    request = whole_request(view, at - base)
-                    if request is not None:
-                        found.add([request])
-                    elif len(found.poison) < 100:
-                        found.poison.append(at)
-                    at += checked.size
-            if progress is not None:
-                progress((at - found.start) / span)
-        finally:
-            view.release()
-        if end is not None and at >= end:
-            break
-    found.end = at
-    if found.end_reason:
-        found.goes_on_at = goes_on_behind(segments, at)
+    for step in walk(segments, found.start, parser=SealedParser()):
+        match step:
+            case Run():
+                found.add(step.requests)
+            case Poison() if len(found.poison) < _POISON_KEPT:
+                found.poison.append(step.physical_offset)
+            case Damage():
+                found.end, found.end_reason = step.physical_offset, step.reason
+                found.goes_on_at = step.next_offset
+                break
+            case End():
+                found.end, found.end_reason = step.next_offset, step.reason
+        if progress is not None:
+            progress((step.next_offset - found.start) / span)
     return found
 
 

@@ -18,13 +18,13 @@ from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
 from migration.legacy import take_inventory
 from migration.legacy_findings import Remedy
-from migration.log_feed import LogFeed, whole_request
+from migration.log_feed import LogFeed
 from migration.log_survey import segment_files, survey_log
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.state import Phase, read_state
 from migration.state_keeper import next_step
 from store.errors import StoreFormatError
-from store.record import Found, check_record
+from store.log_walk import Run, walk
 from store.sealed_run import SealedParser
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, inspect
@@ -287,24 +287,6 @@ def _feed_runs(feed: LogFeed, at: int, end: int) -> Iterator[list[DispatchReques
 
 def _runs(segments: SegmentSet) -> Iterator[list[DispatchRequest]]:
     """Runs from the first segment on, for the sample."""
-    parser = SealedParser()
-    for segment in segments:
-        view = segment.view(0, segment.size)
-        try:
-            base = at = segment.start_offset
-            stop = base + segment.size
-            while at < stop:
-                requests, at = parser.parse(view, base, at, stop, _BATCH)
-                while len(requests) < _BATCH and at < stop:
-                    checked = check_record(view, at - base, segment.size, at)
-                    if checked.found is not Found.RECORD:
-                        break
-                    request = whole_request(view, at - base)
-                    if request is not None:
-                        requests.append(request)
-                    at += checked.size
-                if not requests:
-                    break
-                yield requests
-        finally:
-            view.release()
+    for step in walk(segments, segments.first_offset, parser=SealedParser(), count=_BATCH):
+        if isinstance(step, Run):
+            yield step.requests

@@ -22,8 +22,9 @@ from migration.repair_queues import move_aside
 from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.files import fsync_directory
-from store.log_scan import Damage, scan_requests
+from store.log_walk import Damage, Run, walk
 from store.metadata import TopicConfig
+from store.sealed_run import SealedParser
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
 from store.time_fall import TimeFallFinder, write_time_fall
@@ -112,9 +113,12 @@ def _topics(
         span = max(1, segments.end_offset - start)
         counts = {} if known is None else dict(known.queue_counts)
         live_from = {} if known is None else dict(known.live_from)
-        for run in scan_requests(segments, start, _tell):
-            times.look(run.requests)
-            for request in run.requests:
+        for step in walk(segments, start, parser=SealedParser()):
+            if isinstance(step, Damage):
+                _report(step)
+            requests = step.requests if isinstance(step, Run) else []
+            times.look(requests)
+            for request in requests:
                 name, place = request.topic, request.physical_offset
                 if not request.in_queue:
                     continue
@@ -126,7 +130,7 @@ def _topics(
                     live_from.setdefault(name, place)
                 counts[name] = max(counts.get(name, 1), request.queue_id + 1)
             if progress is not None:
-                progress("reading the log", (run.next_offset - start) / span)
+                progress("reading the log", (step.next_offset - start) / span)
     finally:
         segments.close()
     now_ms = clock.now_ms()
@@ -136,10 +140,10 @@ def _topics(
     ]
 
 
-def _tell(damage: Damage) -> None:
+def _report(damage: Damage) -> None:
     logger.error(
         "damaged record at physical offset %d (%s), not counted; the log goes on at %d",
         damage.physical_offset,
         damage.reason,
-        damage.goes_on_at,
+        damage.next_offset,
     )

@@ -12,7 +12,7 @@ from migration.next_step import NextStep
 from migration.state import read_state
 from store.clock import SystemClock
 from store.errors import DamagedLogError, StoreFormatError
-from store.log_scan import Damage, scan_requests
+from store.log_walk import Damage, walk
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
 
@@ -88,9 +88,11 @@ def _find_damage(
     segments = SegmentSet.load(commitlog, segment_bytes, read_only=True)
     try:
         span = max(1, segments.end_offset - segments.first_offset)
-        for run in scan_requests(segments, segments.first_offset, damage.append):
+        for step in walk(segments, segments.first_offset):
+            if isinstance(step, Damage):
+                damage.append(step)
             if progress is not None:
-                progress("reading the log", (run.next_offset - segments.first_offset) / span)
+                progress("reading the log", (step.next_offset - segments.first_offset) / span)
     finally:
         segments.close()
     return damage

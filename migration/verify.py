@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from migration.backfill import Pace
 from migration.errors import JobCancelledError, VerificationError
-from migration.log_feed import LogFeed, whole_request
+from migration.log_feed import LogFeed
 from migration.routes import SideName
 from migration.sides import FileSideStore
 from store.consume_queue import KeyHit
@@ -26,6 +26,7 @@ from store.errors import (
     StoreBusyError,
     StoreError,
 )
+from store.record import dispatch_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -344,9 +345,12 @@ class Verification:
             record = self._store.log.read_at(physical_offset)
         except MessageNotFoundError:
             return False
-        request = whole_request(record, 0)
+        try:
+            found = dispatch_request(record, 0)
+        except CorruptRecordError:  # no queue can hold it
+            return False
         # A record of a topic that was deleted, and made again, is none of its queue.
-        request = None if request is None else self._store.admit(request)
+        request = self._store.admit(found)
         if request is None or not request.in_queue:
             return False
         return (request.topic, request.queue_id, request.queue_offset) == (

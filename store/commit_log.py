@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from store.batch_mark import BatchMark
     from store.clock import Clock
     from store.consume_queue import DispatchRequest
+    from store.log_bytes import Segments
     from store.message import Message
     from store.queue_offsets import QueueOffsets
     from store.segment import Segment
@@ -126,6 +127,11 @@ class CommitLog:
         # Where a segment begins within an append, to where that append begins; the latest ones.
         # Replaced whole, read by the flush thread.
         self._begins: dict[int, int] = {}
+
+    @property
+    def segments(self) -> Segments:
+        """For those who walk over the log, see log_walk.py."""
+        return self._segments
 
     # --- append ----------------------------------------------------------------------------
 

@@ -16,13 +16,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from store.errors import CorruptRecordError
-from store.log_scan import scan_requests
+from store.log_walk import Run, walk
+from store.sealed_run import SealedParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from store.log_scan import Damage
     from store.metadata import TopicConfig
     from store.segment_set import SegmentSet
     from store.topics import Topics
@@ -30,12 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def create_again(
-    segments: SegmentSet,
-    flushed_offset: int,
-    topics: Topics,
-    progress: Callable[[int], None] | None = None,
-) -> list[TopicConfig]:
+def create_again(segments: SegmentSet, flushed_offset: int, topics: Topics) -> list[TopicConfig]:
     """Topics of records at or above `flushed_offset` exist, unless they were deleted.
 
     On opening after a crash, before anything is dispatched: `flushed_offset` is the checkpoint's,
@@ -44,18 +36,15 @@ def create_again(
     # Topic -> physical offset of its first record, and the highest queue id.
     found: dict[str, tuple[int, int]] = {}
     dead_below = topics.dead_below()
-    try:
-        for run in scan_requests(segments, max(flushed_offset, segments.first_offset), _pass_over):
-            for request in run.requests:
-                name, queue_id, at = request.topic, request.queue_id, request.physical_offset
-                if at < dead_below.get(name, 0):
-                    continue
-                first, highest = found.get(name, (at, 0))
-                found[name] = first, max(highest, queue_id)
-            if progress is not None:
-                progress(run.next_offset)
-    except CorruptRecordError as error:
-        logger.error("topics of records behind it are not looked for: %s", error)
+    start = max(flushed_offset, segments.first_offset)
+    # Damage and poison are reported when the log is dispatched.
+    for step in walk(segments, start, parser=SealedParser()):
+        for request in step.requests if isinstance(step, Run) else ():
+            name, queue_id, at = request.topic, request.queue_id, request.physical_offset
+            if at < dead_below.get(name, 0):
+                continue
+            first, highest = found.get(name, (at, 0))
+            found[name] = first, max(highest, queue_id)
     created = topics.create_again(found)
     for topic in created:
         logger.warning(
@@ -64,7 +53,3 @@ def create_again(
             topic.created_offset,
         )
     return created
-
-
-def _pass_over(_damage: Damage) -> None:
-    """Whoever dispatches the log says so."""

@@ -371,11 +371,14 @@ def store_time_of(data: bytes | memoryview, at: int) -> int:
 def dispatch_request(data: bytes | memoryview, at: int) -> DispatchRequest:
     """What is derived from the record at `at`, which `check_record` has found whole.
 
-    Raises CorruptRecordError when topic or properties are not UTF-8.
+    Raises CorruptRecordError for one that no queue can hold: topic or properties are not UTF-8, or
+    queue id or offset are negative.
     """
     (size, _magic, _crc, queue_id, _flag, queue_offset, physical_offset, sys_flag, _born) = (
         _FIXED.unpack_from(data, at)
     )
+    if queue_id < 0 or queue_offset < 0:
+        raise CorruptRecordError(physical_offset, "a negative queue id or offset")
     parts = locate(data, at)
     try:
         topic = str(data[at + parts.topic_at : at + parts.topic_end], "utf-8")

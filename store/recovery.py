@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.batch_place import BatchPlace, place_of
 from store.errors import DamagedLogError, StoreFormatError
-from store.record import BLANK_BYTES, Found, check_record, store_time_of
+from store.log_walk import End, Run, walk
+from store.record import Found, check_record, store_time_of
 from store.resync import goes_on_behind
-from store.sealed_run import skip_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 _PROGRESS_BYTES = 16 << 20
 _WRITE_AGAIN_SEGMENTS = 2
-_RUN = 4096  # records between two looks at the progress
 
 
 class Recovered(NamedTuple):
@@ -44,39 +43,23 @@ def scan(
     segments: SegmentSet, start: int, progress: Callable[[int], None] | None = None
 ) -> Recovered:
     """Check every record from `start`, a record's beginning or the log's end. Changes nothing."""
-    at = start
     count = 0
-    last_time: int | None = None
-    last_at: int | None = None
-    reported = start
-    while (segment := segments.find(at)) is not None:
-        view = segment.view(0, segment.size)
-        try:
-            base = segment.start_offset
-            while True:
-                if segment.size - (at - base) < BLANK_BYTES:
-                    reason = "no blank record closes the segment"
-                    return Recovered(at, last_time, count, reason, last_at)
-                at, passed, last = skip_sealed(view, base, at, base + segment.size, _RUN)
-                count += passed
-                if passed:
-                    last_at, last_time = last, store_time_of(view, last - base)
-                if passed < _RUN:
-                    checked = check_record(view, at - base, segment.size, at)
-                    if checked.found is Found.BLANK:
-                        at = base + segment.size
-                        break
-                    if checked.found is Found.NOTHING:
-                        return Recovered(at, last_time, count, checked.reason, last_at)
-                    last_at, last_time = at, store_time_of(view, at - base)
-                    at += checked.size
-                    count += 1
-                if progress is not None and at - reported >= _PROGRESS_BYTES:
-                    reported = at
-                    progress(at)
-        finally:
-            view.release()
-    return Recovered(at, last_time, count, "end of the last segment", last_at)
+    last: int | None = None
+    reported = end = start
+    reason = ""
+    for step in walk(segments, start, written_end=start):
+        end = step.next_offset
+        match step:
+            case Run():
+                count += step.record_count
+                last = step.last_offset
+            case End():
+                reason = step.reason
+        if progress is not None and end - reported >= _PROGRESS_BYTES:
+            reported = end
+            progress(end)
+    last_time = None if last is None else _store_time_at(segments, last)
+    return Recovered(end, last_time, count, reason, last)
 
 
 def recover_log(
@@ -174,6 +157,13 @@ def _without_open_batch(segments: SegmentSet, start: int, found: Recovered) -> R
         found.end_offset - begin,
     )
     return found._replace(end_offset=begin, reason="a batch that was not finished")
+
+
+def _store_time_at(segments: SegmentSet, offset: int) -> int:
+    segment = segments.find(offset)
+    assert segment is not None
+    with segment.view(0, segment.size) as view:
+        return store_time_of(view, offset - segment.start_offset)
 
 
 def _place_at(segments: SegmentSet, offset: int) -> BatchPlace | None:

@@ -6,9 +6,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import CorruptRecordError, StoreBusyError, StoreError
-from store.record import Found, check_record, dispatch_request
-from store.resync import behind_damage
+from store.errors import StoreBusyError, StoreError
+from store.log_walk import Damage, Run, walk
 from store.sealed_run import SealedParser
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH = 1024
-_RUN = 256
 #: Holes that stay, since the log does not have their records either; beyond it, some are forgotten.
 _MANY_HOLES = 65_536
 #: Between two batches of all queues, so that puts and dispatch come in between.
@@ -190,46 +188,26 @@ class QueueRepair:
     def _collect(
         self, at: int, end: int, damaged: list[int]
     ) -> tuple[Sequence[DispatchRequest], int]:
-        """What is to be dispatched from `at` on, about a batch at most, and where to go on.
+        """What is to be dispatched from `at` on, a batch at most, and where to go on.
 
         Physical offsets of damaged records are added to `damaged`.
         """
-        requests: list[DispatchRequest] = []
-        view = self._log.view(at, end)
-        try:
-            base, stop = at, at + len(view)
-            while at < stop and len(requests) < _BATCH:
-                run, at = self._parser.parse(view, base, at, stop, _RUN)
-                for each in run:
-                    admitted = self._topics.admit(each)
-                    if admitted is not None:
-                        requests.append(admitted)
-                if run:
-                    continue
-                checked = check_record(view, at - base, len(view), at)
-                if checked.found is Found.BLANK:
-                    return requests, self._log.segment_end(at)
-                if checked.found is Found.NOTHING:
-                    goes_on = behind_damage(self._log, at)
+        for step in walk(self._log.segments, at, end=end, parser=self._parser, count=_BATCH):
+            at = step.next_offset
+            match step:
+                case Run():
+                    found = map(self._topics.admit, step.requests)
+                    return [each for each in found if each is not None], at
+                case Damage():
                     logger.error(
                         "left out of the repair: damaged record at physical offset %d (%s); the "
                         "log goes on at %d",
+                        step.physical_offset,
+                        step.reason,
                         at,
-                        checked.reason,
-                        goes_on,
                     )
-                    damaged.append(at)
-                    return requests, goes_on
-                try:
-                    request = self._topics.admit(dispatch_request(view, at - base))
-                except CorruptRecordError:
-                    request = None  # it stands in no queue: its dispatch said so
-                if request is not None and request.queue_id >= 0 and request.queue_offset >= 0:
-                    requests.append(request)
-                at += checked.size
-        finally:
-            view.release()
-        return requests, at
+                    damaged.append(step.physical_offset)
+        return [], at
 
 
 def _concerns(request: DispatchRequest, topic: str, queue_id: int) -> bool:

@@ -14,19 +14,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from store.errors import (
-    CorruptRecordError,
     DamagedLogError,
     DiskFullError,
     StoreBusyError,
     StoreClosedError,
     StoreFailedError,
 )
-from store.record import (
-    Found,
-    check_record,
-    dispatch_request,
-)
-from store.resync import behind_damage
+from store.log_walk import Damage, Poison, Run, walk
 from store.sealed_run import SealedParser
 from store.wake import Wake
 
@@ -267,44 +261,34 @@ class ReputService:
         self._pending.popleft()
 
     def _parse(self, at: int, limit: int) -> tuple[list[DispatchRequest], int]:
-        """Requests of the records from `at` on, and where they end. At least one step forward."""
-        if at < self._log.start_offset:
-            at = self._log.start_offset  # dropped before it was dispatched
-        requests: list[DispatchRequest] = []
-        view = self._log.view(at, limit)
-        try:
-            base, end = at, at + len(view)
-            while at < end and len(requests) < _PARSE_BATCH:
-                run, at = self._parser.parse(view, base, at, end, _PARSE_BATCH - len(requests))
-                if run:
-                    requests += self._admitted(run)
-                    continue
-                checked = check_record(view, at - base, end - base, at)
-                if checked.found is Found.BLANK:
-                    at = self._log.segment_end(at)
-                    break
-                if checked.found is Found.NOTHING:
-                    at = self._behind_damage(at, checked.reason)
-                    break
-                request = self._uncommon(view, at - base)
-                if request is not None and (admitted := self._admit(request)) is not None:
-                    requests.append(admitted)
-                at += checked.size
-        finally:
-            view.release()
-        return requests, at
+        """Requests of the next records from `at` on, and where they end."""
+        for step in walk(
+            self._log.segments, at, end=limit, parser=self._parser, count=_PARSE_BATCH
+        ):
+            at = step.next_offset
+            match step:
+                case Run():
+                    return self._admitted(step.requests), at
+                case Damage():
+                    self._leave_out(step)
+                case Poison():
+                    self.poison_count += 1
+                    logger.error(
+                        "the record at physical offset %d stands in no queue: %s",
+                        step.physical_offset,
+                        step.reason,
+                    )
+        return [], at
 
-    def _behind_damage(self, at: int, reason: str) -> int:
-        """Where the log goes on behind the damaged record at `at`, if it may be left out.
+    def _leave_out(self, damage: Damage) -> None:
+        """The messages left out are holes in their queues, and are reported to their readers.
 
-        Raises DamagedLogError if not. The messages left out are holes in their queues: whoever
-        reads there is told so.
+        Raises DamagedLogError if damage may not be left out.
         """
-        goes_on = behind_damage(self._log, at)
+        at, goes_on, reason = damage
         if not self._skip_damaged:
             raise DamagedLogError(at, goes_on, reason, can_be_left_out=True)
         logger.error("left out: %d damaged bytes at physical offset %d", goes_on - at, at)
-        return goes_on
 
     def _admitted(self, run: list[DispatchRequest]) -> list[DispatchRequest]:
         """What of the run is dispatched; in a run a topic that lives is asked for once."""
@@ -318,22 +302,6 @@ class ReputService:
                     lives = request[0]
                 admitted.append(found)
         return admitted
-
-    def _uncommon(self, view: memoryview, position: int) -> DispatchRequest | None:
-        """The request of any whole record; None for one that no queue can hold."""
-        try:
-            request = dispatch_request(view, position)
-        except CorruptRecordError as error:
-            self._skip_poison(error.offset, error.reason)
-            return None
-        if request.queue_id < 0 or request.queue_offset < 0:
-            self._skip_poison(request.physical_offset, "a negative queue id or offset")
-            return None
-        return request
-
-    def _skip_poison(self, at: int, reason: str) -> None:
-        self.poison_count += 1
-        logger.error("the record at physical offset %d stands in no queue: %s", at, reason)
 
     def _dispatch(self, requests: Sequence[DispatchRequest], end: int) -> None:
         """Piece by piece; what an error leaves over is dispatched later, from the log."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.batch_encoder import BatchEncoder, plain_tail, topic_field
+from store.log_bytes import PreadWindow, mapped
 from store.message import Message
 from store.queue_offsets import HotQueue
 from store.record import pack_blank
 from store.resync import goes_on_behind, next_record
-from store.segment import segment_name
+from store.segment import Segment, segment_name
 from store.segment_set import SegmentSet
 from store.validation import prepare
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BASE = 16 << 20
 
@@ -39,6 +38,18 @@ def segment(
     return data, [request.physical_offset for request in encoded.requests]
 
 
+def behind(raw: bytes | bytearray, at: int) -> int | None:
+    """The next record in a segment of these bytes; mapped and read alike."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / segment_name(BASE)
+        path.write_bytes(raw)
+        opened = Segment.open(path, len(raw))
+        found = next_record(opened, at, BASE + len(raw), mapped)
+        assert found == next_record(opened, at, BASE + len(raw), PreadWindow())
+        opened.close()
+        return found
+
+
 @given(st.lists(st.binary(max_size=200), min_size=2, max_size=8), st.data())
 def test_the_next_whole_record_is_found(bodies: list[bytes], data: st.DataObject) -> None:
     raw, places = segment(bodies)
@@ -46,26 +57,26 @@ def test_the_next_whole_record_is_found(bodies: list[bytes], data: st.DataObject
     at = places[broken]
     length = places[broken + 1] - at
     raw[at - BASE : at - BASE + length] = data.draw(st.binary(min_size=length, max_size=length))
-    found = next_record(memoryview(raw), BASE, at, BASE + len(raw))
+    found = behind(raw, at)
     assert found == places[broken + 1]
 
 
 def test_behind_the_last_record_the_blank_one_is_found() -> None:
     raw, places = segment([b"a", b"b"])
     end = places[1] + (places[1] - places[0])
-    assert next_record(memoryview(raw), BASE, places[1], BASE + len(raw)) == end
+    assert behind(raw, places[1]) == end
 
 
 def test_a_record_copied_into_a_body_is_not_taken_for_one() -> None:
     """It says it lies elsewhere."""
     inner, _ = segment([b"inner"])
     raw, places = segment([bytes(inner[:300]), b"next"])
-    found = next_record(memoryview(raw), BASE, places[0], BASE + len(raw))
+    found = behind(raw, places[0])
     assert found == places[1]
 
 
 def test_zeros_hold_nothing() -> None:
-    assert next_record(memoryview(bytes(1 << 16)), BASE, BASE, BASE + (1 << 16)) is None
+    assert behind(bytes(1 << 16), BASE) is None
 
 
 def on_disk(directory: Path, *segments: bytes) -> SegmentSet:
