@@ -175,13 +175,16 @@ class Subscription:
         while True:
             await asyncio.sleep(backoff.next_s())
             try:
-                await self._connection.call(
+                answer = await self._connection.call(
                     self._connection.admin.GetStatistics, pb.GetStatisticsRequest()
                 )
             except KvcqError as refusal:
                 if may_pass(refusal) or isinstance(refusal, DeadlineError):
                     continue
                 # It answers. What is wrong with it, the stream is told as well.
+            else:
+                if not answer.values["server.ready"]:  # it is opening its store, or ends
+                    continue
             logger.info("the server at %s is back", target)
             return
 

@@ -87,10 +87,10 @@ class NumberPassedError(ServerError):
 
     def __init__(self, producer_id: str, sequence: int, expected_sequence: int) -> None:
         super().__init__(
-            f"producer.sequence: producer {producer_id!r} is at {expected_sequence}, and no batch "
-            f"of its that begins at {sequence} can be read any more: its messages have expired, or "
-            "its cuts were others. Nothing was stored now, it may have been before: leave it out, "
-            "or send it under another producer_id if it must be stored again"
+            f"producer.sequence: producer {producer_id!r} is at {expected_sequence}, and the log "
+            f"has no batch of it that begins at {sequence}: it has expired, or was cut in another "
+            f"way. Nothing was stored now. If the batch was stored before, go on with "
+            f"{expected_sequence}; if it must be stored now, send it under another producer_id"
         )
         self.field = "producer.sequence"
         self.producer_id = producer_id

@@ -60,7 +60,9 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
         _Code.INVALID_ARGUMENT, "INVALID_ARGUMENT", ("field",)
     ),
     store_errors.UnknownTopicError: StatusRow(_Code.NOT_FOUND, "UNKNOWN_TOPIC", ("topic",)),
-    store_errors.TopicExistsError: StatusRow(_Code.ALREADY_EXISTS, "TOPIC_EXISTS", ("topic",)),
+    store_errors.TopicExistsError: StatusRow(
+        _Code.ALREADY_EXISTS, "TOPIC_EXISTS", ("topic", "queue_count")
+    ),
     store_errors.UnknownQueueError: StatusRow(
         _Code.NOT_FOUND, "UNKNOWN_QUEUE", ("topic", "queue_id", "queue_count")
     ),

@@ -35,9 +35,10 @@ class UnknownTopicError(StoreError):
 class TopicExistsError(StoreError):
     """A topic of that name is there already, with other settings."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic!r} exists")
+    def __init__(self, topic: str, queue_count: int) -> None:
+        super().__init__(f"topic {topic!r} exists with {queue_count} queues, and keeps them")
         self.topic = topic
+        self.queue_count = queue_count
 
 
 class UnknownQueueError(StoreError):

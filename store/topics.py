@@ -239,7 +239,7 @@ class Topics:
                 existing = TopicConfig(name, counts[name], now_ms, log_end)
                 fresh.append(existing)
             elif existing.queue_count != counts[name]:
-                raise TopicExistsError(name)
+                raise TopicExistsError(name, existing.queue_count)
             result[name] = existing
         self._metadata.put_topics(fresh, sync=False)
         self._forget(topic.name for topic in fresh)

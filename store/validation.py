@@ -201,7 +201,7 @@ def _tag_code(tag: str) -> int:
     _check_length(tag, "tag", MAX_PROPERTIES_BYTES)
     if NAME_END in tag or ITEM_END in tag or "||" in tag or tag != tag.strip() or tag == "*":
         raise InvalidArgumentError(
-            "tag", f"{tag!r} is '*', has '||', a control separator, or outer blanks"
+            "tag", f"{tag!r} is '*', or has '||', a control separator or outer blanks in it"
         )
     _check_text(tag, "tag")
     return java_hash(tag)

@@ -6,6 +6,7 @@ import base64
 
 from kvcq_client.compression import BodyError, decompress
 from server.cli.output import notes
+from server.cli.screen import one_line
 
 #: Bytes of a body that a table shows; --json and --raw have all of it.
 SHOWN_BODY_BYTES = 80
@@ -21,16 +22,15 @@ def plain_body(stored: bytes, sys_flag: int) -> bytes:
 
 
 def body_text(body: bytes) -> str:
-    """The body for a table: text if it is text, else its first bytes in hex; cut when long."""
+    """The body in a line: text if it is text, otherwise its first bytes in hex; cut when long."""
     try:
         text = body.decode()
-        shown = text if len(text) <= SHOWN_BODY_BYTES else text[:SHOWN_BODY_BYTES] + "…"
-        if shown.replace("…", "").isprintable():
-            return shown if shown == text else f"{shown} ({len(body):,} bytes)"
     except UnicodeDecodeError:
-        pass
-    cut = body[: SHOWN_BODY_BYTES // 3]
-    return f"{cut.hex(' ')}{'…' if len(cut) < len(body) else ''} ({len(body):,} bytes)"
+        cut = body[: SHOWN_BODY_BYTES // 3]
+        return f"{cut.hex(' ')}{'…' if len(cut) < len(body) else ''} ({len(body):,} bytes)"
+    if len(text) <= SHOWN_BODY_BYTES:
+        return one_line(text)
+    return f"{one_line(text[:SHOWN_BODY_BYTES])}… ({len(body):,} bytes)"
 
 
 def body_fields(body: bytes) -> dict[str, str]:

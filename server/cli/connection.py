@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,21 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "127.0.0.1:8081"
 COMMANDLINE = ParameterSource.COMMANDLINE
+#: Fields of requests, and what sets them where it has another name.
+_PARAMETERS = {
+    "queue_id": "queue",
+    "queue_count": "queues",
+    "name": "names",
+    "begin_time_ms": "since",
+    "end_time_ms": "until",
+    "time_ms": "to_time",
+    "offset": "to",
+    "wait_ms": "wait_s",
+    "max_messages": "limit",
+}
+#: The index or key in `topics[0].name`, `properties['KEYS']`.
+_SUBSCRIPT = re.compile(r"\[.*?\]")
+_KEY = re.compile(r"\['(.*)'\]$")
 #: For one call. A server that is still opening its store is waited for as long.
 TIMEOUT_S = 30.0
 #: How long to look for a server: one that does not answer by then is not there.
@@ -137,13 +153,33 @@ def command_error(error: KvcqError, server: str) -> CommandError:
         return BadRequestError(str(error), "the server's limit is its max_receive_bytes")
     kind = BadRequestError if isinstance(error, InvalidArgumentError) else CommandError
     command, hint = _advice(error.reason, error.metadata, server)
+    text = str(error)
+    if isinstance(error, InvalidArgumentError) and (given := option_of(error.field)):
+        text = text.replace(f"{error.field}: ", f"{given}: ", 1)
     return kind(
-        str(error),
+        text,
         hint,
         command=command,
         code=error.reason,
         field=error.metadata.get("field", ""),
     )
+
+
+def option_of(field: str) -> str:
+    """The option or argument that set this field of the request; "" if none of the command did."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ""
+    plain = _SUBSCRIPT.sub("", field).rpartition(".")[2]
+    names = (plain, _PARAMETERS.get(plain))
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        called = parameter.human_readable_name
+        if given is COMMANDLINE and (parameter.name in names or called.lower() in names):
+            option = called if isinstance(parameter, click.Argument) else parameter.opts[0]
+            key = _KEY.search(field)  # of a property, say
+            return option if key is None else f"{option} {key[1]}"
+    return ""
 
 
 def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
@@ -155,10 +191,11 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return command_at(server, "topic list", "--light-queues"), hint
         case "UNKNOWN_TOPIC":
             return command_at(server, "topic list"), "`kvcq topic create` creates a topic"
-        case "UNKNOWN_QUEUE" | "TOPIC_EXISTS":
+        case "TOPIC_EXISTS":
+            hint = "use it as it is, choose another name, or delete it with its messages first"
+            return command_at(server, "topic describe", name=topic), hint
+        case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE":
             return command_at(server, "topic describe", name=topic), ""
-        case "OFFSET_OUT_OF_RANGE":
-            return "", f"use an offset from {metadata['minOffset']} to {metadata['maxOffset']}"
         case "DISK_FULL":
             return "", "free disk space, or lower store.reserved_hours; reads continue meanwhile"
         case "STORE_FAILED" | "FLUSH_FAILED":

@@ -25,8 +25,8 @@ from server.cli.connection import (
 )
 from server.cli.messages import body_of, print_bodies, print_documents, skip_damaged_option
 from server.cli.output import console, json_option, notes, time_text
-from server.cli.screen import escape
-from server.cli.values import COUNT, TIME, text
+from server.cli.screen import escape, one_line
+from server.cli.values import COUNT, TIME, TIMES, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +47,7 @@ _WAIT_S = 1.0
     "--from",
     "where",
     metavar="WHERE",
-    help="earliest, latest, or a time: 2026-01-31T12:00, -1h.  "
-    "[default: where the group is, or earliest]",
+    help=f"earliest, latest, or a time. {TIMES}  [default: where the group is, or earliest]",
 )
 @click.option("--tag", "tag_filter", type=text, default="", help='Such as "created || paid".')
 @click.option("--limit", type=COUNT, help="End after N messages.")
@@ -182,7 +181,7 @@ def _begin(client: Client, topic: str, group: str, where: str | None) -> dict[Qu
 
 def _print_lines(messages: list[StoredMessage]) -> None:
     for message in messages:
-        marks = " ".join(one for one in (message.tag, *message.keys) if one)
+        marks = one_line(" ".join(one for one in (message.tag, *message.keys) if one))
         place = f"{message.queue_id}:{message.queue_offset}"
         line = f"{time_text(message.store_time_ms)}  {place:<10}  {marks:<12}  "
         console.print(escape(line + body_text(body_of(message))), highlight=False, soft_wrap=True)

@@ -9,10 +9,10 @@ import click
 from kvcq_client import Start
 from server.cli.connection import command_at, connect, server_option
 from server.cli.output import CommandError, ask, json_option, notes, print_json, print_table
-from server.cli.values import INT64_MAX, QUEUE, TIME, text
+from server.cli.values import INT64_MAX, QUEUE, TIME, TIMES, text
 
 if TYPE_CHECKING:
-    from kvcq_client import GroupOffset
+    from kvcq_client import Client, GroupOffset
 
 
 @click.group()
@@ -45,12 +45,13 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None: 
     """Show what GROUP committed in each queue, and how many messages are before it."""
     with connect(server) as client:
         found = client.group_offsets(name)
+        if not found:
+            _require(client, name, server)
     found = [one for one in found if topic in (None, one.topic)]
     if not found:
-        where = "" if topic is None else f" in {topic}"
+        where = "a topic that exists" if topic is None else topic
         raise CommandError(
-            f"group {name!r} has committed nothing{where}",
-            command=command_at(server, "group list"),
+            f"group {name!r} has committed nothing in {where}", code="NOTHING_COMMITTED"
         )
     _show(name, found, as_json=as_json)
 
@@ -59,7 +60,7 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None: 
 @click.argument("name", metavar="GROUP", type=text)
 @click.argument("topic", type=text)
 @click.option("--to", metavar="WHERE", help="earliest, latest, or a queue offset.")
-@click.option("--to-time", type=TIME, help="The first message stored then or later, such as -1h.")
+@click.option("--to-time", type=TIME, help=f"The first message stored then or later. {TIMES}")
 @click.option("--queue", "queue_ids", type=QUEUE, multiple=True, help="This queue alone; repeat.")
 @server_option
 @json_option
@@ -72,11 +73,15 @@ def reset(
     server: str,
     as_json: bool,  # noqa: FBT001 - click passes options by name
 ) -> None:
-    """Move GROUP in the queues of TOPIC. Consumers that run go on where they are."""
+    """Move GROUP, which exists, in the queues of TOPIC. Consumers that run go on where they are.
+
+    A new group begins with `kvcq consume TOPIC --group GROUP --from WHERE`.
+    """
     if (to is None) == (to_time is None):
         raise click.UsageError("say where to: --to or --to-time")
     where = Start.EARLIEST if to is None else _where(to)
     with connect(server) as client:
+        _require(client, name, server)
         found = client.reset_offsets(name, topic, where, queue_ids=queue_ids, time_ms=to_time)
     _show(name, found, as_json=as_json)
 
@@ -92,11 +97,19 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: F
         without = command_at(server, "group delete", "--yes", name=name)
         ask(f"Delete all offsets of group {name!r}?", without)
     with connect(server) as client:
+        _require(client, name, server)
         client.delete_group(name)
     if as_json:
         print_json({"deleted": name})
     else:
         notes.print(f"deleted {name}")
+
+
+def _require(client: Client, name: str, server: str) -> None:
+    """Raises CommandError when no group of that name has committed anything."""
+    if name not in client.groups():
+        listing = command_at(server, "group list")
+        raise CommandError(f"no group {name!r}", command=listing, code="UNKNOWN_GROUP")
 
 
 def _where(to: str) -> Start | int:

@@ -21,7 +21,8 @@ from server.cli.output import (
     print_table,
     time_text,
 )
-from server.cli.values import OFFSET, QUEUE, TIME, Whole, text
+from server.cli.screen import one_line
+from server.cli.values import OFFSET, QUEUE, TIME, TIMES, Whole, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -155,8 +156,8 @@ def _starts(
 @click.command()
 @click.argument("topic", type=text)
 @click.argument("key", type=text)
-@click.option("--since", type=TIME, help="Stored then or later: 2026-01-31T12:00, -1h.")
-@click.option("--until", type=TIME, help="Stored then or earlier.")
+@click.option("--since", type=TIME, help=f"Stored then or later. {TIMES}")
+@click.option("--until", type=TIME, help=f"Stored then or earlier. {TIMES}")
 @click.option("--limit", type=Whole(1, 100_000), default=32, show_default=True)
 @server_option
 @json_option
@@ -244,8 +245,8 @@ def print_messages(messages: Iterable[StoredMessage]) -> None:
             message.queue_id,
             message.queue_offset,
             time_text(message.store_time_ms),
-            message.tag,
-            " ".join(message.keys),
+            one_line(message.tag),
+            one_line(" ".join(message.keys)),
             body_text(body_of(message)),
         )
         for message in messages

@@ -26,6 +26,15 @@ def visible(text: str) -> str:
     return _ACTING.sub(lambda found: _written_out(found[0]), text)
 
 
+def one_line(text: str) -> str:
+    """The text with all that is not printable written out: line ends, tabs, and what acts."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
 def visible_json(text: str) -> str:
     """The same for a JSON document, which stays the same document."""
     return _ACTING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -29,7 +29,7 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("names", type=text, nargs=-1, required=True)
-@click.option("--queues", type=COUNT, help="Queues of each; else the default.")
+@click.option("--queues", type=COUNT, help="Queues of each, up to 65,536; else the default.")
 @server_option
 @json_option
 def create(names: tuple[str, ...], queues: int | None, server: str, as_json: bool) -> None:  # noqa: FBT001

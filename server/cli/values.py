@@ -88,6 +88,8 @@ COUNT = Whole(1, INT32_MAX)
 #: A queue offset.
 OFFSET = Whole(0, INT64_MAX)
 TIME = Moment()
+#: What a help says of such an option.
+TIMES = "Times are UTC: 2026-01-31T12:00, or -1h for an hour ago."
 
 _HOST_AND_PORT = re.compile(r"[^\s/]+:(\d{1,5})")
 #: Other forms of gRPC's, such as unix:/run/kvcq.sock or dns:///name:8081.

@@ -206,11 +206,23 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
     ("arguments", "exit_code", "says"),
     [
         (("pull", "nothing-here"), 1, "kvcq topic list"),
-        (("put", "bad topic", "x"), 2, "message.topic"),
+        (("put", "bad topic", "x"), 2, "TOPIC: 'bad topic'"),
         (("put", "t", "x", "--property", "novalue"), 2, "NAME=VALUE"),
         (("put", "t", "x", "--lines"), 2, "exclude each other"),
         (("pull", "t", "--offset", "1"), 2, "--queue"),
-        (("get", "abc"), 2, "message_id"),
+        (("get", "abc"), 2, "MESSAGE_ID: 3 characters"),
+        (("put", "t", "x", "--tag", "a||b"), 2, "--tag: 'a||b'"),
+        (("put", "t", "x", "--key", "a b"), 2, "--key: 'a b'"),
+        (("put", "t", "x", "--light-queue", "bad"), 2, "--light-queue: 'bad'"),
+        (("put", "t", "x", "--property", "KEYS=3"), 2, "--property KEYS: give keys"),
+        (("pull", "there", "--tag", "a||"), 2, "--tag: 'a||'"),
+        (("query", "t", ""), 2, "KEY: is empty"),
+        (("consume", "there", "--group", "a b"), 2, "--group: 'a b'"),
+        (("topic", "create", "q", "--queues", "65537"), 2, "--queues: 65537 is not from 1"),
+        (("topic", "create", "b g"), 2, "NAMES: 'b g'"),
+        (("topcs",), 2, "did you mean: kvcq topic"),
+        (("topic", "lst"), 2, "Did you mean 'list'"),
+        (("pull", "t", "--lmit", "3"), 2, "'--limit'"),
         (("get", "7F00000100001FA300000000FFFFFFFF"), 1, "MESSAGE_NOT_FOUND"),
         (("pull", "t", "--limit", "0"), 2, "--limit"),
         (("pull", "%LMQ%none"), 1, "kvcq topic list --light-queues"),
@@ -224,6 +236,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
 def test_errors_say_what_to_do_next(
     target: str, arguments: tuple[str, ...], exit_code: int, says: str
 ) -> None:
+    _json(target, "put", "there", "x")
     result = _run(target, *arguments)
     assert (result.exit_code, says in result.stderr) == (exit_code, True), result.stderr
     assert result.stdout == ""
@@ -243,6 +256,25 @@ def test_serve_refuses_wrong_settings_before_it_begins(flags: tuple[str, ...], s
     result = CliRunner().invoke(main, ["serve", *flags])
     assert result.exit_code == 2
     assert says in result.stderr
+
+
+def test_a_topic_that_exists_with_other_queues_says_what_to_do(target: str) -> None:
+    _json(target, "topic", "create", "fixed", "--queues", "3")
+    assert _run(target, "topic", "create", "fixed", "--queues", "3").exit_code == 0
+    result = _run(target, "topic", "create", "fixed", "--queues", "4")
+    assert result.exit_code == 1
+    assert "topic 'fixed' exists with 3 queues, and keeps them" in result.stderr
+    assert "kvcq topic describe fixed" in result.stderr
+    assert "choose another name, or delete it" in result.stderr
+
+
+def test_bodies_that_are_text_are_shown_in_one_line(target: str) -> None:
+    _json(target, "put", "text", "two\nlines\tand \x1b[31mred", "--queue", "0", "--tag", "a\nb")
+    for command in ("pull", "consume"):
+        shown = _run(target, command, "text").stdout
+        assert "two\\nlines\\tand \\x1b[31mred" in shown
+        assert "a\\nb" in shown
+        assert "\x1b" not in shown
 
 
 def test_the_version_is_that_of_the_project() -> None:

@@ -87,9 +87,30 @@ def test_a_group_is_deleted_once_somebody_says_so(target: str) -> None:
     assert refused.exit_code == 1
     assert "--yes" in refused.stderr
     assert answer(target, "delete", "gone", "--yes") == {"deleted": "gone"}
-    missing = run(target, "describe", "gone")
-    assert missing.exit_code == 1
-    assert "committed nothing" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("describe", "none"),
+        ("delete", "none", "--yes"),
+        ("reset", "none", "jobs", "--to", "latest"),
+    ],
+)
+def test_a_group_that_is_not_there_is_told(target: str, arguments: tuple[str, ...]) -> None:
+    done = run(target, *arguments)
+    assert done.exit_code == 1
+    assert "no group 'none'" in done.stderr
+    assert "kvcq group list" in done.stderr
+    assert json.loads(run(target, *arguments, "--json").stdout)["error"]["code"] == "UNKNOWN_GROUP"
+    assert "none" not in [one["group"] for one in answer(target, "list")]
+
+
+def test_a_group_without_offsets_in_a_topic_is_told(target: str) -> None:
+    commit(target, "elsewhere", 1)
+    done = run(target, "describe", "elsewhere", "--topic", "other")
+    assert done.exit_code == 1
+    assert "committed nothing in other" in done.stderr
 
 
 @pytest.mark.parametrize(

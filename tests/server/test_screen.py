@@ -8,7 +8,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.cli.screen import Screen, escape, visible, visible_json
+from server.cli.screen import Screen, escape, one_line, visible, visible_json
 
 ACTING = [chr(code) for code in range(0xA0) if code < 0x20 or code >= 0x7F]
 KEPT = {"\t", "\n"}
@@ -22,6 +22,14 @@ def test_every_control_character_is_written_out() -> None:
             assert "\\" in visible(character)
     assert visible("\x1b]0;title\x07") == "\\x1b]0;title\\x07"
     assert visible("größe 中文 😀\tand\nlines") == "größe 中文 😀\tand\nlines"
+
+
+@given(st.text())
+def test_a_line_stays_one_and_says_everything(text: str) -> None:
+    shown = one_line(text)
+    assert shown.isprintable()
+    assert one_line("größe 中文 😀") == "größe 中文 😀"
+    assert one_line("a\tb\n\x1b[0m") == "a\\tb\\n\\x1b[0m"
 
 
 @given(st.text())
