@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.batch_mark import BatchMark, key_of, mark_of
 from store.batch_place import BatchPlace, place_of
 from store.errors import CorruptRecordError, MessageNotFoundError
-from store.record import dispatch_request
+from store.record import Found, check_record, dispatch_request
 
 if TYPE_CHECKING:
     from store.commit_log import CommitLog
@@ -112,7 +112,12 @@ class NumberedBatches:
             try:
                 record = log.read_at(at)
             except MessageNotFoundError:
-                # A blank fills the segment. Raises it again behind the end of the log.
+                with log.view(at, log.appended_offset) as view:
+                    if not view:
+                        raise
+                    checked = check_record(view, 0, len(view), at)
+                if checked.found is not Found.BLANK:
+                    raise CorruptRecordError(at, checked.reason) from None
                 at = log.segment_end(at)
                 continue
             place = place_of(record, 0) or _ALONE
