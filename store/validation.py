@@ -67,8 +67,8 @@ _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: Rows of the bounds family use this name for the dispatch checkpoint.
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 
-# Property names that the store fills in itself, and why a caller may not.
-_OWN_PROPERTIES = {
+#: Property names that the store fills in itself, and why a caller may not.
+OWN_PROPERTIES = {
     TAGS: "give the tag in its own field",
     KEYS: "give keys in their own field",
     LMQ_NAMES: "give light queues in their own field",
@@ -307,8 +307,8 @@ def _fault_of_property(name: str, value: str) -> str:
     """What is wrong with it, but for lone surrogates; "" when nothing is."""
     if not name or NAME_END in name or ITEM_END in name:
         return "the name is empty or has a separator in it"
-    if name in _OWN_PROPERTIES:
-        return _OWN_PROPERTIES[name]
+    if name in OWN_PROPERTIES:
+        return OWN_PROPERTIES[name]
     if not value or ITEM_END in value:
         return "the value is empty or has a separator in it"
     return ""

@@ -17,17 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client import NumberPassedError, NumberReusedError
 from migration.spark.errors import PipelineError
+from store.validation import OWN_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcq_client import Client, Message, StoredMessage
-
-#: Properties that the service adds to what a producer gave.
-_ADDED = frozenset(
-    {"TAGS", "KEYS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "KVCQ_BATCH"}
-)
-
 
 class Chosen(NamedTuple):
     """What the service chooses where a row leaves it open: None. Such a row fits any choice."""
@@ -160,7 +155,7 @@ def _identity(message: Message) -> bytes:
 
 
 def _stored_identity(message: StoredMessage) -> bytes:
-    properties = {name: value for name, value in message.properties.items() if name not in _ADDED}
+    properties = {name: value for name, value in message.properties.items() if name not in OWN_PROPERTIES}
     return _digest(
         message.topic,
         message.tag,

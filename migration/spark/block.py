@@ -17,6 +17,7 @@ from migration.spark.columns import COMMITLOG
 from migration.spark.gather import Bytes, Ints, gather, gather_ints, slices
 from migration.spark.property_scan import PropertyScan
 from migration.spark.text import as_text, is_text
+from store.properties import decode_properties
 from store.record import (
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
@@ -33,6 +34,7 @@ from store.record import (
     tag_code_of,
     unpack_host,
 )
+from store.validation import OWN_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +142,7 @@ class RecordBlock:
     def undecodable(self) -> Bools:
         """Records whose topic or properties are no UTF-8: poison, which dispatch leaves out."""
         bad = np.zeros(len(self), dtype=np.bool_)
-        for values in (self._raw_topic, self.properties):
+        for values in (self._raw_topic, self.properties_raw):
             if not is_text(values):
                 bad |= np.array([not is_text(values.slice(i, 1)) for i in range(len(self))])
         return bad
@@ -210,7 +212,7 @@ class RecordBlock:
 
     @cached_property
     def _scan(self) -> PropertyScan:
-        return PropertyScan(self.properties)
+        return PropertyScan(self.properties_raw)
 
     # --- columns ------------------------------------------------------------------------------
 
@@ -269,6 +271,10 @@ class RecordBlock:
         return pa.array(gather_ints(self._data, ">i8", self._store_time_at))
 
     @cached_property
+    def timestamp(self) -> pa.Array:
+        return self.store_time_ms.cast(pa.timestamp("ms", "UTC"))
+
+    @cached_property
     def reconsume_times(self) -> pa.Array:
         return pa.array(self._tail["reconsume_times"].astype(np.int32))
 
@@ -309,8 +315,17 @@ class RecordBlock:
         return pa.array(bodies, pa.binary())
 
     @cached_property
-    def properties(self) -> pa.Array:
+    def properties_raw(self) -> pa.Array:
         return slices(self._data, self._properties_at, self._end)
+
+    @cached_property
+    def properties(self) -> pa.Array:
+        """What is not filled in by the store. In Python, record by record."""
+        found = (decode_properties(text) for text in as_text(self.properties_raw).to_pylist())
+        items = [
+            [item for item in one.items() if item[0] not in OWN_PROPERTIES] for one in found
+        ]
+        return pa.array(items, COMMITLOG.field("properties").type)
 
     @cached_property
     def record(self) -> pa.Array:

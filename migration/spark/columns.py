@@ -8,7 +8,8 @@
 | physical_offset             | bigint       | start of the record in the log, bytes              |
 | record_size                 | int          | bytes                                              |
 | tag_code                    | bigint       | as in the unit: hash of the tag, or the due time   |
-| store_time_ms               | bigint       | ms since 1970, like born_time_ms                   |
+| timestamp                   | timestamp    | when it was stored, to the millisecond             |
+| store_time_ms               | bigint       | the same, ms since 1970, like born_time_ms         |
 | born_time_ms                | bigint       |                                                    |
 | flag, sys_flag              | int          |                                                    |
 | reconsume_times             | int          |                                                    |
@@ -21,13 +22,18 @@
 | body_crc                    | int          | of stored_body                                     |
 | body                        | binary       | as it was sent: decompressed where its producer    |
 |                             |              | compressed it; null where it does not decompress   |
-| stored_body, properties,    | binary       | as stored; record is the whole of it               |
-| record                      |              |                                                    |
+| properties                  | map          | string to string: all but what the store fills in, |
+|                             |              | tag, keys and light queues among it                |
+| stored_body, properties_raw | binary       | as stored; record is the whole of it               |
+| record                      | binary       |                                                    |
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
+
+_TIME = pa.timestamp("us", "UTC")
+_TEXTS = pa.map_(pa.string(), pa.string())
 
 COMMITLOG = pa.schema(
     [
@@ -37,6 +43,7 @@ COMMITLOG = pa.schema(
         ("physical_offset", pa.int64()),
         ("record_size", pa.int32()),
         ("tag_code", pa.int64()),
+        ("timestamp", _TIME),
         ("store_time_ms", pa.int64()),
         ("born_time_ms", pa.int64()),
         ("flag", pa.int32()),
@@ -53,8 +60,20 @@ COMMITLOG = pa.schema(
         ("body_crc", pa.int32()),
         ("body", pa.binary()),
         ("stored_body", pa.binary()),
-        ("properties", pa.binary()),
+        ("properties", _TEXTS),
+        ("properties_raw", pa.binary()),
         ("record", pa.binary()),
+    ]
+)
+
+#: What a consumer wants of a message, and what the sink takes.
+MESSAGE = pa.schema(
+    [
+        COMMITLOG.field(name)
+        for name in (
+            *("topic", "queue_id", "queue_offset", "physical_offset", "timestamp"),
+            *("tag", "keys", "light_queues", "properties", "flag", "born_time_ms", "body"),
+        )
     ]
 )
 
@@ -80,6 +99,8 @@ _DDL = {
     pa.binary(): "binary",
     pa.list_(pa.string()): "array<string>",
     pa.list_(pa.int64()): "array<bigint>",
+    _TIME: "timestamp",
+    _TEXTS: "map<string,string>",
 }
 
 

@@ -2,7 +2,7 @@
 
 | option               | default     | meaning                                                   |
 |----------------------|-------------|-----------------------------------------------------------|
-| path                 |             | the directory of the segments                             |
+| path                 |             | the directory of the store, or of its segments            |
 | segmentBytes         | file size   | size every segment must have                              |
 | maxBytesPerPartition | 67108864    | a task reads this much of a segment; 0: a whole segment   |
 | verifyCrc            | false       | check the CRCs of every record read                       |
@@ -128,8 +128,8 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         raise SourceOptionError(
             "startingOffset", f"{starting!r} is none of earliest, latest, a physical offset"
         )
-    return LogOptions(
-        path=Path(given.text("path")),
+    found = LogOptions(
+        path=_segments(given.text("path")),
         segment_bytes=given.maybe_whole("segmentBytes"),
         max_bytes_per_partition=given.whole("maxBytesPerPartition", DEFAULT_PARTITION_BYTES),
         read=ReadOptions(
@@ -144,6 +144,15 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         chosen=filter_from_options(given),
         push_filters=given.flag("pushFilters", default=False),
     )
+    given.refuse_others()
+    return found
+
+
+def _segments(path: str) -> Path:
+    """The directory of the segments, also where that of the store was given."""
+    given = Path(path.removeprefix("file://"))
+    inside = given / "commitlog"
+    return inside if inside.is_dir() else given
 
 
 class CommitLogReader(DataSourceReader):

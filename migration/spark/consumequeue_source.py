@@ -72,11 +72,13 @@ class ConsumeQueueSource(DataSource):
 def parse_options(options: Mapping[str, str]) -> QueueOptions:
     """Raises SourceOptionError."""
     given = Options(options)
-    return QueueOptions(
+    found = QueueOptions(
         path=Path(given.text("path")),
         format=given.choice("format", "file", ("file", "rocksdb")),
-        max_units_per_partition=max(1, given.whole("maxUnitsPerPartition", 1_000_000)),
+        max_units_per_partition=given.count("maxUnitsPerPartition", 1_000_000),
     )
+    given.refuse_others()
+    return found
 
 
 class ConsumeQueueReader(DataSourceReader):

@@ -3,12 +3,13 @@
 | option     | default        | meaning                                                      |
 |------------|----------------|--------------------------------------------------------------|
 | server     |                | host and port                                                |
-| topic      |                | for all rows; else the column `topic` names it               |
+| topic      |                | for all rows, over the column `topic`                        |
 | producerId | the query's id | stream: who writes; the same after a restart                 |
 
 Columns: body (binary or string) is required; topic, queue_id (int), tag, keys and light_queues
 (array<string>), properties (map<string,string>), flag (int), born_time_ms (bigint) may be there;
-null means none.
+null means none. The other columns of the sources may be there too, and are left out: the store
+assigns them. So a topic is copied by `source.writeStream.format("kvcq").option("topic", "copy")`.
 
 A task sends its rows in batches, numbered, as a producer whose name is made of the query, the id of
 the batch and the number of the partition. The service stores such a batch once, and refuses other
@@ -33,9 +34,11 @@ from pyspark.sql.datasource import (
 
 from kvcq_client import Message
 from migration.spark.attempt import Attempt
+from migration.spark.columns import COMMITLOG
 from migration.spark.errors import SourceOptionError
-from migration.spark.service import Service
+from migration.spark.service import parse_service
 from migration.spark.source_options import Options
+from store.properties import UNIQ_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,15 +75,16 @@ class _Sink:
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         given = Options(options)
-        self._service = Service(given.text("server"), float(given.whole("timeoutSeconds", 30)))
+        self._service = parse_service(given)
         self._topic = given.maybe_text("topic")
         self._producer_id = given.maybe_text("producerId")
+        given.refuse_others()
         self._job = uuid.uuid4().hex
         for field in schema:
             known = _TYPES.get(field.name)
-            if known is None:
+            if known is None and field.name not in COMMITLOG.names:
                 raise SourceOptionError("schema", f"the sink takes no column {field.name!r}")
-            if field.dataType.simpleString() not in known:
+            if known is not None and field.dataType.simpleString() not in known:
                 wanted = " or ".join(known)
                 raise SourceOptionError("schema", f"column {field.name!r} is not {wanted}")
         self._has_queues = "queue_id" in schema.names
@@ -107,7 +111,8 @@ class _Sink:
 
     def _message(self, row: dict[str, Any]) -> Message:
         body = row["body"]
-        topic = row.get("topic") or self._topic
+        topic = self._topic or row.get("topic")
+        properties = dict(row.get("properties") or ())
         if topic is None or body is None:
             raise SourceOptionError("schema", "a row has no topic, or no body")
         return Message(
@@ -115,9 +120,10 @@ class _Sink:
             body=body.encode() if isinstance(body, str) else body,
             queue_id=row.get("queue_id"),
             tag=row.get("tag") or "",
-            keys=tuple(row.get("keys") or ()),
+            # The sources list it among the keys, as the index does; it stays a property.
+            keys=tuple(key for key in row.get("keys") or () if key != properties.get(UNIQ_KEY)),
             light_queues=tuple(row.get("light_queues") or ()),
-            properties=dict(row.get("properties") or ()),
+            properties=properties,
             flag=row.get("flag") or 0,
             born_time_ms=row.get("born_time_ms"),
         )

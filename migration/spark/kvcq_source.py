@@ -4,20 +4,26 @@
 |----------------------------|----------|---------------------------------------------------------|
 | server                     |          | host and port                                           |
 | subscribe                  |          | names of topics and light queues, separated by commas   |
-| subscribePattern           |          | or a regular expression for whole names of topics       |
+| subscribePattern           |          | or a regular expression for whole names of topics; one  |
+|                            |          | that begins with %LMQ% is for light queues              |
+| assign                     |          | or single queues, as JSON: {"orders": [0, 1]}           |
 | startingOffsets            | see text | earliest, latest, or JSON; see positions.py             |
 | startingOffsetsByTimestamp |          | JSON; startingTimestamp for one time                    |
 | startingOffsetsByTimestampStrategy | error | a time behind all messages: error, or latest       |
 | endingOffsets              | latest   | batch: latest or JSON                                   |
 | endingOffsetsByTimestamp   |          | batch: JSON; endingTimestamp for one time               |
 | maxOffsetsPerTrigger       | all      | stream: this many messages in one batch, over all queues |
-| maxOffsetsPerPartition     | 500000   | a task reads this many                                  |
+| maxRecordsPerPartition     | 100000   | a task reads this many, of one queue or of many         |
+| minPartitions              | 1        | tasks to share a read at least, when it has the messages |
 | failOnDataLoss             | true     | messages expired unread: fail, or go on                 |
-| timeoutSeconds             | 30       | for one call                                            |
+| timeoutSeconds             | 30       | for one call, and for the next message of a read        |
 
-A batch begins at the earliest offset, a stream at the latest, unless told otherwise; a queue that a
-stream finds later is read from its first message. Columns are those of columns.COMMITLOG; topic,
-queue_id and queue_offset are of the queue that was read, so a light queue has its own.
+The names are those of Spark's Kafka source; any other is refused. A batch begins at the earliest
+offset, a stream at the latest, unless told otherwise; a queue that a stream finds later is read
+from its first message. Columns are columns.MESSAGE, or those of columns.COMMITLOG that a schema
+names; topic, queue_id and queue_offset are of the queue that was read, so a light queue has its
+own. What is left to read when a batch of a stream is planned is in its progress, as
+`messagesBehind` of latestOffset.
 """
 
 from __future__ import annotations
@@ -25,7 +31,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -42,28 +47,30 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from migration.spark import positions
-from migration.spark.columns import COMMITLOG, ddl
+from migration.spark.columns import COMMITLOG, MESSAGE, ddl
 from migration.spark.errors import PipelineError, SourceOptionError
 from migration.spark.kvcq_sink import BatchSink, StreamSink
-from migration.spark.positions import Positions, from_document, to_document
+from migration.spark.positions import Positions
 from migration.spark.service import (
     QueueRange,
     Service,
     Subscription,
     begin_inside,
-    cut_ranges,
-    pull_range,
+    parse_service,
+    pull_ranges,
+    share_out,
 )
 from migration.spark.source_options import Options, wanted_columns
+from migration.spark.stream_places import EARLIEST, StreamPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from kvcq_client import Bounds, Client, Queue
-
-    Document = dict[str, dict[str, int]]
+    from kvcq_client import Queue
+    from migration.spark.stream_places import Document
 
 
 class ServiceOptions(NamedTuple):
@@ -75,13 +82,14 @@ class ServiceOptions(NamedTuple):
     end: Positions
     max_per_trigger: int | None
     max_per_partition: int
+    min_partitions: int
     fail_on_data_loss: bool
 
 
-class RangePartition(InputPartition):
-    """Offsets of one queue."""
+class RangesPartition(InputPartition):
+    """Offsets of some queues, each once."""
 
-    def __init__(self, part: QueueRange) -> None:
+    def __init__(self, part: tuple[QueueRange, ...]) -> None:
         super().__init__(part)
 
 
@@ -93,7 +101,7 @@ class KvcqSource(DataSource):
         return "kvcq"
 
     def schema(self) -> str:
-        return ddl(COMMITLOG)
+        return ddl(MESSAGE)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return KvcqReader(parse_options(self.options, "earliest"), schema)
@@ -119,29 +127,32 @@ class KvcqSource(DataSource):
 def parse_options(options: Mapping[str, str], default_start: str) -> ServiceOptions:
     """Raises SourceOptionError."""
     given = Options(options)
-    subscribe, pattern = given.maybe_text("subscribe"), given.maybe_text("subscribePattern")
-    if (subscribe is None) is (pattern is None):
-        raise SourceOptionError("subscribe", "or subscribePattern is required, and not both")
+    subscribe, pattern, assign = (
+        given.maybe_text(name) for name in ("subscribe", "subscribePattern", "assign")
+    )
+    if (subscribe, pattern, assign).count(None) != 2:
+        raise SourceOptionError("subscribe", "or subscribePattern or assign is required, and one")
     if pattern is not None:
         try:
             re.compile(pattern)
         except re.error as error:
             raise SourceOptionError("subscribePattern", str(error)) from error
-    names = tuple(part.strip() for part in (subscribe or "").split(",") if part.strip())
-    return ServiceOptions(
+    found = ServiceOptions(
         service=parse_service(given),
-        subscription=Subscription(names, pattern),
+        subscription=Subscription(
+            names=tuple(part.strip() for part in (subscribe or "").split(",") if part.strip()),
+            pattern=pattern,
+            assigned=() if assign is None else positions.parse_assigned(assign),
+        ),
         start=positions.starting(given, default_start),
         end=positions.ending(given),
-        max_per_trigger=given.maybe_whole("maxOffsetsPerTrigger"),
-        max_per_partition=max(1, given.whole("maxOffsetsPerPartition", 500_000)),
+        max_per_trigger=given.maybe_count("maxOffsetsPerTrigger"),
+        max_per_partition=given.count("maxRecordsPerPartition", 100_000),
+        min_partitions=given.count("minPartitions", 1),
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
     )
-
-
-def parse_service(options: Options) -> Service:
-    """Raises SourceOptionError."""
-    return Service(options.text("server"), float(options.whole("timeoutSeconds", 30)))
+    given.refuse_others()
+    return found
 
 
 class _Reader:
@@ -151,27 +162,21 @@ class _Reader:
         self._options = options
         self._columns = wanted_columns(schema, COMMITLOG, "kvcq")
 
-    def _cut(self, ranges: list[QueueRange]) -> list[RangePartition]:
-        return [RangePartition(one) for one in cut_ranges(ranges, self._options.max_per_partition)]
+    def _shared_out(self, ranges: list[QueueRange]) -> list[RangesPartition]:
+        options = self._options
+        parts = share_out(ranges, options.max_per_partition, options.min_partitions)
+        return list(map(RangesPartition, parts))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        part: QueueRange | None = partition.value
         # Spark turns an empty list of partitions into one whose value is None.
-        if part is None:
+        if partition.value is None:
             return
-        fail = self._options.fail_on_data_loss
-        with self._options.service.connect() as client:
-            for block, offsets in pull_range(client, part, fail_on_data_loss=fail):
-                own = {
-                    "topic": pa.repeat(part.queue.topic, len(block)),
-                    "queue_id": pa.array([part.queue.queue_id] * len(block), pa.int32()),
-                    "queue_offset": offsets,
-                }
-                columns = [
-                    own[field.name] if field.name in own else block.typed_column(field)
-                    for field in self._columns
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=self._columns)
+        service, fail = self._options.service, self._options.fail_on_data_loss
+        with service.connect() as client:
+            for records in pull_ranges(
+                client, partition.value, idle_s=service.timeout_s, fail_on_data_loss=fail
+            ):
+                yield records.columns(self._columns)
 
 
 class KvcqReader(_Reader, DataSourceReader):
@@ -191,68 +196,81 @@ class KvcqReader(_Reader, DataSourceReader):
             end = min(ends[queue], bounds[queue].max_offset)
             if end < ends[queue] and fail:
                 raise PipelineError(f"{queue} ends at {end}, before the {ends[queue]} asked for")
-            ranges.append(QueueRange(queue, begin, max(begin, end)))
-        return self._cut(ranges)
+            ranges.append(QueueRange(queue, begin, end))
+        return self._shared_out(ranges)
 
 
 class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the queues. An offset is `{topic: {queue id: next offset}}`."""
+    """Follows the queues. What an offset is, is told in stream_places.py."""
 
     def __init__(self, options: ServiceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
+        self._places = StreamPlaces(options.subscription, options.service.timeout_s)
         self._target: dict[Queue, int] | None = None
+        self._planned: dict[Queue, int] = {}  # up to where the last batch reads
 
     def initialOffset(self) -> Document:
+        start = self._options.start
+        if start.is_earliest:
+            return EARLIEST
         with self._options.service.connect() as client:
-            queues, bounds = self._now(client)
-            return to_document(self._options.start.resolve(client, queues, bounds))
+            bounds = self._places.look(client).bounds
+            return self._places.document(start.resolve(client, list(bounds), bounds))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.max_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._ends()
+        with self._options.service.connect() as client:
+            bounds = self._places.look(client).bounds
+        self._target = {queue: one.max_offset for queue, one in bounds.items()}
 
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:
-        begins = from_document(start)
-        ends = dict(self._ends() if self._target is None else self._target)
-        # A queue that is gone stays in the offset, so that its loss is noticed and told.
-        for queue, begin in begins.items():
-            ends[queue] = max(begin, ends.get(queue, begin))
+        with self._options.service.connect() as client:
+            bounds = self._places.look(client).bounds
+            known = self._places.positions(client, start)
+        ends = self._target
+        if ends is None:
+            ends = {queue: one.max_offset for queue, one in bounds.items()}
+        # A queue that is new to this query is read from its first message.
+        begins = {queue: one.min_offset for queue, one in bounds.items()} | known
+        if self._options.fail_on_data_loss:
+            # A queue that is gone stays in the offset, so that its loss is noticed and told.
+            ends = {queue: max(begin, ends.get(queue, begin)) for queue, begin in begins.items()}
+        else:
+            ends = {queue: ends.get(queue, begins[queue]) for queue in bounds}
         if isinstance(limit, ReadMaxRows):
             ends = _limited(begins, ends, limit.max_rows)
-        return to_document(ends)
+        self._planned = ends
+        # Where nothing moved the offset is the same one: with another Spark would run a batch.
+        return start if ends == begins else self._places.document(ends)
 
     def reportLatestOffset(self) -> Document:
-        return to_document(self._ends())
+        with self._options.service.connect() as client:
+            look = self._places.look(client)
+        behind = sum(
+            max(0, one.max_offset - self._planned.get(queue, one.min_offset))
+            for queue, one in look.bounds.items()
+        )
+        return {"log": look.log_end, "messagesBehind": behind}
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
-        begins, ends = from_document(start), from_document(end)
         fail = self._options.fail_on_data_loss
         with self._options.service.connect() as client:
-            queues, bounds = self._now(client)
-        if fail and (gone := begins.keys() - set(queues)):
-            raise PipelineError(f"{min(gone)} is gone (failOnDataLoss false goes on without it)")
+            bounds = self._places.look(client).bounds
+            begins = self._places.positions(client, start)
+            ends = self._places.positions(client, end)
+        if fail and (gone := (begins.keys() | ends.keys()) - bounds.keys()):
+            raise PipelineError(f"{min(gone)} is gone (failOnDataLoss false reads on without it)")
         ranges = []
-        for queue in queues:
-            if queue not in ends:
-                continue  # made since the end was fixed: the next batch has it
-            # A queue that is new to this query is read from its first message.
-            begin = begins.get(queue, bounds[queue].min_offset)
-            if begin < ends[queue]:
-                begin = begin_inside(queue, begin, bounds, fail_on_data_loss=fail)
-            ranges.append(QueueRange(queue, begin, max(begin, ends[queue])))
-        return self._cut(ranges)
-
-    def _now(self, client: Client) -> tuple[list[Queue], dict[Queue, Bounds]]:
-        queues = self._options.subscription.queues(client)
-        return queues, client.offsets(queues) if queues else {}
-
-    def _ends(self) -> dict[Queue, int]:
-        with self._options.service.connect() as client:
-            queues, bounds = self._now(client)
-        return {queue: bounds[queue].max_offset for queue in queues}
+        for queue, stop in ends.items():
+            if queue in bounds:
+                begin = begins.get(queue, bounds[queue].min_offset)
+                if begin < stop or begin > bounds[queue].max_offset:
+                    begin = begin_inside(queue, begin, bounds, fail_on_data_loss=fail)
+                ranges.append(QueueRange(queue, begin, stop))
+        return self._shared_out(ranges)
 
 
 def _limited(begins: dict[Queue, int], ends: dict[Queue, int], most: int) -> dict[Queue, int]:

@@ -1,8 +1,9 @@
 """Where to begin and end in each queue, said the way Spark's Kafka source has it said.
 
 JSON names topics, and in them queues: `{"orders": {"0": 23, "1": -2}}`; -2 is the earliest offset,
--1 the latest. By time: `{"orders": {"0": 1700000000000}}`, ms since 1970. One time for all queues
-is startingTimestamp or endingTimestamp. A time later than every message is an error, unless
+-1 the latest; JSON names every queue that is read, and no other. By time: `{"orders": {"0":
+1700000000000}}`, ms since 1970. One time for all queues is startingTimestamp or endingTimestamp. A
+time later than every message is an error, unless
 startingOffsetsByTimestampStrategy is latest; for the end it means the latest offset.
 """
 
@@ -15,7 +16,7 @@ from kvcq_client import Boundary, Queue
 from migration.spark.errors import SourceOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
 
     from kvcq_client import Bounds, Client
     from migration.spark.source_options import Options
@@ -27,16 +28,29 @@ LATEST = -1
 class Positions(NamedTuple):
     """One side, the start or the end. At most one of the three is set; none is the default."""
 
+    option: str  # where it was said
     default: int  # EARLIEST or LATEST: for queues that nothing else names
     offsets: dict[Queue, int] | None = None
     times: dict[Queue, int] | None = None
     time_ms: int | None = None
     late_is_latest: bool = True
 
+    @property
+    def is_earliest(self) -> bool:
+        """Whether every queue begins at its first message."""
+        others = (self.offsets, self.times, self.time_ms)
+        return self.default == EARLIEST and others == (None, None, None)
+
     def resolve(
         self, client: Client, queues: list[Queue], bounds: Mapping[Queue, Bounds]
     ) -> dict[Queue, int]:
-        """An offset for each queue. Raises SourceOptionError when a time finds no message."""
+        """An offset for each queue.
+
+        Raises SourceOptionError when a time finds no message, or other queues were named.
+        """
+        named = self.offsets if self.times is None else self.times
+        if named is not None:
+            self._check_names(named.keys(), set(queues))
         found = {}
         for queue in queues:
             low, high = bounds[queue]
@@ -48,11 +62,22 @@ class Positions(NamedTuple):
             found[queue] = {EARLIEST: low, LATEST: high}.get(offset, offset)
         return found
 
+    def _check_names(self, named: Set[Queue], queues: set[Queue]) -> None:
+        for found, what in (
+            (named - queues, "names {}, which is not read"),
+            (queues - named, "does not name {}: -2 is its earliest offset, -1 its latest"),
+        ):
+            if found:
+                first = min(found)
+                where = f"queue {first.queue_id} of {first.topic!r}"
+                more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+                raise SourceOptionError(self.option, what.format(where + more))
+
     def _by_time(self, client: Client, queue: Queue, time_ms: int, high: int) -> int:
         offset = client.search_time(queue.topic, queue.queue_id, time_ms, Boundary.LOWER)
         if offset >= high and not self.late_is_latest:
             raise SourceOptionError(
-                "startingTimestamp",
+                self.option,
                 f"queue {queue.queue_id} of {queue.topic!r} has no message at or after {time_ms}",
             )
         return offset
@@ -74,47 +99,51 @@ def ending(options: Options) -> Positions:
 
 def _positions(options: Options, side: str, default: str) -> Positions:
     named = {"earliest": EARLIEST, "latest": LATEST}
-    time_ms = options.maybe_whole(f"{side}Timestamp")
+    fallback = named[default]
+    at, by_time, offsets = (
+        side + end for end in ("Timestamp", "OffsetsByTimestamp", "Offsets")
+    )
+    time_ms, times, text = (
+        options.maybe_whole(at),
+        options.maybe_text(by_time),
+        options.text(offsets, default),
+    )
     if time_ms is not None:
-        return Positions(named[default], time_ms=time_ms)
-    by_time = options.maybe_text(f"{side}OffsetsByTimestamp")
-    if by_time is not None:
-        return Positions(named[default], times=parse(f"{side}OffsetsByTimestamp", by_time, 0))
-    text = options.text(f"{side}Offsets", default)
+        return Positions(at, fallback, time_ms=time_ms)
+    if times is not None:
+        return Positions(by_time, fallback, times=parse(by_time, times, 0))
     if text in named:
-        return Positions(named[text])
-    return Positions(named[default], offsets=parse(f"{side}Offsets", text, EARLIEST))
+        return Positions(offsets, named[text])
+    return Positions(offsets, fallback, offsets=parse(offsets, text, EARLIEST))
+
+
+def parse_assigned(text: str) -> tuple[Queue, ...]:
+    """Queues from JSON, `{"orders": [0, 1]}`. Raises SourceOptionError."""
+    try:
+        found = [
+            Queue(topic, int(number)) for topic, ids in json.loads(text).items() for number in ids
+        ]
+    except (ValueError, AttributeError, TypeError):
+        raise SourceOptionError("assign", f'{text!r} is not like {{"topic": [0, 1]}}') from None
+    return tuple(dict.fromkeys(found))
+
+
+def by_queue(document: Any) -> dict[Queue, Any]:  # noqa: ANN401 - as JSON has it
+    """Values by queue, from values by topic and queue id."""
+    return {
+        Queue(topic, int(queue_id)): value
+        for topic, queues in document.items()
+        for queue_id, value in queues.items()
+    }
 
 
 def parse(option: str, text: str, least: int) -> dict[Queue, int]:
     """Numbers of `least` or more by queue, from JSON. Raises SourceOptionError."""
     try:
-        document: Any = json.loads(text)
-        found = {
-            Queue(topic, int(queue_id)): number
-            for topic, queues in document.items()
-            for queue_id, number in queues.items()
-        }
+        found = by_queue(json.loads(text))
     except (ValueError, AttributeError):
         raise SourceOptionError(option, f'{text!r} is not like {{"topic": {{"0": 1}}}}') from None
     for number in found.values():
         if not isinstance(number, int) or number < least:
             raise SourceOptionError(option, f"{number!r} is no number of {least} or more")
     return found
-
-
-def to_document(offsets: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
-    """Offsets in the form that `parse` takes."""
-    document: dict[str, dict[str, int]] = {}
-    for queue, offset in sorted(offsets.items()):
-        document.setdefault(queue.topic, {})[str(queue.queue_id)] = offset
-    return document
-
-
-def from_document(document: Mapping[str, Mapping[str, int]]) -> dict[Queue, int]:
-    """Inverse of to_document."""
-    return {
-        Queue(topic, int(queue_id)): offset
-        for topic, queues in document.items()
-        for queue_id, offset in queues.items()
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from migration.spark.errors import SourceOptionError
@@ -13,29 +14,47 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+#: What Spark itself adds to the options of a source or a sink.
+_SPARKS = {"path", "checkpointlocation", "queryname"}
+
+
 class Options:
     """The options of one data source. Raises SourceOptionError, naming the option."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        self._given = dict(options)
         self._values = {name.lower(): value for name, value in options.items()}
+        self._known: dict[str, str] = {}  # what was asked for: in lower case, and as it is spelled
+
+    def _get(self, name: str) -> str | None:
+        self._known[name.lower()] = name
+        return self._values.get(name.lower())
+
+    def refuse_others(self) -> None:
+        """Every option was asked for by now: one that was not is a mistake."""
+        for name in self._given:
+            if name.lower() not in self._known.keys() | _SPARKS:
+                near = get_close_matches(name.lower(), self._known, n=1)
+                known = self._known[near[0]] if near else ", ".join(self._known.values())
+                raise SourceOptionError(name, f"is unknown; there is {known}")
 
     def text(self, name: str, default: str | None = None) -> str:
-        value = self._values.get(name.lower(), default)
+        value = self._get(name) or default
         if not value:
             raise SourceOptionError(name, "is required")
         return value
 
     def maybe_text(self, name: str) -> str | None:
-        return self._values.get(name.lower()) or None
+        return self._get(name) or None
 
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        value = self._values.get(name.lower(), default)
+        value = self._get(name) or default
         if value not in choices:
             raise SourceOptionError(name, f"{value!r} is none of {', '.join(choices)}")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        value = self._values.get(name.lower(), str(default)).lower()
+        value = (self._get(name) or str(default)).lower()
         if value not in ("true", "false"):
             raise SourceOptionError(name, f"{value!r} is neither true nor false")
         return value == "true"
@@ -46,12 +65,23 @@ class Options:
         return default if value is None else value
 
     def maybe_whole(self, name: str) -> int | None:
-        value = self._values.get(name.lower())
+        value = self._get(name)
         if value is None:
             return None
         if not (value.isascii() and value.isdigit()):
             raise SourceOptionError(name, f"{value!r} is no whole number of 0 or more")
         return int(value)
+
+    def maybe_count(self, name: str) -> int | None:
+        """A whole number, 1 or more."""
+        value = self.maybe_whole(name)
+        if value == 0:
+            raise SourceOptionError(name, "is 0, and must be 1 or more")
+        return value
+
+    def count(self, name: str, default: int) -> int:
+        """A whole number, 1 or more."""
+        return self.maybe_count(name) or default
 
 
 def wanted_columns(schema: StructType, known: pa.Schema, source: str) -> pa.Schema:
