@@ -1,4 +1,4 @@
-"""Spark looks for data sources in modules named like this one: `spark.read.format("kvcq")` works."""
+"""Makes `spark.read.format("kvcq")` work: Spark looks for sources in modules named `pyspark_…`."""
 
 from migration.spark.kvcq_source import KvcqSource as DefaultSource
 

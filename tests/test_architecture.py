@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, dict[str, set[str] | None]] = {
         }
     },
     "migration": {"store": None, "kvcq": None},
+    "pyspark_kvcq": {"migration": {"spark"}},
     "kvcq_client": {},
     "server": {"store": None, "kvcq": None, "migration": None, "kvcq_client": None},
 }

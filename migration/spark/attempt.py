@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kvcq_client import Client, Message, StoredMessage
 
+
 class Chosen(NamedTuple):
     """What the service chooses where a row leaves it open: None. Such a row fits any choice."""
 
@@ -155,7 +156,9 @@ def _identity(message: Message) -> bytes:
 
 
 def _stored_identity(message: StoredMessage) -> bytes:
-    properties = {name: value for name, value in message.properties.items() if name not in OWN_PROPERTIES}
+    properties = {
+        name: value for name, value in message.properties.items() if name not in OWN_PROPERTIES
+    }
     return _digest(
         message.topic,
         message.tag,

@@ -322,9 +322,7 @@ class RecordBlock:
     def properties(self) -> pa.Array:
         """What is not filled in by the store. In Python, record by record."""
         found = (decode_properties(text) for text in as_text(self.properties_raw).to_pylist())
-        items = [
-            [item for item in one.items() if item[0] not in OWN_PROPERTIES] for one in found
-        ]
+        items = [[item for item in one.items() if item[0] not in OWN_PROPERTIES] for one in found]
         return pa.array(items, COMMITLOG.field("properties").type)
 
     @cached_property

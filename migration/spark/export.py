@@ -10,9 +10,10 @@
 | tag                      | string        | null without one                             |
 | keys                     | array<string> | UNIQ_KEY, then KEYS                          |
 | light_queues             | array<string> |                                              |
-| flag, sys_flag           | int           | sys_flag says whether the body is compressed |
+| flag, sys_flag           | int           |                                              |
 | born_host                | string        |                                              |
-| body, properties         | binary        | as stored                                    |
+| properties               | map           | string to string, as columns.py says         |
+| body                     | binary        | as it was sent, see columns.py               |
 """
 
 from __future__ import annotations

@@ -50,7 +50,6 @@ from migration.spark import positions
 from migration.spark.columns import COMMITLOG, MESSAGE, ddl
 from migration.spark.errors import PipelineError, SourceOptionError
 from migration.spark.kvcq_sink import BatchSink, StreamSink
-from migration.spark.positions import Positions
 from migration.spark.service import (
     QueueRange,
     Service,
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kvcq_client import Queue
+    from migration.spark.positions import Positions
     from migration.spark.stream_places import Document
 
 
@@ -131,7 +131,9 @@ def parse_options(options: Mapping[str, str], default_start: str) -> ServiceOpti
         given.maybe_text(name) for name in ("subscribe", "subscribePattern", "assign")
     )
     if (subscribe, pattern, assign).count(None) != 2:
-        raise SourceOptionError("subscribe", "or subscribePattern or assign is required, and one")
+        raise SourceOptionError(
+            "subscribe", "or subscribePattern or assign: exactly one is required"
+        )
     if pattern is not None:
         try:
             re.compile(pattern)

@@ -100,9 +100,7 @@ def ending(options: Options) -> Positions:
 def _positions(options: Options, side: str, default: str) -> Positions:
     named = {"earliest": EARLIEST, "latest": LATEST}
     fallback = named[default]
-    at, by_time, offsets = (
-        side + end for end in ("Timestamp", "OffsetsByTimestamp", "Offsets")
-    )
+    at, by_time, offsets = (side + end for end in ("Timestamp", "OffsetsByTimestamp", "Offsets"))
     time_ms, times, text = (
         options.maybe_whole(at),
         options.maybe_text(by_time),

@@ -174,8 +174,7 @@ def pull_ranges(
                 if fail_on_data_loss:
                     raise
                 topic = error.metadata.get("topic")
-                for queue in [queue for queue in ends if queue.topic == topic]:
-                    del ends[queue]
+                ends = {queue: end for queue, end in ends.items() if queue.topic != topic}
                 continue
             if not messages:
                 _drop_reached(ends, consumer.positions(), idle_s)

@@ -1,4 +1,7 @@
-"""The data sources by name, for any Spark session."""
+"""The data sources that read a store's files by name, for any Spark session.
+
+`kvcq` is known to every session: see pyspark_kvcq.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,11 @@ if TYPE_CHECKING:
 
 
 def register_sources(session: SparkSession) -> None:
-    """Make `commitlog` and the others known to `spark.read.format` of this session."""
+    """Make `commitlog` and `consumequeue` known to `spark.read.format` of this session."""
     from migration.spark.commitlog_source import CommitLogSource
     from migration.spark.consumequeue_source import ConsumeQueueSource
-    from migration.spark.kvcq_source import KvcqSource
 
     # Off by default in Spark, and then a reader that takes filters makes the query fail.
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(CommitLogSource)
     session.dataSource.register(ConsumeQueueSource)
-    session.dataSource.register(KvcqSource)

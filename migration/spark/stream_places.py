@@ -4,8 +4,8 @@ The offset of a stream is `{"log": P, "queues": {topic: {queue id: next offset}}
 not named stands at its first message at or behind the physical offset P. Named are those that moved
 lately, and those that were not read to their end.
 
-Why that holds. Two looks at the service are kept. Each asks how far the queues are dispatched, then
-for the bounds of the queues, then where the log ends. P is the end of the log in the older look, and
+Why that holds: two looks at the service are kept. Each asks how far the queues are dispatched, then
+for the bounds of the queues, then where the log ends. P is the end of the log in the older look;
 the younger one began when all below P was dispatched. So a queue that has the same max in both has
 no message between that max and P, and every message below that max lies below P.
 """

@@ -56,7 +56,9 @@ def test_no_wheel_has_a_name_that_others_may_have(wheels: Wheels) -> None:
 
 
 def test_wheels_have_every_module_of_the_repository(wheels: Wheels) -> None:
-    for name in ("store", "kvcq", "server", "migration", "kvcq_bench", "kvcq_client"):
+    for name in (
+        *("store", "kvcq", "server", "migration", "kvcq_bench", "kvcq_client", "pyspark_kvcq"),
+    ):
         there = _modules(wheels.client if name == "kvcq_client" else wheels.server)
         below = "kvcq/" if name in ("store", "server", "migration") else ""
         for path in (ROOT / name).rglob("*.py"):

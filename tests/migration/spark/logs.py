@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from store.properties import decode_properties
+from store.validation import OWN_PROPERTIES
 from tests.support.log_writer import COMMIT, PREPARED, ROLLBACK, Entry, LogWriter, Row
 
 if TYPE_CHECKING:
@@ -95,6 +98,7 @@ def expected(row: Row) -> dict[str, Any]:
         "physical_offset": row.physical_offset,
         "record_size": len(row.record),
         "tag_code": row.tag_code,
+        "timestamp": datetime.fromtimestamp(entry.store_time_ms / 1000, UTC),
         "store_time_ms": entry.store_time_ms,
         "born_time_ms": entry.born_time_ms,
         "flag": entry.flag,
@@ -111,7 +115,12 @@ def expected(row: Row) -> dict[str, Any]:
         "body_crc": int.from_bytes(row.record[8:12], "big"),
         "body": entry.body,
         "stored_body": entry.body,
-        "properties": row.properties,
+        "properties": [
+            item
+            for item in decode_properties(row.properties.decode()).items()
+            if item[0] not in OWN_PROPERTIES
+        ],
+        "properties_raw": row.properties,
         "record": row.record,
     }
 

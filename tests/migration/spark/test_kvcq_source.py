@@ -18,8 +18,9 @@ from migration.spark import positions
 from migration.spark.errors import PipelineError, SourceOptionError
 from migration.spark.kvcq_sink import _chunks
 from migration.spark.kvcq_source import KvcqStreamReader, _limited, parse_options
-from migration.spark.service import QueueRange, cut_ranges
+from migration.spark.service import QueueRange, share_out
 from migration.spark.source_options import Options
+from migration.spark.stream_places import first_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,7 @@ def test_a_batch_reads_every_message_with_its_columns(
     spark: SparkSession, service: RunningService, client: Client, topic: str
 ) -> None:
     fill(client, topic, 25, light_queues=(f"%LMQ%{topic}",))
-    rows = read(spark, service, subscribe=topic, maxOffsetsPerPartition=4).collect()
+    rows = read(spark, service, subscribe=topic, maxRecordsPerPartition=4).collect()
     assert sorted(bytes(row.body) for row in rows) == [b"%05d" % index for index in range(25)]
     places = {(row.queue_id, row.queue_offset) for row in rows}
     assert places == {(index % 2, index // 2) for index in range(25)}
@@ -95,8 +96,8 @@ def test_where_to_begin_and_end(
     assert bodies(frame) == [b"00016"]
     assert bodies(read(spark, service, subscribe=topic, startingOffsets="latest")) == []
     times = {
-        row.store_time_ms
-        for row in read(spark, service, subscribe=topic).select("store_time_ms").collect()
+        round(row.timestamp.timestamp() * 1000)
+        for row in read(spark, service, subscribe=topic).select("timestamp").collect()
     }
     assert len(bodies(read(spark, service, subscribe=topic, startingTimestamp=min(times)))) == 20
     late: dict[str, object] = {"startingTimestamp": max(times) + 1}
@@ -104,7 +105,7 @@ def test_where_to_begin_and_end(
         read(spark, service, subscribe=topic, **late).count()
     late["startingOffsetsByTimestampStrategy"] = "latest"
     assert read(spark, service, subscribe=topic, **late).count() == 0
-    by_time = json.dumps({topic: {"0": max(times) + 1}})
+    by_time = json.dumps({topic: {"0": max(times) + 1, "1": max(times) + 1}})
     frame = read(spark, service, subscribe=topic, endingOffsetsByTimestamp=by_time)
     assert frame.count() == 20
 
@@ -123,11 +124,24 @@ def test_a_pattern_takes_whole_names(
         read(spark, service, subscribe="unknown").count()
 
 
+def test_a_pattern_may_be_for_light_queues(
+    spark: SparkSession, service: RunningService, client: Client, topic: str
+) -> None:
+    for name in ("a", "b", "other"):
+        fill(client, topic, 2, light_queues=(f"%LMQ%{topic}-{name}",))
+    pattern = f"%LMQ%{topic}-[ab]"
+    rows = read(spark, service, subscribePattern=pattern).select("topic", "queue_offset").collect()
+    assert sorted(map(tuple, rows)) == [
+        (f"%LMQ%{topic}-{name}", offset) for name in "ab" for offset in (0, 1)
+    ]
+    assert read(spark, service, subscribePattern=f"{topic}.*").count() == 6
+
+
 def test_offsets_that_are_gone_fail_or_are_passed_over(
     spark: SparkSession, service: RunningService, client: Client, topic: str
 ) -> None:
     fill(client, topic, 10)
-    start = json.dumps({topic: {"0": 50}})
+    start = json.dumps({topic: {"0": 50, "1": -2}})
     with pytest.raises(AnalysisException, match="messages are gone unread"):
         read(spark, service, subscribe=topic, startingOffsets=start).count()
     frame = read(spark, service, subscribe=topic, startingOffsets=start, failOnDataLoss="false")
@@ -137,13 +151,24 @@ def test_offsets_that_are_gone_fail_or_are_passed_over(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"server": "x"}, "or subscribePattern is required"),
-        ({"server": "x", "subscribe": "a", "subscribePattern": "b"}, "not both"),
+        ({"server": "x"}, "exactly one is required"),
+        ({"server": "x", "subscribe": "a", "subscribePattern": "b"}, "exactly one is required"),
         ({"server": "x", "subscribePattern": "("}, "unterminated"),
         ({"subscribe": "a"}, "option server: is required"),
         ({"server": "x", "subscribe": "a", "startingOffsets": "[]"}, "is not like"),
         ({"server": "x", "subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "-2 or more"),
         ({"server": "x", "subscribe": "a", "endingOffsets": "earliest"}, "cannot be the earliest"),
+        ({"server": "x", "assign": "[]"}, 'not like {"topic"'),
+        ({"server": "x", "subscribe": "a", "startingOfsets": "latest"}, "is startingOffsets$"),
+        (
+            {"server": "x", "subscribe": "a", "maxOffsetsPerPartition": "1"},
+            "maxRecordsPerPartition$",
+        ),
+        (
+            {"server": "x", "subscribe": "a", "kafka.bootstrap.servers": "x"},
+            "there is subscribe, .* server,",
+        ),
+        ({"server": "x", "subscribe": "a", "maxRecordsPerPartition": "0"}, "must be 1 or more"),
     ],
 )
 def test_options_are_checked(options: dict[str, str], message: str) -> None:
@@ -151,17 +176,38 @@ def test_options_are_checked(options: dict[str, str], message: str) -> None:
         parse_options(options, "earliest")
 
 
-def test_positions_survive_their_document() -> None:
-    offsets = {Queue("a", 0): 4, Queue("a", 10): 5, Queue("b", 1): 0}
-    document = json.loads(json.dumps(positions.to_document(offsets)))
-    assert positions.from_document(document) == offsets
-    assert positions.parse("x", json.dumps(document), 0) == offsets
+def test_every_queue_is_named_and_no_other(
+    spark: SparkSession, service: RunningService, client: Client, topic: str
+) -> None:
+    for offsets, message in (
+        ({topic: {"0": 1}}, f"does not name queue 1 of '{topic}'"),
+        ({topic: {"0": 1, "1": 1, "2": 1}}, f"names queue 2 of '{topic}'"),
+        ({"other": {"0": 1, "1": 1}}, "names queue 0 of 'other' and 1 more"),
+    ):
+        start = json.dumps(offsets)
+        with pytest.raises(AnalysisException, match=message):
+            read(spark, service, subscribe=topic, startingOffsets=start).count()
 
 
-def test_ranges_are_cut_and_empty_ones_left_out() -> None:
-    queue, other = Queue("a", 0), Queue("a", 1)
-    cut = cut_ranges([QueueRange(queue, 3, 8), QueueRange(other, 5, 5)], 2)
-    assert cut == [QueueRange(queue, 3, 5), QueueRange(queue, 5, 7), QueueRange(queue, 7, 8)]
+def test_single_queues_can_be_read(
+    spark: SparkSession, service: RunningService, client: Client, topic: str
+) -> None:
+    fill(client, topic, 10)
+    frame = read(spark, service, assign=json.dumps({topic: [1]}), minPartitions=3)
+    assert bodies(frame) == [b"%05d" % index for index in range(1, 10, 2)]
+    assert frame.rdd.getNumPartitions() == 3
+
+
+def test_small_ranges_share_a_part_and_large_ones_are_cut() -> None:
+    a, b, c = Queue("a", 0), Queue("a", 1), Queue("b", 0)
+    ranges = [QueueRange(a, 3, 8), QueueRange(b, 5, 5), QueueRange(c, 0, 3)]
+    assert share_out(ranges, 100) == [(QueueRange(a, 3, 8), QueueRange(c, 0, 3))]
+    assert share_out(ranges, 4) == [
+        (QueueRange(a, 3, 7),),
+        (QueueRange(a, 7, 8), QueueRange(c, 0, 3)),
+    ]
+    assert [len(part) for part in share_out(ranges, 100, min_parts=3)] == [1, 2, 1]
+    assert share_out([QueueRange(b, 5, 5)], 4, min_parts=3) == []
 
 
 @pytest.mark.parametrize("most", [1, 3, 50, 109, 110, 200])
@@ -192,7 +238,6 @@ def copy(
         reader = reader.option(name, str(value))
     query = (
         reader.load()
-        .select("body", "queue_id", "tag", "light_queues", "flag", "born_time_ms")
         .writeStream.format("kvcq")
         .option("server", service.target)
         .option("topic", target)
@@ -209,12 +254,12 @@ def test_a_stream_copies_a_topic_once_over_restarts(
 ) -> None:
     target = f"{topic}-copy"
     client.create_topic(target, 2)
-    fill(client, topic, 50)
+    fill(client, topic, 50, properties={"p": "q"})
     state = tmp_path / "state"
     batches = copy(spark, service, topic, target, state, maxOffsetsPerTrigger=20)
     assert batches == [20, 20, 10]
     assert copy(spark, service, topic, target, state) == []
-    fill(client, topic, 6)
+    fill(client, topic, 6, properties={"p": "q"})
     assert copy(spark, service, topic, target, state) == [6]
 
     # The last batch again, as after a crash before its commit was noted.
@@ -226,7 +271,8 @@ def test_a_stream_copies_a_topic_once_over_restarts(
     assert bodies(read(spark, service, subscribe=target)) == wanted
     row = read(spark, service, subscribe=target).where("queue_offset = 3 and queue_id = 1").first()
     assert row is not None
-    assert (row.tag, bytes(row.body)) == ("T", b"00007")
+    assert (row.topic, row.tag, row["keys"], row.properties) == (target, "T", ["k7"], {"p": "q"})
+    assert bytes(row.body) == b"00007"
 
 
 def stream_reader(service: RunningService, **options: str) -> KvcqStreamReader:
@@ -242,22 +288,85 @@ def test_a_stream_meets_new_and_vanished_queues(
     fill(client, topic, 10)
     reader = stream_reader(service, subscribePattern=f"{topic}.*", startingOffsets="latest")
     start = reader.initialOffset()
-    assert start == {topic: {"0": 5, "1": 5}}
+    assert start["queues"] == {topic: {"0": 5, "1": 5}}
     new = f"{topic}-new"
     client.create_topic(new, 1)
     client.put(Message(new, b"first"))
     end = reader.latestOffset(start, ReadAllAvailable())
-    assert end == {topic: {"0": 5, "1": 5}, new: {"0": 1}}
+    assert end["queues"][new] == {"0": 1}
     (partition,) = reader.partitions(start, end)
-    assert partition.value == QueueRange(Queue(new, 0), 0, 1)
+    assert partition.value == (QueueRange(Queue(new, 0), 0, 1),)
 
     client.delete_topic(topic)
+    client.put(Message(new, b"second"))
     again = reader.latestOffset(end, ReadAllAvailable())
-    assert again[topic] == {"0": 5, "1": 5}
+    assert again["queues"][topic] == {"0": 5, "1": 5}
     with pytest.raises(PipelineError, match="is gone"):
         reader.partitions(end, again)
     lax = stream_reader(service, subscribePattern=f"{topic}.*", failOnDataLoss="false")
-    assert lax.partitions(end, again) == []
+    (partition,) = lax.partitions(end, again)
+    assert partition.value == (QueueRange(Queue(new, 0), 1, 2),)
+
+
+def test_an_offset_does_not_grow_with_queues_that_stand_still(
+    service: RunningService, client: Client, topic: str
+) -> None:
+    names = [f"{topic}-{number:03d}" for number in range(200)]
+    client.create_topics(dict.fromkeys(names, 1))
+    options = {"subscribePattern": f"{topic}-.*", "startingOffsets": "earliest"}
+
+    def put(some: list[str]) -> None:
+        for name in some:
+            client.put(Message(name, b"x"))
+
+    put(names)
+    reader = stream_reader(service, **options)
+    start = reader.initialOffset()
+    assert start == {"log": 0, "queues": {}}
+    first = reader.latestOffset(start, ReadAllAvailable())
+    assert (
+        sum(end - begin for part in reader.partitions(start, first) for _, begin, end in part.value)
+        == 200
+    )
+
+    # Whatever moved last is named, and nothing else.
+    offset = first
+    for name in names[:5]:
+        put([name])
+        offset = reader.latestOffset(offset, ReadAllAvailable())
+    assert set(offset["queues"]) <= set(names[:5])
+    assert names[4] in offset["queues"]
+    assert reader.latestOffset(offset, ReadAllAvailable()) == offset
+    client.put(Message(f"{topic}", b"elsewhere"))
+    assert reader.latestOffset(offset, ReadAllAvailable()) == offset
+
+    # Another process finds the same places: from what was read, and for what came since.
+    put(names[100:103])
+    put(names[4:5])
+    for later in (stream_reader(service, **options), reader):
+        end = later.latestOffset(offset, ReadAllAvailable())
+        (part,) = later.partitions(offset, end)
+        assert part.value == tuple(
+            QueueRange(Queue(name, 0), begin, begin + 1)
+            for name, begin in ((names[4], 2), (names[100], 1), (names[101], 1), (names[102], 1))
+        )
+    assert reader.reportLatestOffset()["messagesBehind"] == 0
+    put(names[7:9])
+    assert reader.reportLatestOffset()["messagesBehind"] == 2
+
+
+def test_a_place_in_the_log_is_found_in_every_queue(client: Client, topic: str) -> None:
+    places: dict[int, list[int]] = {0: [], 1: []}
+    for index in (0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0):
+        placed = client.put(Message(topic, b"x", queue_id=index))
+        places[index].append(placed.physical_offset)
+    bounds = client.offsets([Queue(topic, 0), Queue(topic, 1)])
+    for place in (*places[0], *places[1], places[0][-1] + 1):
+        for at in (place, place + 1):
+            assert first_behind(client, bounds, at, 10) == {
+                Queue(topic, number): sum(found < at for found in places[number])
+                for number in (0, 1)
+            }
 
 
 def test_a_batch_is_written_once_and_its_errors_are_told(
