@@ -43,6 +43,6 @@ def test_a_damaged_magic_is_damage_wherever_the_batch_goes_on(tmp_path: Path, da
         segment, position = divmod(places[damaged], SEGMENT_BYTES)
         path = tmp_path / "store" / "commitlog" / f"{segment * SEGMENT_BYTES:020}"
         flip(path, position + MAGIC_AT, 0x10)
-        with pytest.raises(CorruptRecordError, match="no magic code") as caught:
+        with pytest.raises(CorruptRecordError) as caught:
             store.batches.find("p", 0)
         assert caught.value.offset == places[damaged]
