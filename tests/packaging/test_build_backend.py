@@ -122,7 +122,7 @@ def test_a_package_in_the_way_is_refused(source: Path, tmp_path: Path) -> None:
 def test_the_project_itself_can_be_laid_out(tmp_path: Path) -> None:
     lay_out(ROOT, tmp_path)
     top = {path.name for path in tmp_path.iterdir() if path.is_dir()}
-    assert top == {"kvcq", "kvcq_bench"}
+    assert top == {"kvcq", "kvcq_bench", "pyspark_kvcq"}
     for path in tmp_path.rglob("*.py"):
         before = path.relative_to(tmp_path)
         if before.parts[1] in MOVED:
