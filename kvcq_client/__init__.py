@@ -39,6 +39,7 @@ from kvcq_client.errors import (
     ServerError,
     UnavailableError,
 )
+from kvcq_client.migration import AsyncMigration, Migration
 from kvcq_client.producer import Producer
 from kvcq_client.producer_config import ProducerConfig
 from kvcq_client.records import StoredMessage, split_records
@@ -62,6 +63,7 @@ __all__ = [
     "AlreadyExistsError",
     "AsyncClient",
     "AsyncConsumer",
+    "AsyncMigration",
     "AsyncProducer",
     "Boundary",
     "Bounds",
@@ -79,6 +81,7 @@ __all__ = [
     "InvalidArgumentError",
     "KvcqError",
     "Message",
+    "Migration",
     "NotFoundError",
     "NotPossibleError",
     "NumberPassedError",

@@ -12,6 +12,7 @@ from kvcq_client.calls import Calls
 from kvcq_client.connection import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Connection
 from kvcq_client.consumer_config import ConsumerConfig
 from kvcq_client.consumer_core import ConsumerCore
+from kvcq_client.migration import AsyncMigration
 from kvcq_client.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class AsyncClient(Calls):
     def target(self) -> str:
         """Host and port of the server."""
         return self._connection.target
+
+    @property
+    def migration(self) -> AsyncMigration:
+        """The steps of a migration of the server's store."""
+        return AsyncMigration(self._connection)
 
     def producer(
         self,

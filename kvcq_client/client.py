@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_client.async_producer import ProducerCore
+from kvcq_client.blocking import Blocking, blocking, blocking_iterator
 from kvcq_client.calls import Calls
 from kvcq_client.connection import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Connection
 from kvcq_client.consumer import Consumer
@@ -14,61 +14,23 @@ from kvcq_client.consumer_config import ConsumerConfig
 from kvcq_client.consumer_core import ConsumerCore
 from kvcq_client.forks import begin_grpc
 from kvcq_client.loop_thread import LoopThread
+from kvcq_client.migration import AsyncMigration, Migration
 from kvcq_client.producer import Producer
 from kvcq_client.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Sequence
     from types import TracebackType
-    from typing import Concatenate, Unpack
+    from typing import Unpack
 
     from kvcq_client.consumer_config import ConsumerSettings
     from kvcq_client.consumer_core import Wanted
     from kvcq_client.producer_config import ProducerSettings
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
-#: What an iterator fetches from the loop's thread at a time.
-_CHUNK = 1000
 
-
-def _blocking(
-    call: Callable[Concatenate[Calls, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Client, P], R]:
-    """The call as a method of Client, with the same parameters."""
-
-    @wraps(call)
-    def wait(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._run(call(self._calls, *args, **kwargs))
-
-    return wait
-
-
-def _blocking_iterator(
-    call: Callable[Concatenate[Calls, P], AsyncIterator[R]],
-) -> Callable[Concatenate[Client, P], Iterator[R]]:
-    """The same for a call that yields."""
-
-    @wraps(call)
-    def iterate(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        items = call(self._calls, *args, **kwargs)
-
-        async def some() -> list[R]:
-            found: list[R] = []
-            async for item in items:
-                found.append(item)
-                if len(found) == _CHUNK:
-                    break
-            return found
-
-        while part := self._run(some()):
-            yield from part
-
-    return iterate
-
-
-class Client:
+class Client(Blocking[Calls]):
     """A connection to one server, and all that can be asked of it.
 
     `with Client("127.0.0.1:8081") as client:` — nothing is sent before the first call. Every call
@@ -95,12 +57,17 @@ class Client:
             return Connection(target, timeout_s=timeout_s, options=options)
 
         self._connection = self._thread.run(connect())
-        self._calls = Calls(self._connection)
+        super().__init__(Calls(self._connection), self._wait)
 
     @property
     def target(self) -> str:
         """Host and port of the server."""
         return self._connection.target
+
+    @property
+    def migration(self) -> Migration:
+        """The steps of a migration of the server's store."""
+        return Migration(AsyncMigration(self._connection), self._wait)
 
     def producer(
         self,
@@ -146,29 +113,29 @@ class Client:
 
     # --- calls: see Calls ------------------------------------------------------------------
 
-    put = _blocking(Calls.put)
-    put_numbered = _blocking(Calls.put_numbered)
-    stored_batch = _blocking(Calls.stored_batch)
-    pull = _blocking(Calls.pull)
-    query = _blocking(Calls.query)
-    get = _blocking(Calls.get)
-    offsets = _blocking(Calls.offsets)
-    search_time = _blocking(Calls.search_time)
+    put = blocking(Calls.put)
+    put_numbered = blocking(Calls.put_numbered)
+    stored_batch = blocking(Calls.stored_batch)
+    pull = blocking(Calls.pull)
+    query = blocking(Calls.query)
+    get = blocking(Calls.get)
+    offsets = blocking(Calls.offsets)
+    search_time = blocking(Calls.search_time)
 
-    create_topic = _blocking(Calls.create_topic)
-    create_topics = _blocking(Calls.create_topics)
-    delete_topic = _blocking(Calls.delete_topic)
-    describe_topic = _blocking(Calls.describe_topic)
-    topics = _blocking_iterator(Calls.topics)
+    create_topic = blocking(Calls.create_topic)
+    create_topics = blocking(Calls.create_topics)
+    delete_topic = blocking(Calls.delete_topic)
+    describe_topic = blocking(Calls.describe_topic)
+    topics = blocking_iterator(Calls.topics)
 
-    commit_offsets = _blocking(Calls.commit_offsets)
-    group_offsets = _blocking(Calls.group_offsets)
-    reset_offsets = _blocking(Calls.reset_offsets)
-    groups = _blocking(Calls.groups)
-    delete_group = _blocking(Calls.delete_group)
+    commit_offsets = blocking(Calls.commit_offsets)
+    group_offsets = blocking(Calls.group_offsets)
+    reset_offsets = blocking(Calls.reset_offsets)
+    groups = blocking(Calls.groups)
+    delete_group = blocking(Calls.delete_group)
 
-    statistics = _blocking(Calls.statistics)
-    server_version = _blocking(Calls.server_version)
+    statistics = blocking(Calls.statistics)
+    server_version = blocking(Calls.server_version)
 
     # --- end of life -----------------------------------------------------------------------
 
@@ -184,7 +151,7 @@ class Client:
         self._thread.run(self._connection.close())
         self._thread.close()
 
-    def _run(self, call: Coroutine[Any, Any, R]) -> R:
+    def _wait(self, call: Coroutine[Any, Any, R]) -> R:
         if self._closed:
             call.close()
             self._connection.check_open()

@@ -196,6 +196,9 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return command_at(server, "topic describe", name=topic), hint
         case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE":
             return command_at(server, "topic describe", name=topic), ""
+        case "ILLEGAL_STEP":
+            command = metadata.get("nextCommand", "")
+            return on_server(command, server) if command else "", metadata.get("hint", "")
         case "DISK_FULL":
             return "", "free disk space, or lower store.reserved_hours; reads continue meanwhile"
         case "STORE_FAILED" | "FLUSH_FAILED":

@@ -10,17 +10,24 @@ import pytest
 from kvcq_client import (
     AsyncClient,
     AsyncConsumer,
+    AsyncMigration,
     AsyncProducer,
     Client,
     Consumer,
     ConsumerConfig,
+    Migration,
     Producer,
     ProducerConfig,
 )
 from kvcq_client.consumer_config import ConsumerSettings
 from kvcq_client.producer_config import ProducerSettings
 
-FACES = [(Client, AsyncClient), (Producer, AsyncProducer), (Consumer, AsyncConsumer)]
+FACES = [
+    (Client, AsyncClient),
+    (Producer, AsyncProducer),
+    (Consumer, AsyncConsumer),
+    (Migration, AsyncMigration),
+]
 
 
 def _public(face: type) -> set[str]:

@@ -125,7 +125,11 @@ async def test_the_command_line_on_a_running_store(tmp_path: Path) -> None:
             return await asyncio.to_thread(kvcq, *arguments, "--server", served.target, "--json")
 
         assert (await run("plan")).exit_code == 0
-        assert (await run("cutover")).exit_code == 1
+        refused = await run("cutover")
+        assert refused.exit_code == 1
+        error = answer(refused)["error"]
+        assert error["code"] == "ILLEGAL_STEP"
+        assert error["nextCommand"] == f"kvcq migrate start --server {served.target}"
         assert answer(await run("start"))["phase"] == "DOUBLE_WRITE"
         verified = await run("verify")
         assert verified.exit_code == 0, verified.output

@@ -1,0 +1,66 @@
+"""Methods that block, made from the coroutines of a class: the same names, parameters and words."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from typing import Concatenate
+
+C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: What an iterator fetches from the loop's thread at a time.
+_CHUNK = 1000
+
+
+class Run(Protocol):
+    """Waits for the coroutine's result."""
+
+    def __call__(self, call: Coroutine[Any, Any, R]) -> R: ...
+
+
+class Blocking(Generic[C]):
+    """Something with methods of `calls`, each of which runs to its end in another thread."""
+
+    def __init__(self, calls: C, run: Run) -> None:
+        self._calls = calls
+        self._run = run
+
+
+def blocking(
+    call: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Blocking[C], P], R]:
+    """The coroutine as a method of Blocking."""
+
+    @wraps(call)
+    def wait(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._run(call(self._calls, *args, **kwargs))
+
+    return wait
+
+
+def blocking_iterator(
+    call: Callable[Concatenate[C, P], AsyncIterator[R]],
+) -> Callable[Concatenate[Blocking[C], P], Iterator[R]]:
+    """The same for what yields."""
+
+    @wraps(call)
+    def iterate(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        items = call(self._calls, *args, **kwargs)
+
+        async def some() -> list[R]:
+            found: list[R] = []
+            async for item in items:
+                found.append(item)
+                if len(found) == _CHUNK:
+                    break
+            return found
+
+        while part := self._run(some()):
+            yield from part
+
+    return iterate

@@ -1,0 +1,124 @@
+"""The steps of a migration. Values are the messages of migration.proto, in kvcq_client.pb.v1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from kvcq_client.blocking import Blocking, blocking
+from kvcq_client.pb.v1 import migration_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kvcq_client.connection import Connection
+
+R = TypeVar("R")
+
+
+class AsyncMigration:
+    """Moves the server's store between file queues and RocksDB, step by step.
+
+    What takes long is a job: the step returns its id at once, and `status` tells how it goes. A
+    step that is not possible now raises NotPossibleError; its metadata may name the next one. No
+    step is repeated once it was sent: after UnavailableError or DeadlineError ask for the status.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stub = connection.migration
+
+    async def plan(self, *, timeout_s: float | None = None) -> pb.MigrationPlan:
+        """What starting would do. Changes nothing."""
+        request = pb.PlanMigrationRequest()
+        return await self._connection.call(self._stub.PlanMigration, request, timeout_s)
+
+    async def status(self, *, timeout_s: float | None = None) -> pb.MigrationStatus:
+        """Where the migration stands, and its jobs."""
+        request = pb.GetMigrationStatusRequest()
+        return await self._connection.call(self._stub.GetMigrationStatus, request, timeout_s)
+
+    async def start(
+        self, routing: pb.RoutingPolicy | None = None, *, timeout_s: float | None = None
+    ) -> pb.MigrationStepResponse:
+        """Write both sides; without a policy with the one in force."""
+        request = pb.StartMigrationRequest(routing=routing)
+        return await self._step(self._stub.StartMigration, request, timeout_s)
+
+    async def verify(
+        self, key_every: int | None = None, *, timeout_s: float | None = None
+    ) -> pb.MigrationStepResponse:
+        """Compare the sides. `key_every`: of how many messages the keys of one are looked up."""
+        request = pb.VerifyMigrationRequest(key_every=key_every)
+        return await self._step(self._stub.VerifyMigration, request, timeout_s)
+
+    async def differences(
+        self, limit: int | None = None, *, skip: int = 0, timeout_s: float | None = None
+    ) -> list[pb.Difference]:
+        """What the last verification found; without a limit 1000 of them."""
+        request = pb.ListDifferencesRequest(limit=limit, skip=skip)
+        answer = await self._connection.call(self._stub.ListDifferences, request, timeout_s)
+        return list(answer.differences)
+
+    async def cutover(self, *, timeout_s: float | None = None) -> pb.MigrationStepResponse:
+        """Read from RocksDB."""
+        return await self._step(self._stub.Cutover, pb.CutoverRequest(), timeout_s)
+
+    async def rollback(self, *, timeout_s: float | None = None) -> pb.MigrationStepResponse:
+        """One step back."""
+        return await self._step(self._stub.Rollback, pb.RollbackRequest(), timeout_s)
+
+    async def finish(self, *, timeout_s: float | None = None) -> pb.MigrationStepResponse:
+        """Remove the files."""
+        return await self._step(self._stub.FinishMigration, pb.FinishRequest(), timeout_s)
+
+    async def routing(self, *, timeout_s: float | None = None) -> pb.RoutingPolicy:
+        """The policy in force."""
+        request = pb.GetRoutingRequest()
+        return await self._connection.call(self._stub.GetRouting, request, timeout_s)
+
+    async def set_routing(
+        self, routing: pb.RoutingPolicy, *, timeout_s: float | None = None
+    ) -> pb.MigrationStepResponse:
+        """Which topics go where from now on."""
+        request = pb.SetRoutingRequest(routing=routing)
+        return await self._step(self._stub.SetRouting, request, timeout_s)
+
+    async def cancel(
+        self, job_id: str | None = None, *, timeout_s: float | None = None
+    ) -> pb.MigrationStepResponse:
+        """End a job, or all that run."""
+        request = pb.CancelRequest(job_id=job_id)
+        return await self._step(self._stub.CancelMigration, request, timeout_s)
+
+    async def resume(self, *, timeout_s: float | None = None) -> pb.MigrationStepResponse:
+        """Go on with what was interrupted."""
+        return await self._step(self._stub.ResumeMigration, pb.ResumeRequest(), timeout_s)
+
+    async def ingest(
+        self, request: pb.IngestFilesRequest, *, timeout_s: float | None = None
+    ) -> pb.IngestFilesResponse:
+        """Take sorted files in, as history in RocksDB. Takes as long as copying them."""
+        return await self._step(self._stub.IngestFiles, request, timeout_s)
+
+    async def _step(
+        self, method: Callable[..., Awaitable[R]], request: object, timeout_s: float | None
+    ) -> R:
+        return await self._connection.call(method, request, timeout_s, may_repeat=False)
+
+
+class Migration(Blocking[AsyncMigration]):
+    __doc__ = AsyncMigration.__doc__
+
+    plan = blocking(AsyncMigration.plan)
+    status = blocking(AsyncMigration.status)
+    start = blocking(AsyncMigration.start)
+    verify = blocking(AsyncMigration.verify)
+    differences = blocking(AsyncMigration.differences)
+    cutover = blocking(AsyncMigration.cutover)
+    rollback = blocking(AsyncMigration.rollback)
+    finish = blocking(AsyncMigration.finish)
+    routing = blocking(AsyncMigration.routing)
+    set_routing = blocking(AsyncMigration.set_routing)
+    cancel = blocking(AsyncMigration.cancel)
+    resume = blocking(AsyncMigration.resume)
+    ingest = blocking(AsyncMigration.ingest)
