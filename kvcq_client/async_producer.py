@@ -78,7 +78,10 @@ class ProducerCore:
             self._loop.call_later(max(0.0, begun_s + self._linger_s - now_s), self._linger)
 
     async def close(self, timeout_s: float) -> None:
-        """Deliver what is buffered; what is not acknowledged in time gets ClosedError."""
+        """Deliver what is buffered; what is not acknowledged in time gets ClosedError.
+
+        Failures that nobody asked for are logged.
+        """
         self.accumulator.close(ClosedError("the producer is closed"))
         self.delivery.stop()
         try:
@@ -87,6 +90,7 @@ class ProducerCore:
         except TimeoutError:
             self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        self.delivery.unasked.tell()
 
     def full(self) -> BufferFullError:
         return BufferFullError(

@@ -21,6 +21,44 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+class Unasked:
+    """Messages of one producer that failed, and whose outcome nobody has asked for.
+
+    Thread: any. Locks: `_lock` alone, for microseconds.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._count = 0
+        self._first: KvcqError | None = None
+
+    def failed(self, count: int, error: KvcqError) -> None:
+        with self._lock:
+            self._count += count
+            self._first = self._first or error
+
+    def asked(self) -> None:
+        """The outcome of one of them was asked for."""
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                self._first = None
+
+    def tell(self) -> None:
+        """Log them, if there are any: once."""
+        with self._lock:
+            count, first = self._count, self._first
+            self._count, self._first = 0, None
+        if count > 0:
+            logger.warning(
+                "%d messages of the producer failed, and nobody asked for their outcome; the "
+                "first error: %s",
+                count,
+                first,
+            )
+
+
 class Batch:
     """Messages of one PutBatch, from the first `send` to the answer.
 
@@ -29,10 +67,12 @@ class Batch:
     """
 
     __slots__ = (
+        "_asked",
         "_callbacks",
         "_light_offsets",
         "_lock",
         "_places",
+        "_unasked",
         "begun_s",
         "count",
         "done",
@@ -60,12 +100,21 @@ class Batch:
         self._light_offsets: list[tuple[int, ...]] = []  # [] when no message has light queues
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
+        self._unasked: Unasked | None = None
 
     def finish(
-        self, response: pb.PutBatchResponse | None, failure: KvcqError | None = None
+        self,
+        response: pb.PutBatchResponse | None,
+        failure: KvcqError | None = None,
+        unasked: Unasked | None = None,
     ) -> None:
-        """The outcome is known. Wakes who waits."""
+        """The outcome is known. Wakes who waits. `unasked` keeps account of what failed."""
         self.response, self.failure = response, failure
+        if unasked is not None and (failure is not None or self.errors):
+            self._unasked = unasked
+            self._asked: set[int] = set()  # indices of failed messages
+            first = failure or next(iter(self.errors.values()))
+            unasked.failed(self.count if failure is not None else len(self.errors), first)
         if response is not None and response.light_queue_offsets:
             self._light_offsets = _light_offsets(self.messages, response)
         self.messages = []
@@ -98,7 +147,14 @@ class Batch:
 
     def error_of(self, index: int) -> KvcqError | None:
         """Why the message was not stored, or None. Only when done."""
-        return self.errors.get(index) or self.failure
+        error = self.errors.get(index) or self.failure
+        if error is not None and self._unasked is not None:
+            with self._lock:
+                is_new = index not in self._asked
+                self._asked.add(index)
+            if is_new:
+                self._unasked.asked()
+        return error
 
     def placed(self, index: int) -> Placed:
         """Where the message stands. Only when done. Raises its error."""
@@ -264,6 +320,9 @@ class SendingMany:
         return self._placed()
 
     def _placed(self) -> list[Placed]:
+        """When all are done. Raises the first error."""
+        for error in self.errors().values():
+            raise error
         return [
             batch.placed(index) for batch, begin, end in self._parts for index in range(begin, end)
         ]

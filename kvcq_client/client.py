@@ -56,7 +56,11 @@ class Client(Blocking[Calls]):
         async def connect() -> Connection:
             return Connection(target, timeout_s=timeout_s, options=options)
 
-        self._connection = self._thread.run(connect())
+        try:
+            self._connection = self._thread.run(connect())
+        except BaseException:
+            self._thread.close()
+            raise
         super().__init__(Calls(self._connection), self._wait)
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,6 +53,10 @@ CALLS_UNDER_WAY = 1000
 #: Reasons of a server that may have stored the message all the same.
 _PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
 
+_HOST_AND_PORT = re.compile(r"[^\s/]+:(\d{1,5})")
+#: Such as unix:/run/kvcq.sock or dns:///name:8081.
+_WITH_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/\S+|unix(-abstract)?:\S+")
+
 #: A year, in seconds.
 _MOST_TIMEOUT_S = 365 * 86_400
 
@@ -79,6 +84,14 @@ def _check_timeout(timeout_s: float) -> float:
     return timeout_s
 
 
+def is_target(target: object) -> bool:
+    """Whether it is HOST:PORT, or another form that gRPC knows."""
+    if not isinstance(target, str):
+        return False
+    found = _HOST_AND_PORT.fullmatch(target)
+    return bool(_WITH_SCHEME.fullmatch(target) or (found and 0 < int(found[1]) <= 65_535))
+
+
 class Connection:
     """A channel and the stubs on it. Owned by the event loop that it was made in."""
 
@@ -89,6 +102,8 @@ class Connection:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
+        if not is_target(target):
+            raise ValueError(f"target: {target!r} is not HOST:PORT, such as {DEFAULT_TARGET}")
         _check_timeout(timeout_s)
         begin_grpc()
         self.target = target

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from kvcq_client.batch import Unasked
 from kvcq_client.connection import Backoff
 from kvcq_client.errors import (
     ClosedError,
@@ -100,6 +101,7 @@ class Delivery:
         self._progressed = False  # a message got its outcome: no need to wait before going on
         self._rewinding = False  # a batch was not stored: nothing more is sent
         self._free_from: int | None = None  # numbers that were refused for good
+        self.unasked = Unasked()
         self._failed: KvcqError | None = None  # the store: whether a batch is in it is not known
 
     # --- what the producer calls -----------------------------------------------------------
@@ -275,7 +277,7 @@ class Delivery:
         self, batch: Batch, response: pb.PutBatchResponse | None, failure: KvcqError | None
     ) -> None:
         self._accumulator.finished(batch.size)
-        batch.finish(response, failure)
+        batch.finish(response, failure, self.unasked)
 
     def _rewind(self) -> None:
         """The stream is over: whatever has no outcome waits again, in its old order."""

@@ -91,7 +91,11 @@ class Checker:
             light_queues = _texts("light_queues", light_queues)
             size += sum(map(len, light_queues))
         if properties:
-            properties = dict(properties)
+            try:
+                properties = dict(properties)
+            except (TypeError, ValueError):
+                kind = type(properties).__name__
+                raise TypeError(f"properties: a mapping of texts is wanted, not {kind}") from None
             for name, value in properties.items():
                 size += _text_bytes("properties", name) + _text_bytes("properties", value)
         if not -_I32_MAX - 1 <= _number("flag", flag) <= _I32_MAX:
@@ -118,8 +122,16 @@ def _text_bytes(field: str, text: str) -> int:
 def _texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
     if isinstance(texts, str):
         raise TypeError(f"{field}: a sequence of texts is wanted, not one text; put it in a tuple")
-    frozen = tuple(texts)
-    if not "".join(frozen).isascii():
+    try:
+        frozen = tuple(texts)
+    except TypeError:
+        kind = type(texts).__name__
+        raise TypeError(f"{field}: a sequence of texts is wanted, not {kind}") from None
+    try:
+        plain = "".join(frozen).isascii()
+    except TypeError:
+        plain = False  # one of them is no text
+    if not plain:
         for text in frozen:
             _text_bytes(field, text)
     return frozen

@@ -24,7 +24,7 @@ REQUEST_ID = "x-request-id"
 _REQUEST_ID_FORM = re.compile(r"[\x21-\x7e]{1,128}")
 _SERIOUS = ("DATA_LOSS", "FAILED_PRECONDITION", "INTERNAL")
 #: What a caller did is no matter for the log, though another call must come first.
-_CALLERS_OWN = ("OUT_OF_SEQUENCE", "ILLEGAL_STEP")
+_CALLERS_OWN = ("OUT_OF_SEQUENCE", "NUMBER_REUSED", "NUMBER_PASSED", "ILLEGAL_STEP")
 
 
 def ending(refusal: Refusal, context: Context) -> Coroutine[Any, Any, None]:

@@ -12,6 +12,8 @@ from time import time
 
 import click
 
+from kvcq_client.connection import is_target
+
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -91,10 +93,6 @@ TIME = Moment()
 #: What a help says of such an option.
 TIMES = "Times are UTC: 2026-01-31T12:00, or -1h for an hour ago."
 
-_HOST_AND_PORT = re.compile(r"[^\s/]+:(\d{1,5})")
-#: Other forms of gRPC's, such as unix:/run/kvcq.sock or dns:///name:8081.
-_WITH_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/\S+")
-
 
 def text(value: str) -> str:
     """Text that can be sent: bytes that are not UTF-8 come in as lone surrogates."""
@@ -107,8 +105,7 @@ def text(value: str) -> str:
 
 def server(value: str) -> str:
     """Host and port of a server, or another target that gRPC knows."""
-    found = _HOST_AND_PORT.fullmatch(text(value))
-    if not (_WITH_SCHEME.fullmatch(value) or (found and 0 < int(found[1]) <= 65_535)):
+    if not is_target(text(value)):
         raise click.BadParameter(f"{value!r} is not HOST:PORT")
     return value
 

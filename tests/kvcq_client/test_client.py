@@ -355,3 +355,40 @@ def forge(record: bytes, physical_offset: int, *, queue_offset: int) -> bytes:
 def test_a_consumer_refuses_settings_of_another_type(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         ConsumerConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["host", "127.0.0.1", "", "host:", "host:0", "host:99999", ":8081", "[::1]", None, 1],
+)
+def test_a_target_without_a_port_is_refused(target: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match=r"target: .* is not HOST:PORT, such as"):
+        Client(target)
+
+
+@pytest.mark.parametrize(
+    "target", ["host:8081", "[::1]:8081", "dns:///host:8081", "unix:/run/k.sock", "unix:k.sock"]
+)
+def test_targets_of_every_form_are_taken(target: str) -> None:
+    with Client(target) as client:
+        assert client.target == target
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"keys": [1]}, "keys: text is wanted, not int"),
+        ({"keys": 1}, "keys: a sequence of texts is wanted, not int"),
+        ({"light_queues": [b"x"]}, "light_queues: text is wanted, not bytes"),
+        ({"properties": [1]}, "properties: a mapping of texts is wanted, not list"),
+        ({"properties": {"a": 1}}, "properties: text is wanted, not int"),
+    ],
+)
+async def test_fields_of_another_type_are_refused_by_name(
+    client: AsyncClient, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        await client.put(Message("orders", b"x", **fields))
+    async with client.producer() as producer:
+        with pytest.raises(TypeError, match=says):
+            await producer.send("orders", b"x", **fields)

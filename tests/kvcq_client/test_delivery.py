@@ -387,3 +387,38 @@ async def test_offsets_in_light_queues_are_told_for_each_message(client: AsyncCl
     assert [(await one).light_queue_offsets for one in sendings] == [(0, 0), (), (1,)]
     placed = await client.put(Message("t", b"", light_queues=("%LMQ%c", "%LMQ%a")))
     assert placed.light_queue_offsets == (0, 1)
+
+
+async def test_failures_that_nobody_asked_for_are_logged_once_when_it_is_closed(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.create_topic("orders", 1)
+    producer = client.producer()
+    asked = await producer.send("no topic", b"x")
+    for _ in range(3):
+        await producer.send("no topic", b"x")
+    await producer.send("orders", b"stored")
+    many = await producer.send_many([Message("no topic either", b"x")] * 4)
+    await producer.flush()
+    assert asked.error() is asked.error()
+    with pytest.raises(InvalidArgumentError):
+        await many
+    assert caplog.text == ""
+    await producer.close()
+    await producer.close()
+    assert caplog.text.count("nobody asked for their outcome") == 1
+    assert "3 messages of the producer failed" in caplog.text
+    assert "'no topic' has characters" in caplog.text
+
+
+async def test_a_producer_whose_failures_were_asked_for_closes_quietly(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client.producer() as producer:
+        sending = await producer.send("no topic", b"x")
+        with pytest.raises(InvalidArgumentError):
+            await sending
+        many = await producer.send_many([Message("no topic", b"x")] * 2)
+        await producer.flush()
+        assert set(many.errors()) == {0, 1}
+    assert caplog.text == ""

@@ -165,6 +165,27 @@ async def test_an_unexpected_error_is_internal_and_logged(
     assert "a secret" in caplog.text
 
 
+async def test_what_a_caller_did_is_no_error_in_the_log(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    def batch(sequence: int, body: bytes) -> pb.PutBatchRequest:
+        return pb.PutBatchRequest(
+            messages=[pb.Message(topic="t", body=body)] * 2,
+            producer=pb.ProducerSequence(producer_id="p", sequence=sequence),
+        )
+
+    await served.messages.PutBatch(batch(0, b"x"))
+    for reason, request in (
+        ("NUMBER_REUSED", batch(0, b"y")),
+        ("NUMBER_PASSED", batch(1, b"x")),
+        ("OUT_OF_SEQUENCE", batch(7, b"x")),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await served.messages.PutBatch(request)
+        assert error_info(refused.value).reason == reason
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+
+
 async def test_statistics_count_each_message_that_is_stored_once(served: Served) -> None:
     messages = [pb.Message(topic="t", queue_id=0, body=b"x")] * 3
     producer = pb.ProducerSequence(producer_id="p", sequence=0)
