@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, cast
 from migration.bulk_worker import BulkPlan
 from migration.import_root import import_root
 from migration.routes import SideName
+from store.admission import admission_of
 from store.errors import StoreError
 from store.files import DIRECTORY_MODE
-from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,16 +152,6 @@ class BulkBackfill:
                         logger.debug("the process was gone before its input was closed")
 
     def _plan(self, start: int) -> BulkPlan:
-        metadata = self._store.metadata
-        live_from: dict[str, int] = {}
-        after: str | None = None
-        while page := metadata.list_topics("", after, 10_000):
-            live_from.update((topic.name, topic.created_offset) for topic in page)
-            after = page[-1].name
-        dead: dict[str, int] = {}
-        for mark in metadata.delete_marks():
-            if mark.topic.startswith(LMQ_PREFIX):
-                dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
         config = self._store.config
         routes = self._double.routes
         return BulkPlan(
@@ -172,8 +162,7 @@ class BulkBackfill:
             self._output,
             routes.phase,
             routes.policy,
-            live_from,
-            dead,
+            admission_of(self._store.metadata),
         )
 
     def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:

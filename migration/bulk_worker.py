@@ -30,13 +30,13 @@ from store.errors import CorruptRecordError
 from store.log_walk import Damage, Run, walk
 from store.sealed_run import SealedParser
 from store.segment import Segment, segment_name
-from store.topics import without_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.routing import RoutingPolicy
     from migration.state import Phase
+    from store.admission import Admission
     from store.consume_queue import DispatchRequest
 
 _RUN = 8192
@@ -54,8 +54,7 @@ class BulkPlan:
     output: Path  # on the file system of the database
     phase: Phase
     routing: RoutingPolicy
-    live_from: dict[str, int]  # topic to the offset from which on its records count
-    dead_light: dict[str, int]  # deleted light queue to the offset below which it is dead
+    admission: Admission  # a value, when the pieces were begun
 
 
 class LogFiles:
@@ -102,7 +101,7 @@ class BulkWorker:
             at = step.next_offset
             match step:
                 case Run():
-                    admitted = self._admit(step.requests)
+                    admitted = self._plan.admission.admit_all(step.requests)
                     records += len(admitted)
                     self._add(admitted, rows)
                 case Damage():
@@ -123,31 +122,6 @@ class BulkWorker:
         for family, pairs in batch.puts.items():
             rows[family].update(pairs)
         del rows[BOUNDS][CHECKPOINT_KEY]
-
-    def _admit(self, run: list[DispatchRequest]) -> list[DispatchRequest]:
-        """In a run a topic that lives is asked for once: it does so from there on."""
-        admitted: list[DispatchRequest] = []
-        lives = ""  # names are the same object while they repeat
-        for request in run:
-            if request[0] is lives and not request[8]:
-                admitted.append(request)
-            elif (found := self._admitted(request)) is not None:
-                if found[0] is request[0]:  # else only its light queues live
-                    lives = request[0]
-                admitted.append(found)
-        return admitted
-
-    def _admitted(self, request: DispatchRequest) -> DispatchRequest | None:
-        """As store.topics.Topics.admit."""
-        light = request.light_queues
-        if light and self._plan.dead_light:
-            dead = self._plan.dead_light
-            light = tuple(each for each in light if request[3] >= dead.get(each[0], 0))
-            request = request._replace(light_queues=light)
-        live_from = self._plan.live_from.get(request[0])
-        if live_from is None or request[3] < live_from:
-            return without_topic(request)
-        return request
 
 
 def main() -> None:

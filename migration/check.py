@@ -22,15 +22,15 @@ from migration.check_rows import RowCheck
 from migration.routes import Routes
 from migration.state import FILE_NAME as STATE_FILE
 from migration.state import Phase, read_state
+from store.admission import Admission, dead_light_of
 from store.checkpoint import Checkpoint, read_checkpoint
 from store.clock import SystemClock
-from store.config import StoreConfig
 from store.ends_reserve import EndsReserve
 from store.errors import StoreFormatError
+from store.live_topics import LiveTopics
 from store.queue_ends import noted_log_start
 from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
-from store.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class _Derived(NamedTuple):
     """What is derived from the log, opened read-only."""
 
     metadata: MetadataStore
-    topics: Topics
+    admission: Admission
     engine: RocksEngine
     pending: frozenset[str]  # topics whose deletion is to be finished
     expected: ExpectedRows
@@ -138,7 +138,7 @@ def _check(
         ).run()
 
     lookup = Lookup(
-        derived.engine, segments, log, derived.topics, derived.pending, findings, progress
+        derived.engine, segments, log, derived.admission, derived.pending, findings, progress
     )
     rows = RowCheck(lookup, derived.expected, walk_again)
     try:
@@ -253,13 +253,12 @@ def _derived(
         findings.add(Kind.DATABASE, "kvcq", "a database that can be opened", error)
         return None
     stack.callback(_close_quietly, engine)
-    config = StoreConfig(root=directory.root, segment_bytes=identity.segment_bytes)
     try:
         queues = KvConsumeQueueStore(engine)
         applied = queues.applied_deletions
         pending = frozenset(mark.topic for mark in marks if mark.sequence > applied)
-        topics = Topics(config, metadata, queues, SystemClock())
-        expected = ExpectedRows(engine, topics, pending, routes)
+        admission = Admission(LiveTopics(metadata), dead_light_of(marks))
+        expected = ExpectedRows(engine, admission, pending, routes)
     except KvcqError as error:
         findings.add(Kind.DATABASE, "kvcq", "rows that can be read", error)
         return None
@@ -272,7 +271,7 @@ def _derived(
             topic=topic,
             note=f"The deletion of {topic} is not finished; the next start finishes it.",
         )
-    return _Derived(metadata, topics, engine, pending, expected)
+    return _Derived(metadata, admission, engine, pending, expected)
 
 
 def read_topics(metadata: MetadataStore) -> None:

@@ -20,7 +20,6 @@ from kvcq.keys import (
 from kvcq.values import unpack_max
 from migration.check_findings import Kind
 from migration.check_lookup import BAD_ROW
-from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from kvcq.engine import Pair
@@ -66,7 +65,7 @@ def _bound(lookup: Lookup, row: Pair) -> _Bound | None:
     if physical_offset >= lookup.checkpoint:
         _tell(lookup, Kind.BEYOND_CHECKPOINT, f"no row above {lookup.checkpoint}", bound)
         return None
-    if not topic.startswith(LMQ_PREFIX) and not lookup.topics.is_live(topic, _ALWAYS):
+    if not lookup.admission.is_live(topic, _ALWAYS):
         _tell(lookup, Kind.DEAD_ROW, "no row", bound)
         return None
     return bound if physical_offset >= lookup.log.start_offset else None

@@ -14,18 +14,21 @@ if TYPE_CHECKING:
 
     from kvcq.engine import KvEngine, Pair
     from migration.routes import Routes
+    from store.admission import Admission
     from store.consume_queue import DispatchRequest
-    from store.topics import Topics
 
 _NOWHERE = 1 << 62
-_LIVE_TOPICS = 65_536
 
 
 class ExpectedRows:
     """What the records of the log should have in the database, as sums."""
 
     def __init__(
-        self, engine: KvEngine, topics: Topics, pending: frozenset[str], routes: Routes | None
+        self,
+        engine: KvEngine,
+        admission: Admission,
+        pending: frozenset[str],
+        routes: Routes | None,
     ) -> None:
         """Raises EngineFailedError.
 
@@ -33,10 +36,9 @@ class ExpectedRows:
         keep some names out of the database; None when it has all.
         """
         self._routes = routes
-        self._topics = topics
+        self._admission = admission
         self._pending = tuple(topic_prefix(topic) for topic in sorted(pending))
         self._builder = DispatchBatchBuilder()
-        self._live: set[str] = set()
         self.sums = {UNITS: RowSums(), INDEX: RowSums()}
         self.counts = {UNITS: 0, INDEX: 0}
         row = engine.get(BOUNDS, CHECKPOINT_KEY)
@@ -44,10 +46,6 @@ class ExpectedRows:
         #: The dispatch checkpoint's row when it makes no sense.
         self.bad_checkpoint = row if row is not None and (len(row) != 8 or checkpoint < 0) else None
         self.checkpoint = checkpoint if self.bad_checkpoint is None else _NOWHERE
-
-    def begin_again(self) -> None:
-        """The log is walked anew: a topic that lives at its end may not have lived before."""
-        self._live.clear()
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
         """The next records of the log, rising."""
@@ -59,7 +57,7 @@ class ExpectedRows:
         """Units and index rows of these records, as far as they are dispatched."""
         if requests[-1].physical_offset >= self.checkpoint:
             requests = [each for each in requests if each.physical_offset < self.checkpoint]
-        admitted: Sequence[DispatchRequest] = self._admitted(requests)
+        admitted: Sequence[DispatchRequest] = self._admission.admit_all(requests)
         if self._routes is not None:
             admitted = self._routes.split(admitted, SideName.ROCKSDB)
         puts = self._builder.build(admitted, 0).puts
@@ -70,17 +68,3 @@ class ExpectedRows:
             else puts[family]
             for family in (UNITS, INDEX)
         }
-
-    def _admitted(self, requests: Sequence[DispatchRequest]) -> list[DispatchRequest]:
-        """Without what belongs to a deleted topic: a topic that lives does so from there on."""
-        live = self._live
-        admitted: list[DispatchRequest] = []
-        add = admitted.append
-        for request in requests:
-            if request[0] in live and not request[8]:
-                add(request)
-            elif (found := self._topics.admit(request)) is not None:
-                add(found)
-                if found[0] == request[0] and len(live) < _LIVE_TOPICS:
-                    live.add(found[0])
-        return admitted

@@ -13,7 +13,6 @@ from migration.check_findings import Kind
 from store.errors import CorruptRecordError
 from store.log_bytes import look_at, pread
 from store.record import Found, dispatch_request
-from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
     from kvcq.engine import KvEngine, Pair
     from migration.check_findings import Findings
     from migration.check_log import LogCheck
+    from store.admission import Admission
     from store.consume_queue import DispatchRequest
     from store.segment_set import SegmentSet
-    from store.topics import Topics
 
 #: What unpacking raises on a row of another layout.
 BAD_ROW = (CorruptValueError, ValueError, struct.error)
@@ -43,7 +42,7 @@ class Lookup:
         engine: KvEngine,
         segments: SegmentSet,
         log: LogCheck,
-        topics: Topics,
+        admission: Admission,
         pending: frozenset[str],
         findings: Findings,
         progress: Callable[[str, float], None],
@@ -51,7 +50,7 @@ class Lookup:
         """`pending`: topics whose deletion the next opening finishes. `log` was walked."""
         self.engine = engine
         self.log = log
-        self.topics = topics
+        self.admission = admission
         self.findings = findings
         self._segments = segments
         self._progress = progress
@@ -121,15 +120,6 @@ class Lookup:
             return dispatch_request(data, 0)
         except CorruptRecordError:
             return None
-
-    def is_live(self, request: DispatchRequest, topic: str) -> bool:
-        """Whether the record is still to be found in this topic or light queue."""
-        if not topic.startswith(LMQ_PREFIX):
-            return self.topics.is_live(topic, request.physical_offset)
-        admitted = self.topics.admit(request)
-        return admitted is not None and (
-            admitted.topic == topic or any(name == topic for name, _ in admitted.light_queues)
-        )
 
     def bad_row(self, family: str, key: bytes, value: bytes) -> None:
         self.findings.add(

@@ -50,7 +50,7 @@ class RowCheck:
         self._lookup = lookup
         self._engine = lookup.engine
         self._log = lookup.log
-        self._topics = lookup.topics
+        self._admission = lookup.admission
         self._findings = lookup.findings
         self._expected = expected
         self._walk_again = walk_again
@@ -169,7 +169,6 @@ class RowCheck:
                     [row for row in index.suspects(asked) if self._is_wrong_index_row(row)]
                 )
         if units.differ or index.differ:
-            self._expected.begin_again()
             self._walk_again(self._find_missing)
 
     def _ask_units(self, rows: list[Pair]) -> None:
@@ -199,7 +198,7 @@ class RowCheck:
             expected = f"{request[3:7]}"
         elif value[-4:] != expiry_stamp(unit.store_time_ms):
             expected = f"the expiry stamp {expiry_stamp(unit.store_time_ms).hex()}"
-        elif not self._lookup.is_live(request, topic):
+        elif not self._admission.is_live(topic, unit.physical_offset):
             kind, expected = Kind.DEAD_ROW, "no row"
         else:
             return False
@@ -243,7 +242,7 @@ class RowCheck:
             expected = f"a key of its record, {request.keys} of {request.topic!r}"
         elif request.store_time_ms != time_ms or value != expiry_stamp(time_ms):
             expected = f"{request.store_time_ms} ms, {expiry_stamp(request.store_time_ms).hex()}"
-        elif topic and not self._topics.is_live(topic, offset):
+        elif topic and not self._admission.is_live(topic, offset):
             kind, expected = Kind.DEAD_ROW, "no row"
         else:
             return False

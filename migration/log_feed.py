@@ -44,8 +44,7 @@ class LogFeed:
             at = step.next_offset
             match step:
                 case Run():
-                    found = map(self._store.admit, step.requests)
-                    return [each for each in found if each is not None], at
+                    return self._store.admission.admit_all(step.requests), at
                 case Damage() if not self._store.config.skip_damaged_records:
                     raise CorruptRecordError(step.physical_offset, step.reason)
         return [], at

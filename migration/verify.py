@@ -350,7 +350,7 @@ class Verification:
         except CorruptRecordError:  # no queue can hold it
             return False
         # A record of a topic that was deleted, and made again, is none of its queue.
-        request = self._store.admit(found)
+        request = self._store.admission.admit(found)
         if request is None or not request.in_queue:
             return False
         return (request.topic, request.queue_id, request.queue_offset) == (

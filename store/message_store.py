@@ -40,11 +40,12 @@ from store.validation import check_group, prepare
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from store.admission import Admission
     from store.batch_mark import BatchMark
     from store.clock import Clock
     from store.commit_log import CommitLog, LogAppend
     from store.config import StoreConfig
-    from store.consume_queue import Bounds, ConsumeQueueStore, DispatchRequest
+    from store.consume_queue import Bounds, ConsumeQueueStore
     from store.disk import DiskGuard
     from store.flush import FlushService
     from store.jobs import Jobs
@@ -676,9 +677,10 @@ class MessageStore:
         if dispatched >= mark[0]:
             self._queue_time_ms = max(self._queue_time_ms, mark[1])
 
-    def admit(self, request: DispatchRequest) -> DispatchRequest | None:
-        """What of a record read from the log belongs to a topic that exists; None when nothing."""
-        return self._topics.admit(request)
+    @property
+    def admission(self) -> Admission:
+        """What of a record read from the log belongs to topics that exist."""
+        return self._topics.admission
 
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name; units in the names."""

@@ -125,7 +125,7 @@ class NumberedBatches:
                 raise CorruptRecordError(at, f"no record of the batch that begins at {begin}")
             request = dispatch_request(record, 0)
             messages[place.ordinal] = request
-            admitted = self._topics.admit(request)
+            admitted = self._topics.admission.admit(request)
             standing += admitted is not None and admitted.in_queue
             at += request.record_size
             if place.is_last:

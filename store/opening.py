@@ -146,7 +146,7 @@ def assemble(
             queues,
             dispatched,
             (lambda: flushed.value) if sync else (lambda: log.appended_offset),
-            topics.admit,
+            topics.admission,
             inline=not sync,
             skip_damaged=config.skip_damaged_records,
         )

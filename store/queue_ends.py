@@ -163,7 +163,7 @@ class QueueEnds:
                 unit
                 for unit in page
                 if unit.physical_offset < log_start
-                and self._topics.is_served(unit.topic, unit.physical_offset)
+                and self._topics.admission.is_live(unit.topic, unit.physical_offset)
             ]
             self._patiently(self._queues.restore_last_units, gone)
             count += len(gone)

@@ -303,7 +303,8 @@ class Reader:
     def _record_of(self, topic: str, key: str, hit: KeyHit) -> bytes | None:
         """The record behind an index row, or None when that is expired, or of an earlier topic."""
         start = self._log.start_offset
-        if hit.physical_offset < start or not self._topics.is_live(topic, hit.physical_offset):
+        is_live = self._topics.admission.is_live
+        if hit.physical_offset < start or not is_live(topic, hit.physical_offset):
             return None
         try:
             record = self._log.read_at(hit.physical_offset)
@@ -333,7 +334,7 @@ class Reader:
         record = self._log.read_at(physical_offset)
         message = unpack_record(record, verify=False)
         topic, queue_id = message.topic, message.queue_id
-        if not self._topics.is_live(topic, physical_offset):
+        if not self._topics.admission.is_live(topic, physical_offset):
             raise MessageNotFoundError(str(physical_offset), f"its topic {topic!r} was deleted")
         queue_offset = message.queue_offset
         unit = self.first_unit(topic, queue_id, queue_offset)

@@ -196,8 +196,7 @@ class QueueRepair:
             at = step.next_offset
             match step:
                 case Run():
-                    found = map(self._topics.admit, step.requests)
-                    return [each for each in found if each is not None], at
+                    return self._topics.admission.admit_all(step.requests), at
                 case Damage():
                     logger.error(
                         "left out of the repair: damaged record at physical offset %d (%s); the "

@@ -27,6 +27,7 @@ from store.wake import Wake
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from store.admission import Admission
     from store.commit_log import CommitLog, LogAppend
     from store.consume_queue import Dispatcher, DispatchRequest
     from store.watermark import Watermark
@@ -60,7 +61,7 @@ class ReputService:
         dispatcher: Dispatcher,
         dispatched: Watermark,
         limit: Callable[[], int],
-        admit: Callable[[DispatchRequest], DispatchRequest | None],
+        admission: Admission,
         *,
         inline: bool,
         skip_damaged: bool = False,
@@ -70,7 +71,7 @@ class ReputService:
         self._dispatcher = dispatcher
         self.dispatched = dispatched
         self._limit = limit  # end of what may be visible
-        self._admit = admit  # takes out what belongs to a deleted topic
+        self._admission = admission
         self._inline = inline
         self._skip_damaged = skip_damaged
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
@@ -268,7 +269,7 @@ class ReputService:
             at = step.next_offset
             match step:
                 case Run():
-                    return self._admitted(step.requests), at
+                    return self._admission.admit_all(step.requests), at
                 case Damage():
                     self._leave_out(step)
                 case Poison():
@@ -289,19 +290,6 @@ class ReputService:
         if not self._skip_damaged:
             raise DamagedLogError(at, goes_on, reason, can_be_left_out=True)
         logger.error("left out: %d damaged bytes at physical offset %d", goes_on - at, at)
-
-    def _admitted(self, run: list[DispatchRequest]) -> list[DispatchRequest]:
-        """What of the run is dispatched; in a run a topic that lives is asked for once."""
-        admitted: list[DispatchRequest] = []
-        lives = ""  # names are the same object while they repeat
-        for request in run:
-            if request[0] is lives and not request[8]:
-                admitted.append(request)
-            elif (found := self._admit(request)) is not None:
-                if found[0] is request[0]:  # else only its light queues live
-                    lives = request[0]
-                admitted.append(found)
-        return admitted
 
     def _dispatch(self, requests: Sequence[DispatchRequest], end: int) -> None:
         """Piece by piece; what an error leaves over is dispatched later, from the log."""

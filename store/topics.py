@@ -1,8 +1,7 @@
 """Topics: which exist, from where in the log on their records count, and how one is removed.
 
-A record belongs to its topic only if it lies at or above the topic's `created_offset`: records of
-an earlier topic of the same name are dead, whoever reads or replays them. Light queues have no
-row of their own; where one was deleted, a mark says below which offset its units are dead.
+What that means for a record: admission.py. Light queues have no row of their own; where one was
+deleted, a mark says below which offset its units are dead.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from store.admission import Admission, dead_light_of
 from store.batch_encoder import plain_tail, topic_field
 from store.errors import (
     InvalidArgumentError,
@@ -20,27 +20,25 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from store.live_topics import LiveTopics
 from store.metadata import DeleteMark, TopicConfig
-from store.properties import is_mark
 from store.queue_offsets import LIGHT, HotQueue
 from store.units import LMQ_PREFIX
 from store.validation import check_queue_count, check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from store.clock import Clock
     from store.config import StoreConfig
-    from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.consume_queue import ConsumeQueueStore
     from store.metadata import Metadata
     from store.queue_offsets import QueueKey
 
-_CACHE_LIMIT = 65_536
 _PAGE_TOPICS = 10_000
 #: A stalled consume queue is asked again so often before a deletion gives up: half a minute.
 _BUSY_TRIES = 1500
 _BUSY_WAIT_S = 0.02
-_NEVER = 1 << 63
 
 
 class Topics:
@@ -62,15 +60,12 @@ class Topics:
         self._pause = threading.Event()  # never set: waiting on it is a pause
         # Guarded by the append lock; read freely.
         self._deleting: set[str] = set()
-        # topic -> offset from which its records live; dropped when the topic changes. Read freely.
-        self._live_from: dict[str, int] = {}
-        self._caching = threading.Lock()
-        self._changes = 0
+        self._live = LiveTopics(metadata)
         marks = metadata.delete_marks()
         self._marks = {mark.sequence: mark for mark in marks}
-        self._dead_light: dict[str, int] = {
-            mark.topic: mark.below_offset for mark in marks if mark.topic.startswith(LMQ_PREFIX)
-        }
+        self._dead_light = dead_light_of(marks)
+        #: Which records are dispatched and served. Constant; what it looks up changes.
+        self.admission = Admission(self._live, self._dead_light)
         self._last_sequence = max(
             [queues.applied_deletions, *(mark.sequence for mark in marks)], default=0
         )
@@ -100,55 +95,11 @@ class Topics:
             raise UnknownQueueError(topic, queue_id, config.queue_count)
         return config.created_offset
 
-    def is_live(self, topic: str, physical_offset: int) -> bool:
-        """Whether a record of the topic at that offset belongs to a topic that exists."""
-        live_from = self._live_from.get(topic)
-        if live_from is None:
-            changes = self._changes
-            found = self._metadata.topics([topic])[0]
-            live_from = _NEVER if found is None else found.created_offset
-            with self._caching:
-                # Not when a topic was made or deleted meanwhile: what was read may be old.
-                if changes == self._changes:
-                    if len(self._live_from) >= _CACHE_LIMIT:
-                        self._live_from.clear()
-                    self._live_from[topic] = live_from
-        return physical_offset >= live_from
-
-    def is_served(self, name: str, physical_offset: int) -> bool:
-        """Whether a unit of the topic or light queue, of a record there, may be read."""
-        if name.startswith(LMQ_PREFIX):
-            return physical_offset >= self._dead_light.get(name, 0)
-        return self.is_live(name, physical_offset)
-
     @contextmanager
     def none_deleted(self) -> Iterator[int]:
         """No topic's rows are removed meanwhile; gives the number of deletions until now."""
         with self._creating:
             yield self._last_sequence
-
-    def admit(self, request: DispatchRequest) -> DispatchRequest | None:
-        """What of a replayed record is still to be dispatched; None when nothing is.
-
-        A message stands in its light queues also when its own topic is gone: else they would have
-        holes. It is then a message of the first of them, that stands in the others as well. And a
-        batch is found by its number as long as its records are in the log.
-        """
-        light = request.light_queues
-        if light and self._dead_light:
-            dead = self._dead_light
-            light = tuple(each for each in light if request.physical_offset >= dead.get(each[0], 0))
-            request = request._replace(light_queues=light)
-        if self.is_live(request.topic, request.physical_offset):
-            return request
-        return without_topic(request)
-
-    def _forget(self, names: Iterable[str]) -> None:
-        """These topics were made or deleted."""
-        with self._caching:
-            self._changes += 1
-            for name in names:
-                self._live_from.pop(name, None)
 
     # --- for the appender, under the append lock -------------------------------------------
 
@@ -168,9 +119,8 @@ class Topics:
         missing = [topic for topic, config in found.items() if config is None]
         created = self._automatic(missing, log_end) if missing else {}
         for topic in names:
-            # Whoever created it may have been interrupted before saying so.
-            if self._live_from.get(topic) == _NEVER and topic not in created:
-                self._forget([topic])
+            if topic not in created:
+                self._live.exists(topic)
         for topic, queue_id in keys:
             if queue_id == LIGHT:
                 continue
@@ -182,7 +132,7 @@ class Topics:
             try:
                 self._metadata.put_topics(created.values(), sync=False)
             finally:
-                self._forget(created)
+                self._live.changed(created)
         # A topic made just now has no messages: there is nothing to look up.
         known = [
             (topic, 0 if queue_id == LIGHT else queue_id)
@@ -242,7 +192,7 @@ class Topics:
                 raise TopicExistsError(name, existing.queue_count)
             result[name] = existing
         self._metadata.put_topics(fresh, sync=False)
-        self._forget(topic.name for topic in fresh)
+        self._live.changed(topic.name for topic in fresh)
         return [result[name] for name, _ in wanted]
 
     def begin_delete(self, name: str) -> int:
@@ -271,7 +221,7 @@ class Topics:
             mark = DeleteMark(name, below_offset, self._last_sequence)
             self._metadata.delete_topic(mark)
             self._marks[mark.sequence] = mark
-            self._forget([name])
+            self._live.changed([name])
             if name.startswith(LMQ_PREFIX):
                 self._dead_light[name] = below_offset
             # Earlier ones that met a stall come first: their numbers count as applied with this.
@@ -307,7 +257,7 @@ class Topics:
             after = page[-1].name
             beyond = [topic for topic in page if topic.created_offset > log_end]
             self._metadata.put_topics(topic._replace(created_offset=log_end) for topic in beyond)
-            self._forget(topic.name for topic in beyond)
+            self._live.changed(topic.name for topic in beyond)
             changed += len(beyond)
         for mark in list(self._marks.values()):
             if mark.below_offset > log_end and mark.topic.startswith(LMQ_PREFIX):
@@ -340,7 +290,7 @@ class Topics:
                 count = max(config.default_queue_count, queue_id + 1)
                 created.append(TopicConfig(name, count, now_ms, first_offset))
         self._metadata.put_topics(created)
-        self._forget(topic.name for topic in created)
+        self._live.changed(topic.name for topic in created)
         return created
 
     def redo_deletions(self) -> int:
@@ -376,23 +326,6 @@ class Topics:
                 del self._marks[mark.sequence]
                 if self._dead_light.get(mark.topic) == mark.below_offset:
                     del self._dead_light[mark.topic]
-
-
-def without_topic(request: DispatchRequest) -> DispatchRequest | None:
-    """What is left of a record whose topic is gone; `light_queues` are those that are not."""
-    marks = tuple(key for key in request.keys if is_mark(key))
-    if request.light_queues:
-        name, offset = request.light_queues[0]
-        return request._replace(
-            topic=name,
-            queue_id=0,
-            queue_offset=offset,
-            keys=marks,
-            light_queues=request.light_queues[1:],
-        )
-    if marks:
-        return request._replace(topic="", keys=marks, tag_code=0, in_queue=False)
-    return None
 
 
 def _is_topic(name: str) -> bool:

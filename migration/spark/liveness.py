@@ -1,8 +1,7 @@
 """Which records of the log belong to something, and to which side of a migration.
 
-The rules are those of store/topics.py, for many records at once. A record is dead when its topic is
-gone or was made again behind it; a unit of a light queue is dead below the queue's deletion. During
-a migration a name is routed to file queues, to RocksDB or to both, by migration/routes.py.
+The rule is that of store/admission.py, for many records at once. During a migration a name is
+routed to file queues, to RocksDB or to both, by migration/routes.py.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from migration.routes import SideName
-from store.units import LMQ_PREFIX
+from store.admission import Admission, dead_light_of, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +26,13 @@ if TYPE_CHECKING:
     from store.metadata import Metadata
 
 _NEVER = (1 << 63) - 1
-_PAGE = 10_000
+
+
+class _AnyTopic:
+    """Nothing is known of topics."""
+
+    def get(self, _name: str, /) -> int:
+        return 0
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,8 @@ class Liveness:
         """Which records live, by topic."""
         if self.topics is None:
             return np.ones(len(physical), dtype=np.bool_)
-        known = self.topics
-        return _reached(topics, physical, lambda name: known.get(name, _NEVER))
+        starts = self.topics
+        return _reached(topics, physical, lambda name: starts.get(name, _NEVER))
 
     def of_light(self, names: pa.StringArray, physical: Ints) -> npt.NDArray[np.bool_]:
         """Which units of light queues live."""
@@ -57,9 +62,8 @@ class Liveness:
         name, _, _, physical_offset = end
         if self.routes is not None and not self.routes.takes(SideName.ROCKSDB, name):
             return False
-        if name.startswith(LMQ_PREFIX):
-            return physical_offset >= self.dead_light.get(name, 0)
-        return self.topics is None or physical_offset >= self.topics.get(name, _NEVER)
+        starts = _AnyTopic() if self.topics is None else self.topics
+        return Admission(starts, self.dead_light).is_live(name, physical_offset)
 
     def takes(self, side: SideName, names: pa.StringArray) -> npt.NDArray[np.bool_]:
         """Which of the topics and light queues stand on the side."""
@@ -77,15 +81,9 @@ def liveness_of(
     metadata: Metadata, applied_deletions: int = 0, routes: Routes | None = None
 ) -> Liveness:
     """What the metadata says. `applied_deletions`: the number in the database that is replaced."""
-    topics: dict[str, int] = {}
-    after: str | None = None
-    while page := metadata.list_topics("", after, _PAGE):
-        topics.update((topic.name, topic.created_offset) for topic in page)
-        after = page[-1].name
     marks = metadata.delete_marks()
-    dead = {mark.topic: mark.below_offset for mark in marks if mark.topic.startswith(LMQ_PREFIX)}
     last = max([applied_deletions, *(mark.sequence for mark in marks)])
-    return Liveness(topics, dead, last, routes)
+    return Liveness(starts_of(metadata), dead_light_of(marks), last, routes)
 
 
 def _reached(

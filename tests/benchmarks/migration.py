@@ -13,6 +13,7 @@ from migration.migrator import Migrator
 from migration.opening import open_store
 from migration.routing import RoutingPolicy
 from migration.state import MigrationState, Phase, write_state
+from store.admission import Admission
 from store.config import StoreConfig
 from store.message import Message
 from tests.benchmarks.measure import BATCH, Bench, Row
@@ -210,8 +211,7 @@ def worker_alone(root: Path, end: int, output: Path) -> int:
         output=output,
         phase=Phase.DOUBLE_WRITE,
         routing=RoutingPolicy(),
-        live_from={f"bench-{number}": 0 for number in range(10)},
-        dead_light={},
+        admission=Admission({f"bench-{number}": 0 for number in range(10)}, {}),
     )
     worker = BulkWorker(plan)
     records = 0

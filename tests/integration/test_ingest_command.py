@@ -19,6 +19,7 @@ from migration.opening import open_store
 from migration.routing import RoutingPolicy
 from migration.state import Phase
 from server.cli.main import main
+from store.admission import Admission
 from tests.support.migrating import LIGHT, SEGMENT_BYTES, TOPICS, config, make_on_files, messages
 from tests.support.serving import serving
 
@@ -73,8 +74,7 @@ def sort_plainly(root: Path, output: Path, end: int) -> None:
         output=output,
         phase=Phase.DOUBLE_WRITE,
         routing=RoutingPolicy(),
-        live_from=dict.fromkeys(TOPICS, 0),
-        dead_light={},
+        admission=Admission(dict.fromkeys(TOPICS, 0), {}),
     )
     made = BulkWorker(plan).make(end)
     assert made["end"] == end

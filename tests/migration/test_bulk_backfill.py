@@ -17,6 +17,7 @@ from migration.opening import open_store
 from migration.routes import SideName
 from migration.routing import Route, RoutingPolicy, Rule
 from migration.state import Phase
+from store.admission import Admission, admission_of
 from store.errors import InvalidArgumentError
 from tests.support.migrating import (
     LIGHT,
@@ -148,8 +149,7 @@ def test_routes_and_deleted_light_queues_are_respected(store: MessageStore, tmp_
         tmp_path,
         Phase.DOUBLE_WRITE,
         policy,
-        {"orders": 0, "payments": 0},
-        {LIGHT: store.log.appended_offset},
+        Admission({"orders": 0, "payments": 0}, {LIGHT: store.log.appended_offset}),
     )
     answer = BulkWorker(plan).make(store.log.appended_offset)
     assert answer["end"] == store.log.appended_offset
@@ -174,7 +174,6 @@ def lagging(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> MessageStor
 
 def sorted_files(store: MessageStore, directory: Path, end: int) -> dict[str, list[Path]]:
     directory.mkdir()
-    topics = {topic.name: topic.created_offset for topic in store.list_topics("", None, 100)}
     plan = BulkPlan(
         store.config.root / "commitlog",
         SEGMENT_BYTES,
@@ -183,8 +182,7 @@ def sorted_files(store: MessageStore, directory: Path, end: int) -> dict[str, li
         directory,
         Phase.DOUBLE_WRITE,
         RoutingPolicy(),
-        topics,
-        {},
+        admission_of(store.metadata),
     )
     worker = bulk_worker.BulkWorker(plan)
     worker.make(end)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store.admission import Admission
 from store.batch_encoder import BatchEncoder, plain_tail, topic_field
 from store.commit_log import CommitLog
 from store.errors import (
@@ -86,21 +87,14 @@ class Harness:
             self.recorder,
             self.dispatched,
             lambda: self.log.appended_offset if self.limit is None else self.limit,
-            self._admit,
+            Admission(self, {}),
             inline=inline,
         )
         self.appended: list[DispatchRequest] = []
 
-    def _admit(self, request: DispatchRequest) -> DispatchRequest | None:
-        """As store.topics.Topics.admit."""
-        if request.topic not in self.dead:
-            return request
-        if not request.light_queues:
-            return None
-        (name, offset), *others = request.light_queues
-        return request._replace(
-            topic=name, queue_id=0, queue_offset=offset, keys=(), light_queues=tuple(others)
-        )
+    def get(self, topic: str, /) -> int | None:
+        """From where a topic lives."""
+        return None if topic in self.dead else 0
 
     @staticmethod
     def _load(keys: Sequence[QueueKey]) -> list[HotQueue]:

@@ -59,21 +59,21 @@ def request(topic: str, at: int, *light: tuple[str, int], queue_offset: int = 0)
 
 
 def test_records_below_the_creation_are_dead(harness: Harness) -> None:
-    assert not harness.topics.is_live("T", 1 << 40)
+    assert not harness.topics.admission.is_live("T", 1 << 40)
     harness.topics.create([("T", 2)], 1000)
-    assert not harness.topics.is_live("T", 999)
-    assert harness.topics.is_live("T", 1000)
-    assert harness.topics.admit(request("T", 1000)) == request("T", 1000)
-    assert harness.topics.admit(request("T", 999)) is None
+    assert not harness.topics.admission.is_live("T", 999)
+    assert harness.topics.admission.is_live("T", 1000)
+    assert harness.topics.admission.admit(request("T", 1000)) == request("T", 1000)
+    assert harness.topics.admission.admit(request("T", 999)) is None
     harness.delete("T", 2000)
-    assert not harness.topics.is_live("T", 1500)
+    assert not harness.topics.admission.is_live("T", 1500)
     harness.topics.create([("T", 2)], 3000)
-    assert not harness.topics.is_live("T", 1500)
-    assert harness.topics.is_live("T", 3000)
+    assert not harness.topics.admission.is_live("T", 1500)
+    assert harness.topics.admission.is_live("T", 3000)
 
 
 def test_a_message_of_a_dead_topic_stays_in_its_light_queues(harness: Harness) -> None:
-    admitted = harness.topics.admit(request("gone", 50, ("%LMQ%a", 3), ("%LMQ%b", 4)))
+    admitted = harness.topics.admission.admit(request("gone", 50, ("%LMQ%a", 3), ("%LMQ%b", 4)))
     assert admitted == DispatchRequest("%LMQ%a", 0, 3, 50, 100, 7, 5, (), (("%LMQ%b", 4),), True)
 
 
@@ -83,13 +83,13 @@ def test_a_deleted_light_queue_is_taken_out_of_older_records(harness: Harness) -
     harness.delete("%LMQ%a", 100)
     for topics in (harness.topics, harness.reopen()):
         light = (("%LMQ%a", 0), ("%LMQ%b", 0))
-        admitted = topics.admit(request("T", 50, *light))
+        admitted = topics.admission.admit(request("T", 50, *light))
         assert admitted is not None
         assert admitted.light_queues == (("%LMQ%b", 0),)
-        admitted = topics.admit(request("T", 100, *light))
+        admitted = topics.admission.admit(request("T", 100, *light))
         assert admitted is not None
         assert admitted.light_queues == light
-        assert topics.admit(request("gone", 50, ("%LMQ%a", 0))) is None
+        assert topics.admission.admit(request("gone", 50, ("%LMQ%a", 0))) is None
     # The mark stays while its records are in the log.
     harness.topics.drop_marks(harness.queues.applied_deletions, 99, 1000)
     assert len(harness.metadata.delete_marks()) == 1
@@ -163,11 +163,11 @@ def test_what_a_cut_took_counts_from_there(harness: Harness) -> None:
     for expected in (2, 0):
         topics = harness.reopen()
         assert topics.after_cut(500) == expected
-        assert not topics.is_live("New", 499)
-        assert topics.is_live("New", 500)
-        assert not topics.is_live("Old", 99)
-        assert topics.is_live("Old", 100)
-        admitted = topics.admit(request("Old", 500, ("%LMQ%a", 0)))
+        assert not topics.admission.is_live("New", 499)
+        assert topics.admission.is_live("New", 500)
+        assert not topics.admission.is_live("Old", 99)
+        assert topics.admission.is_live("Old", 100)
+        admitted = topics.admission.admit(request("Old", 500, ("%LMQ%a", 0)))
         assert admitted is not None
         assert admitted.light_queues == (("%LMQ%a", 0),)
 
@@ -186,14 +186,15 @@ def test_a_look_that_races_with_a_creation_is_not_kept(harness: Harness) -> None
         return found
 
     harness.metadata.topics = slow  # type: ignore[method-assign]  # a stand-in that waits
-    reader = threading.Thread(target=harness.topics.is_live, args=("T", 10), name="reader")
+    is_live = harness.topics.admission.is_live
+    reader = threading.Thread(target=is_live, args=("T", 10), name="reader")
     reader.start()
     assert answered.wait(30)
     harness.topics.create([("T", 1)], 0)
     go_on.set()
     reader.join()
-    assert harness.topics.is_live("T", 10)
-    assert harness.topics.admit(request("T", 10)) is not None
+    assert harness.topics.admission.is_live("T", 10)
+    assert harness.topics.admission.admit(request("T", 10)) is not None
 
 
 def test_queues_that_may_be_read(harness: Harness) -> None:

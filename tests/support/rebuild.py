@@ -54,7 +54,7 @@ def rebuilt(store: MessageStore) -> MemoryEngine:
     queues = KvConsumeQueueStore(engine)
     end = store.queues.dispatched_offset
     for request in records(store, end):
-        admitted = store.admit(request)
+        admitted = store.admission.admit(request)
         if admitted is not None:
             queues.dispatch([admitted], request.physical_offset + request.record_size)
     queues.dispatch([], end)

@@ -1,0 +1,54 @@
+"""From where in the log on each topic lives, as the metadata says; what was asked is remembered."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from store.metadata import Metadata
+
+_CACHE_LIMIT = 65_536
+
+
+class LiveTopics:
+    """Thread: any. Memory: bounded."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        # Constant after construction.
+        self._metadata = metadata
+        self._changing = threading.Lock()
+        # Read freely; changed under _changing.
+        self._starts: dict[str, int | None] = {}
+        self._changes = 0
+
+    def get(self, name: str, /) -> int | None:
+        """Physical offset from which the topic's records live; None: there is no such topic."""
+        try:
+            return self._starts[name]
+        except KeyError:
+            pass
+        changes = self._changes
+        found = self._metadata.topics([name])[0]
+        start = None if found is None else found.created_offset
+        with self._changing:
+            # Not when a topic was made or deleted meanwhile: what was read may be old.
+            if changes == self._changes:
+                if len(self._starts) >= _CACHE_LIMIT:
+                    self._starts.clear()
+                self._starts[name] = start
+        return start
+
+    def changed(self, names: Iterable[str]) -> None:
+        """These topics were made or deleted."""
+        with self._changing:
+            self._changes += 1
+            for name in names:
+                self._starts.pop(name, None)
+
+    def exists(self, name: str) -> None:
+        """It was seen: whoever made it may have been interrupted before saying so."""
+        if self._starts.get(name, 0) is None:
+            self.changed([name])
