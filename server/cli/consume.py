@@ -85,7 +85,12 @@ def consume(
         commits = _Commits(consumer, is_patient=follow)
         try:
             for batch in _batches(consumer, limit, follow=follow):
-                show(batch)
+                try:
+                    show(batch)
+                except BaseException:  # what was not printed is not read
+                    if consumer.queue is not None:
+                        consumer.seek({consumer.queue: batch[0].queue_offset})
+                    raise
                 count += len(batch)
                 if group:
                     commits.look()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -10,6 +12,7 @@ import click
 
 from server.cli.output import (
     EXIT_INTERRUPTED,
+    EXIT_NOBODY_READS,
     PRINTED,
     InterruptedCommandError,
     error_document,
@@ -89,6 +92,12 @@ class Commands(click.Group):
             if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
                 print_json(error_document(error))
             raise
+        except BrokenPipeError:
+            # What is buffered goes nowhere, or Python would complain of it at its end.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+            ctx.exit(EXIT_NOBODY_READS)
         except KeyboardInterrupt:
             if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
                 print_json(error_document(InterruptedCommandError("interrupted")))
@@ -106,5 +115,6 @@ class Commands(click.Group):
 def main() -> None:
     """A message store: RocketMQ's commit log, its consume queues in RocksDB, over gRPC.
 
-    Exit codes: 0 success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
+    Exit codes: 0 success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C,
+    141 nobody reads the output any more.
     """

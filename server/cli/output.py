@@ -3,7 +3,8 @@
 Results go to standard output, everything else to standard error, so that a pipe gets results
 alone. With --json an error is one JSON object on standard output as well, so that a program need
 not read what is meant for people; but not behind results that came before it. Exit codes: 0
-success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C.
+success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C, 141 nobody reads
+what is printed any more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_CANNOT_CONNECT = 3
 EXIT_INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
+EXIT_NOBODY_READS = 141  # the same with SIGPIPE
 
 #: In the context of a command: a document was printed.
 PRINTED = "kvcq.printed"

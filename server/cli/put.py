@@ -20,6 +20,7 @@ from kvcq_client import DeadlineError, KvcqError, Message, UnavailableError
 from server.cli.connection import command_error, connect, server_option
 from server.cli.output import (
     BadRequestError,
+    CommandError,
     json_option,
     notes,
     print_json,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kvcq_client import Client, Placed
-    from server.cli.output import CommandError
 
 #: Lines, and bytes of them, that are stored together.
 BLOCK_LINES = 5_000
@@ -80,7 +80,7 @@ def put(
     server: str,
     as_json: bool,  # noqa: FBT001
 ) -> None:
-    """Put a message into TOPIC: BODY, or standard input when BODY is left out.
+    """Put a message into TOPIC: BODY, which may be "", or standard input when BODY is left out.
 
     The topic is created if it is new and the server allows that. With --lines, the first line
     that is refused ends the command: all lines before it are stored, none behind it is.
@@ -96,11 +96,11 @@ def put(
         tuple(dict.fromkeys(light_queues)),
         dict(map(_name_and_value, properties)) or None,
     )
+    content = b"" if lines else _content(body)
     with connect(server) as client:
         if lines:
             _put_lines(client, server, template, as_json=as_json)
             return
-        content = argument_bytes(body) if body is not None else sys.stdin.buffer.read()
         message = replace(template, body=content)
         size = _request_bytes(message)
         limit = _limit_bytes(client) if size > SMALLEST_LIMIT_BYTES else size
@@ -113,6 +113,22 @@ def put(
     place = (topic, placed.queue_id, placed.queue_offset, placed.message_id)
     light = [(name, 0, offset, placed.message_id) for name, offset in _light(message, placed)]
     print_table("", ("topic", "queue", "offset", "message id"), [place, *light])
+
+
+def _content(body: str | None) -> bytes:
+    """Raises CommandError when standard input is empty: mostly something went wrong before it."""
+    if body is not None:
+        return argument_bytes(body)
+    if sys.stdin.isatty():
+        notes.print("the body is read from the terminal; Ctrl-D on an empty line ends it")
+    content = sys.stdin.buffer.read()
+    if not content:
+        raise CommandError(
+            "standard input is empty: no message was put",
+            'a message without a body is put with "" as BODY',
+            code="EMPTY_INPUT",
+        )
+    return content
 
 
 def _document(message: Message, placed: Placed) -> dict[str, object]:

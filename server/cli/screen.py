@@ -60,6 +60,10 @@ class Screen(Console):
             *(visible(one) if isinstance(one, str) else one for one in objects), **settings
         )
 
+    def on_broken_pipe(self) -> None:
+        """As every other write has it; rich would end the program itself."""
+        raise BrokenPipeError
+
 
 def escape(text: str) -> str:
     """Text in which brackets stand for themselves, and nothing acts on a terminal."""

@@ -105,6 +105,8 @@ def list_topics(
     with connect(server) as client:
         every = client.topics(prefix, light_queues=light_queues)
         found = list(islice(every, limit + 1))
+    if light_queues and len(found) <= limit:
+        found.sort()  # they come by the length of their names
     _show(found[:limit], as_json=as_json)
     if len(found) > limit:
         notes.print("there are more; show them with a larger --limit, or --prefix")

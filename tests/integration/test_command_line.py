@@ -138,6 +138,38 @@ def test_an_argument_that_is_not_utf8_is_stored_as_it_was_typed(target: str) -> 
     assert _lines(target, "pull", "typed")[0]["bodyBase64"] == "//4="
 
 
+def test_an_empty_standard_input_is_no_message_unless_that_is_asked_for(target: str) -> None:
+    refused = _run(target, "put", "empty")
+    assert refused.exit_code == 1
+    assert "standard input is empty" in refused.stderr
+    _json(target, "put", "empty", "")
+    assert [one["body"] for one in _lines(target, "pull", "empty")] == [""]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--raw",)])
+@pytest.mark.parametrize("command", [("consume",), ("pull", "--limit", "10000")])
+def test_a_reader_that_ends_first_ends_the_command_quietly(
+    target: str, command: tuple[str, ...], form: tuple[str, ...]
+) -> None:
+    topic = f"piped-{command[0]}{''.join(form)}"
+    lines = "x" * 60 + "\n"
+    _json(target, "put", topic, "--lines", "--queue", "0", stdin=lines * 4000)
+    words = [sys.executable, "-m", "server", *command, topic, *form, "--server", target]
+    if command == ("consume",):
+        words += ["--group", topic]
+    with subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 141)
+    if command == ("consume",):  # what was not printed is read again
+        rest = _run(target, "consume", topic, "--group", topic, "--raw").stdout
+        assert len(rest.splitlines()) > 2000
+
+
 def test_a_body_that_is_no_text_survives(target: str) -> None:
     body = bytes(range(256))
     put = run_kvcq("put", "bytes", "--server", target, "--queue", "0", stdin=body)
@@ -163,6 +195,14 @@ def test_topics(target: str) -> None:
     assert "kvcq topic list" in gone.stderr
     assert _run(target, "topic", "delete", "made-2", stdin="n\n").exit_code == 1
     assert "made-2" in _run(target, "topic", "list").stdout
+
+
+def test_light_queues_are_listed_by_name(target: str) -> None:
+    names = [f"%LMQ%{name}" for name in ("listed-bob", "listed-alice", "listed-zed", "listed-c")]
+    for name in names:
+        _json(target, "put", "listed", "x", "--light-queue", name)
+    listed = _json(target, "topic", "list", "--light-queues", "--prefix", "%LMQ%listed-")
+    assert [one["name"] for one in listed] == sorted(names)
 
 
 def test_stats(target: str) -> None:
@@ -287,6 +327,36 @@ def test_deleting_what_is_not_there_does_not_advise_to_make_it(target: str) -> N
     assert result.exit_code == 1
     assert "kvcq topic list" in result.stderr
     assert "create" not in result.stderr
+
+
+def test_following_outlives_the_server(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        server.wait_for("ready")
+        target = server.target
+        _json(target, "put", "lasting", "before", "--queue", "0")
+        command = [sys.executable, "-m", "server", "consume", "lasting", "--follow", "--group", "g"]
+        following = subprocess.Popen(
+            [*command, "--raw", "--server", target],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with following:
+            assert following.stdout is not None
+            assert following.stderr is not None
+            assert following.stdout.readline() == "before\n"
+            server.send(signal.SIGKILL)
+            server.wait()
+            assert f"the server at {target} is away, trying" in following.stderr.readline()
+            with ServerProcess(tmp_path, port=int(target.rpartition(":")[2])) as again:
+                again.wait_for("ready")
+                assert following.stderr.readline() == f"the server at {target} is back\n"
+                _json(target, "put", "lasting", "behind", "--queue", "0")
+                assert following.stdout.readline() == "behind\n"
+                following.send_signal(signal.SIGINT)
+                assert following.wait(60) == 130
+                assert _json(target, "group", "describe", "g")["queues"][0]["offset"] == 2
 
 
 def test_ctrl_c_ends_a_waiting_pull_quietly(target: str) -> None:
