@@ -86,7 +86,9 @@ class BulkBackfill:
         self._end = end
         self._job = job
         self._trend = Trend(double)
-        self._output = store.config.root / _OUTPUT
+        # Absolute: the process has another working directory.
+        self._root = store.config.root.absolute()
+        self._output = self._root / _OUTPUT
 
     def run(self, side: Side) -> None:
         """The side has nearly all of the log, if another process can be had for it.
@@ -155,7 +157,7 @@ class BulkBackfill:
         config = self._store.config
         routes = self._double.routes
         return BulkPlan(
-            config.root / "commitlog",
+            self._root / "commitlog",
             config.segment_bytes,
             start,
             _PIECE_BYTES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,7 +34,6 @@ from tests.support.migrating import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from store.message_store import MessageStore
 
@@ -95,6 +95,20 @@ def test_without_the_process_the_backfill_goes_on(
     monkeypatch.setattr(subprocess, "Popen", broken)
     done(live(store).start())
     assert differences(store) == []
+
+
+def test_the_process_finds_a_store_that_is_named_by_a_relative_path(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = Path("store")
+    make_on_files(root)
+    with open_store(config(root)) as opened:
+        opened.put(messages(0, 3000))
+        opened.flush()
+        done(live(opened).start())
+        assert differences(opened) == []
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_the_process_is_heard_above_descriptor_1023(store: MessageStore, small: None) -> None:
