@@ -13,16 +13,20 @@ import ipaddress
 import tomllib
 import types
 import typing
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from server.errors import UnknownSettingError
 from store.bounds import check_settings
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError
 from store.store_dir import inspect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from store.bounds import Bounds
 
 #: gRPC copies a request in the event loop, twice: 8 ms for so much. (Its own default is 4 MiB, and
@@ -109,7 +113,8 @@ class ServerConfig:
         """The store's settings for a server that listens on `port`."""
         values: dict[str, Any] = {"root": self.data_dir, **self.store}
         values.setdefault("store_host", (_advertised(self.host), port))
-        return StoreConfig(**values)
+        with _in_table("store"):
+            return StoreConfig(**values)
 
 
 def load_config(path: Path | None, flags: dict[str, object]) -> ServerConfig:
@@ -125,13 +130,13 @@ def load_config(path: Path | None, flags: dict[str, object]) -> ServerConfig:
     store: dict[str, Any] = {}
     for name, value in settings.items():
         table, _, key = name.rpartition(".")
-        if table == "store":
-            store[key] = _convert(name, key, value, StoreConfig, hidden=("root",))
-        elif table in ("server", ""):
-            server[key] = _convert(name, key, value, ServerConfig, hidden=("store",))
-        else:
-            raise InvalidArgumentError(name, "settings are server.… or store.…")
-    return ServerConfig(**server, store=store)
+        table = table or "server"
+        owner = _TABLES.get(table)
+        if owner is None or key not in _keys(owner):
+            raise UnknownSettingError(name, _nearest(key))
+        (store if table == "store" else server)[key] = _convert(name, key, value, owner)
+    with _in_table("server"):
+        return ServerConfig(**server, store=store)
 
 
 def with_recorded_segments(config: ServerConfig) -> ServerConfig:
@@ -165,17 +170,37 @@ def _read_file(path: Path) -> dict[str, object]:
     return found
 
 
-def _convert(name: str, key: str, value: object, owner: type, *, hidden: tuple[str, ...]) -> object:
+#: The tables of the file, and the fields that no file sets.
+_TABLES: dict[str, type] = {"server": ServerConfig, "store": StoreConfig}
+_NOT_SET = {ServerConfig: "store", StoreConfig: "root"}
+
+
+def _keys(owner: type) -> list[str]:
+    return [one.name for one in dataclasses.fields(owner) if one.name != _NOT_SET[owner]]
+
+
+def _nearest(key: str) -> str | None:
+    """The setting of either table whose key is most like this one."""
+    names = {each: f"{table}.{each}" for table, owner in _TABLES.items() for each in _keys(owner)}
+    near = difflib.get_close_matches(key, names, n=1)
+    return names[near[0]] if near else None
+
+
+@contextmanager
+def _in_table(table: str) -> Iterator[None]:
+    """A setting that is refused is named with its table."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{table}.{error.field}", error.reason) from error
+
+
+def _convert(name: str, key: str, value: object, owner: type) -> object:
     """`value`, perhaps text, as the type that field `key` of `owner` has."""
     # The store imports Path for type checkers alone.
-    kinds = typing.get_type_hints(owner, localns={"Path": Path})
-    known = [one.name for one in dataclasses.fields(owner) if one.name not in hidden]
-    if key not in known:
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InvalidArgumentError(name, f"is no setting{hint}")
+    kind = typing.get_type_hints(owner, localns={"Path": Path})[key]
     try:
-        return _as_kind(value, kinds[key])
+        return _as_kind(value, kind)
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(name, str(error)) from error
 
@@ -190,6 +215,8 @@ def _as_kind(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _as_enum(value, kind)
     if kind is Path and isinstance(value, str | Path):
+        if value == "":
+            raise ValueError("is empty")
         return Path(value).expanduser()
     if kind is int and (isinstance(value, str) or type(value) is int):
         return _as_number(value, int)

@@ -56,6 +56,15 @@ class UndecodableRequestError(InvalidArgumentError):
         super().__init__("request", f"is no {kind}: {reason}")
 
 
+class UnknownSettingError(InvalidArgumentError):
+    """No setting has that name."""
+
+    def __init__(self, name: str, nearest: str | None) -> None:
+        super().__init__(name, "is unknown")
+        hint = "" if nearest is None else f"; did you mean {nearest}?"
+        self.args = (f"unknown setting {name}{hint}",)
+
+
 class OutOfSequenceError(ServerError):
     """A producer's batch does not follow the one before, and was not stored before either."""
 

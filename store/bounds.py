@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Bounds = tuple[float, float]
 
 _OTHERWISE = (0, 1 << 53)
+#: By the end of a setting's name.
+_UNITS = {"ms": " ms", "s": " s", "bytes": " bytes", "hours": " hours"}
 
 
 def numbers(settings: Any, bounds: Mapping[str, Bounds]) -> Iterator[tuple[str, bool, Bounds]]:  # noqa: ANN401 - a dataclass, or an instance
@@ -39,7 +41,9 @@ def check_settings(
         is_number = isinstance(value, kinds) and not isinstance(value, bool)
         if not is_number or not isfinite(value) or not least <= value <= most:
             kind = "a whole number" if whole else "a number"
-            raise error(name, f"{value!r} is not {kind} from {_text(least)} to {_text(most)}")
+            unit = _UNITS.get(name.rpartition("_")[2], "")
+            bounds_text = f"from {_text(least)} to {_text(most)}{unit}"
+            raise error(name, f"{value!r} is not {kind} {bounds_text}")
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if isinstance(field.default, bool) and not isinstance(value, bool):
@@ -47,4 +51,4 @@ def check_settings(
 
 
 def _text(number: float) -> str:
-    return str(number) if isinstance(number, int) else f"{number:g}"
+    return str(number) if isinstance(number, int) else f"{number:f}".rstrip("0").rstrip(".")

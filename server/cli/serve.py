@@ -96,19 +96,22 @@ def serve(
     )
     # Its jobs run every second: neither a run is news, nor one that is left out under load.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
-    given = {
-        "server.host": host,
-        "server.port": port,
-        "server.data_dir": data_dir,
-        "store.flush_mode": flush_mode,
+    options: dict[str, tuple[str, object]] = {
+        "--host": ("server.host", host),
+        "--port": ("server.port", port),
+        "--data": ("server.data_dir", data_dir),
+        "--flush": ("store.flush_mode", flush_mode),
     }
     flags: dict[str, object] = dict(map(_name_and_value, settings))
-    flags |= {name: value for name, value in given.items() if value is not None}
+    given = {name: option for option, (name, value) in options.items() if value is not None}
+    flags |= {name: value for name, value in options.values() if name in given}
     try:
         config = load_config(config_file, flags)
         config.store_config(config.port)  # refuse bad settings before anything is begun
     except InvalidArgumentError as error:
-        raise click.UsageError(str(error)) from error
+        option = given.get(error.field)
+        text = str(error) if option is None else f"{option}: {error.reason}"
+        raise click.UsageError(text) from error
     try:
         config = with_recorded_segments(config)
     except (StoreError, OSError) as error:

@@ -285,9 +285,10 @@ def test_errors_say_what_to_do_next(
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--set", "store.segment_byte=1"), "did you mean 'segment_bytes'"),
+        (("--set", "store.segment_byte=1"), "did you mean store.segment_bytes?"),
         (("--set", "server.port"), "NAME=VALUE"),
-        (("--port", "70000"), "port"),
+        (("--port", "70000"), "--port: 70000 is not a whole number from 0 to 65535"),
+        (("--data", ""), "--data: is empty"),
         (("--config", "/does/not/exist.toml"), "cannot be read"),
         (("--flush", "never"), "--flush"),
     ],

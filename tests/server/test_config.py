@@ -37,7 +37,9 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ("store.root", "/", "store.root"),
         ("other.thing", "1", "other.thing"),
         ("server.port", "many", "server.port"),
-        ("server.port", "70000", "port"),
+        ("server.port", "70000", "server.port"),
+        ("port", "70000", "server.port"),
+        ("server.data_dir", "", "server.data_dir"),
         ("store.flush_mode", "never", "store.flush_mode"),
         ("store.crc_item", "perhaps", "store.crc_item"),
         ("store.store_host", "nowhere:1", "store.store_host"),
@@ -58,9 +60,36 @@ def test_what_is_no_number_is_said_in_plain_words(name: str, rule: str) -> None:
         load_config(None, {name: "1G"})
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_one() -> None:
-    with pytest.raises(InvalidArgumentError, match="did you mean 'segment_bytes'"):
-        load_config(None, {"store.segment_byte": "1"})
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("store.segment_byte", "unknown setting store.segment_byte; did you mean store.segment_b"),
+        ("server.segment_bytes", "unknown setting server.segment_bytes; did you mean store.segm"),
+        ("prot", "unknown setting prot; did you mean server.port?"),
+        ("other.port", "unknown setting other.port; did you mean server.port?"),
+        ("store.foo", "unknown setting store.foo"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest_one(name: str, says: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        load_config(None, {name: "1"})
+    assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("store.flush_interval_ms", "0", ": 0 is not a whole number from 1 to 86400000 ms"),
+        ("store.reserved_hours", "0", ": 0.0 is not a number from 0.000001 to 876000 hours"),
+        ("server.drain_grace_s", "-1", ": -1.0 is not a number from 0 to 86400 s"),
+        ("server.max_receive_bytes", "1", ": 1 is not a whole number from 65536 to 2147483647 byt"),
+        ("store.disk_full_ratio", "2", ": 2.0 is not a number from 0.001 to 1"),
+    ],
+)
+def test_bounds_are_told_with_their_unit(name: str, value: str, says: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        load_config(None, {name: value}).store_config(1)
+    assert str(refused.value).startswith(name + says)
 
 
 @pytest.mark.parametrize(
