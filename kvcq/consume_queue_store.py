@@ -93,6 +93,10 @@ class KvConsumeQueueStore:
     def dispatched_offset(self) -> int:
         return self._dispatched_offset
 
+    @property
+    def gathers(self) -> bool:
+        return False
+
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         """See Dispatcher. Visible to readers on return; durable after `flush`."""
         with self._writing:

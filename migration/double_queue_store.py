@@ -220,6 +220,10 @@ class DoubleQueueStore:
     def dispatched_offset(self) -> int:
         return self._dispatched
 
+    @property
+    def gathers(self) -> bool:
+        return any(side.joined and side.store.gathers for side in self._sides.values())
+
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         """See Dispatcher. Visible on return; raises what a required side raises."""
         with self._dispatching:

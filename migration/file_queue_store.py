@@ -185,6 +185,10 @@ class FileQueueStore(FileQueueReads):
         """End of what survives a crash: where an opening after one goes on dispatching."""
         return self._flushed
 
+    @property
+    def gathers(self) -> bool:
+        return True  # one write for each queue, however many messages there are for it
+
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         """See Dispatcher. Visible to readers on return; durable after `flush`.
 

@@ -60,6 +60,14 @@ class KeyHit(NamedTuple):
 class Dispatcher(Protocol):
     """Derives something from the log. Called in log order, by one thread at a time."""
 
+    @property
+    def gathers(self) -> bool:
+        """Whether many batches in one dispatch cost much less than each in a dispatch of its own.
+
+        Batches of some size then wait for each other, for milliseconds, while more come in.
+        """
+        ...
+
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         """Take all `requests`, or none. `end_offset` is the log position after the last one.
 

@@ -365,8 +365,10 @@ def test_the_failure_of_the_other_side_stops_the_migration_and_not_the_store(
     with monkeypatch.context() as patched:
         patched.setattr(side.store, "dispatch", full)
         store.put(messages(600, 40))
+        store.wait_visible()
     assert "no space left" in live(store).state.stopped
     store.put(messages(640, 40))
+    store.wait_visible()
     assert check_messages(store, 680) == 680
     with pytest.raises(IllegalStepError, match="no space left"):
         live(store).verify()
@@ -374,6 +376,7 @@ def test_the_failure_of_the_other_side_stops_the_migration_and_not_the_store(
     assert live(store).state.stopped == ""
     assert differences(store) == []
     store.put(messages(680, 40))
+    store.wait_visible()
     assert differences(store) == []
 
 
@@ -386,6 +389,7 @@ def test_the_failure_of_files_after_the_cutover_stops_the_way_back_only(
     with monkeypatch.context() as patched:
         patched.setattr(side.store, "dispatch", lambda *_: (_ for _ in ()).throw(OSError("gone")))
         store.put(messages(600, 40))
+        store.wait_visible()
     with pytest.raises(IllegalStepError, match="gone"):
         live(store).rollback()
     done(live(store).resume())
@@ -403,9 +407,11 @@ def test_a_stopped_side_stays_out_after_reopening_until_resumed(
     with monkeypatch.context() as patched:
         patched.setattr(side.store, "dispatch", lambda *_: (_ for _ in ()).throw(OSError("gone")))
         store.put(messages(600, 40))
+        store.wait_visible()
     store.close()
     with open_store(config(root)) as again:
         again.put(messages(640, 40))
+        again.wait_visible()
         again.delete_topic("payments")
         assert not live(again).double.is_joined(SideName.ROCKSDB)
         done(live(again).resume())
@@ -425,6 +431,7 @@ def test_a_busy_side_is_left_behind_and_brought_up_again(
     with monkeypatch.context() as patched:
         patched.setattr(side.store, "dispatch", busy)
         store.put(messages(600, 40))
+        store.wait_visible()
         assert not side.joined
     assert live(store).state.stopped == ""
     live(store).look()
@@ -453,6 +460,7 @@ def test_a_disk_full_during_the_backfill_stops_it_and_resume_finishes_it(
     assert job.status().state is JobState.FAILED
     assert "No space left" in live(store).state.stopped
     store.put(messages(600, 40))
+    store.wait_visible()
     assert check_messages(store, 640) == 640
     done(live(store).resume())
     assert differences(store) == []
@@ -784,6 +792,7 @@ def test_a_hybrid_is_a_state_to_stay_in(store: MessageStore, root: Path) -> None
     assert names_on(store, SideName.ROCKSDB) == {"orders", "payments"}
     advance(store, Phase.FINISHED)
     store.put(messages(600, 80))
+    store.wait_visible()
     assert names_on(store, SideName.FILES) == {"audit-eu", "audit-us", LIGHT}
     assert names_on(store, SideName.ROCKSDB) == {"orders", "payments"}
     assert check_messages(store, 680) == 680
@@ -793,6 +802,7 @@ def test_a_hybrid_is_a_state_to_stay_in(store: MessageStore, root: Path) -> None
     with open_store(config(root)) as again:
         assert check_messages(again, 680) == 680
         again.put(messages(680, 80))
+        again.wait_visible()
         assert check_messages(again, 760) == 760
         again.delete_topic("audit-us")
         assert names_on(again, SideName.FILES) == {"audit-eu", LIGHT}
@@ -838,6 +848,7 @@ def test_a_rollback_fills_files_with_what_was_in_rocksdb_alone(store: MessageSto
     advance(store, Phase.ROCKSDB)
     done(live(store).set_routing(RoutingPolicy((), Route.ROCKSDB)))
     store.put(messages(600, 80))
+    store.wait_visible()
     job = live(store).rollback()
     assert job is not None
     done(job)

@@ -48,6 +48,7 @@ class Recorder:
         self.end = 0
         self.busy = 0
         self.error: Exception | None = None
+        self.gathers = False
 
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         if self.error is not None:
@@ -137,6 +138,18 @@ def test_the_appender_dispatches_by_itself(harness: Harness) -> None:
     end = harness.append(*SOME)
     assert harness.recorder.requests == harness.appended
     assert harness.recorder.end == harness.dispatched.value == end
+
+
+def test_where_it_is_cheaper_large_batches_are_dispatched_together(harness: Harness) -> None:
+    harness.recorder.gathers = True
+    harness.append(Message("T", b"small"))
+    assert len(harness.recorder.batches) == 1
+    for _ in range(4):
+        harness.append(*[Message("T", b"large")] * 100)
+    assert len(harness.recorder.batches) == 1
+    harness.reput.catch_up()
+    assert [len(requests) for requests, _ in harness.recorder.batches] == [1, 400]
+    assert harness.recorder.requests == harness.appended
 
 
 def test_a_replay_finds_what_the_appender_knew(tmp_path: Path) -> None:
