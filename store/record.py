@@ -264,15 +264,27 @@ def locate(data: bytes | memoryview, at: int) -> Parts:
 
 def _crc_mismatch(data: bytes | memoryview, at: int, parts: Parts) -> str:
     """Why the CRCs do not match, or an empty text."""
-    view = memoryview(data)
+    return crc_mismatch(
+        memoryview(data),
+        at,
+        at + parts.body_at,
+        at + parts.body_end,
+        at + parts.properties_at,
+        at + parts.size,
+    )
+
+
+def crc_mismatch(
+    view: memoryview, at: int, body_at: int, body_end: int, properties_at: int, end: int
+) -> str:
+    """Why the CRCs of the record at `at` do not match, or an empty text. Positions in the view."""
     body_crc = int.from_bytes(view[at + 8 : at + 12], "big")
-    body = view[at + parts.body_at : at + parts.body_end]
     # RocketMQ stores 0 for a null body; the CRC of no bytes is 0 as well.
-    if crc32(body) & CRC_MASK != body_crc:
+    if crc32(view[body_at:body_end]) & CRC_MASK != body_crc:
         return "body CRC mismatch"
-    item_at = at + parts.size - CRC_ITEM_BYTES
-    if item_at >= at + parts.properties_at:
-        item = bytes(view[item_at : at + parts.size])
+    item_at = end - CRC_ITEM_BYTES
+    if item_at >= properties_at:
+        item = bytes(view[item_at:end])
         if item.startswith(CRC_ITEM_PREFIX):
             if item != crc_item(crc32(view[at:item_at]) & CRC_MASK):
                 return "record CRC mismatch"

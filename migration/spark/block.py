@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from isal.isal_zlib import crc32
 
 from kvcq_client.compression import COMPRESSED, BodyError, decompress
 from migration.spark.columns import COMMITLOG
@@ -19,9 +18,6 @@ from migration.spark.property_scan import PropertyScan
 from migration.spark.text import as_text, is_text
 from store.properties import decode_properties
 from store.record import (
-    CRC_ITEM_BYTES,
-    CRC_ITEM_PREFIX,
-    CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
@@ -29,7 +25,7 @@ from store.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
-    crc_item,
+    crc_mismatch,
     java_hash,
     tag_code_of,
     unpack_host,
@@ -121,22 +117,11 @@ class RecordBlock:
     def first_crc_mismatch(self) -> tuple[int, str] | None:
         """Index of the first record whose bytes do not match a CRC it carries, and which one."""
         view = self._data.data
-        crcs = self._head["body_crc"].tolist()
-        bodies = zip(self._body_at.tolist(), self._body_end.tolist(), strict=True)
-        whole = zip(
-            self._at.tolist(), self._properties_at.tolist(), self._end.tolist(), strict=True
-        )
-        rows = zip(crcs, bodies, whole, strict=True)
-        for index, (crc, (body_at, body_end), (at, properties_at, end)) in enumerate(rows):
-            if crc32(view[body_at:body_end]) & CRC_MASK != crc:
-                return index, "body CRC mismatch"
-            item_at = end - CRC_ITEM_BYTES
-            if item_at >= properties_at:
-                item = bytes(view[item_at:end])
-                if item.startswith(CRC_ITEM_PREFIX) and item != crc_item(
-                    crc32(view[at:item_at]) & CRC_MASK
-                ):
-                    return index, "record CRC mismatch"
+        places = (self._at, self._body_at, self._body_end, self._properties_at, self._end)
+        rows = zip(*(each.tolist() for each in places), strict=True)
+        for index, (at, body_at, body_end, properties_at, end) in enumerate(rows):
+            if reason := crc_mismatch(view, at, body_at, body_end, properties_at, end):
+                return index, reason
         return None
 
     def undecodable(self) -> Bools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -17,55 +17,15 @@ from store.log_walk import Blank, Damage, End, Poison, Run, Step, walk
 from store.record import Found, check_record, dispatch_request
 from store.sealed_run import SealedParser
 from store.segment_set import SegmentSet
-from tests.support.log_writer import PREPARED, Entry, LogWriter
+from tests.support.damaged_log import SEGMENT, START, Harm, entries, harms, write_damaged
+from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store.consume_queue import DispatchRequest
 
-SEGMENT = 2048
-START = 3 * SEGMENT
-
 Steps = list["Step | DispatchRequest | int"]
-
-
-class Harm(NamedTuple):
-    """Bytes that are written over the log, at a share of its length."""
-
-    share: float
-    data: bytes
-
-
-entries = st.builds(
-    Entry,
-    topic=st.sampled_from(["T", "T", "T", "U", "x" * 200]),
-    body=st.binary(max_size=120) | st.just(bytes(900)),
-    queue_id=st.sampled_from([0, 0, 0, 0, 1, -1]),  # the last is poison
-    sys_flag=st.sampled_from([0, 0, 0, PREPARED]),
-    born_host=st.sampled_from([("127.0.0.1", 1), ("127.0.0.1", 1), ("::1", 1)]),
-)
-harms = st.builds(
-    Harm,
-    st.floats(0, 1),
-    st.sampled_from([b"\0", b"\xff", b"x" * 9, bytes(50), bytes(2 * SEGMENT)])
-    | st.binary(max_size=30),
-)
-
-
-def write(directory: Path, made: list[Entry], harmed: list[Harm], *, crc_item: bool) -> bytes:
-    """Segments in the directory, and their bytes."""
-    writer = LogWriter(directory, SEGMENT, crc_item=crc_item, start=START)
-    writer.extend(made)
-    writer.flush()
-    paths = sorted(directory.iterdir())
-    data = bytearray(b"".join(path.read_bytes() for path in paths))
-    for share, harm in harmed:
-        at = int(share * (writer.end - START))
-        data[at : at + len(harm)] = harm[: len(data) - at]
-    for number, path in enumerate(paths):
-        path.write_bytes(data[number * SEGMENT : (number + 1) * SEGMENT])
-    return bytes(data)
 
 
 def plainly(
@@ -172,7 +132,7 @@ def test_a_walk_finds_what_a_plain_reader_finds(
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_bytes, "_WINDOW_BYTES", 300)
         patch.setattr(log_walk, "_HELD_BYTES", 100)
-        raw = write(Path(name), made, harmed, crc_item=crc_item)
+        raw = write_damaged(Path(name), made, harmed, crc_item=crc_item)
         files_end = START + len(raw)
         end = data.draw(st.none() | st.just(files_end))
         written_end = data.draw(st.none() | st.integers(START, files_end)) if end is None else None
