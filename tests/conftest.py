@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A warm local[2] session with our data sources; starting one takes longer than most tests."""
     pytest.importorskip("pyspark", reason="the spark extra is not installed")
     from migration.spark.errors import JavaNotFoundError
-    from migration.spark.session import SparkSettings, start_session, stop_session
+    from migration.spark.session import SparkSettings, spark_session
 
     settings = SparkSettings(
         master="local[2]",
@@ -46,12 +47,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     # Meanwhile the modules of a worker come off the disk: the first one has 10 s to start.
     worker = "import pandas, pyspark.sql.streaming.python_streaming_source_runner"
-    warming = subprocess.Popen([sys.executable, "-c", worker])
-    try:
-        session = start_session(settings)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
-    finally:
-        warming.wait()
-    yield session
-    stop_session(session)
+    with ExitStack() as stack:
+        with subprocess.Popen([sys.executable, "-c", worker]):
+            try:
+                session = stack.enter_context(spark_session(settings))
+            except JavaNotFoundError as error:
+                pytest.skip(str(error))
+        yield session

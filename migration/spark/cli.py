@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress as ProgressBar
 
+from migration.spark.session import SparkSettings
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ class RefusedError(click.ClickException):
 class Run:
     """How a command runs Spark, and talks."""
 
-    master: str
-    memory: str
-    java_home: Path | None
+    settings: SparkSettings
     as_json: bool
 
     @contextmanager
@@ -61,27 +59,19 @@ class Run:
 
         Turns errors that a user can act on into RefusedError.
         """
-        from migration.spark.session import require_packages
-
-        with _refusals():
-            require_packages()
-            with (
-                self._spark() as spark,
-                ProgressBar(console=_notes, transient=True, disable=self.as_json) as bar,
-            ):
-                yield spark, _teller(bar)
+        with (
+            _refusals(),
+            self._spark() as spark,
+            ProgressBar(console=_notes, transient=True, disable=self.as_json) as bar,
+            _refusals(),  # while Spark runs: its errors are asked for their text there
+        ):
+            yield spark, _teller(bar)
 
     @contextmanager
     def _spark(self) -> Iterator[SparkSession]:
-        from migration.spark.session import SparkSettings, spark_session
+        from migration.spark.session import spark_session
 
-        settings = SparkSettings(
-            master=self.master,
-            app_name="kvcq",
-            driver_memory=self.memory,
-            java_home=self.java_home,
-        )
-        with spark_session(settings) as spark:
+        with spark_session(self.settings) as spark:
             yield spark
 
     def show(self, document: dict[str, Any], text: str) -> None:
@@ -106,21 +96,33 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
         master: str,
         memory: str,
         java_home: Path | None,
+        conf: tuple[str, ...],
         as_json: bool,
         **others: Any,  # noqa: ANN401 - the options of the command
     ) -> None:
-        command(Run(master, memory, java_home, as_json), **others)
+        settings = SparkSettings(
+            master=master, driver_memory=memory, java_home=java_home, conf=_conf(conf)
+        )
+        command(Run(settings, as_json), **others)
 
     run.__doc__ = command.__doc__
     options = [
         click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
         click.option("--memory", default="1g", show_default=True, help="Heap of the driver."),
         click.option("--java-home", type=_directory, help="Java to use; by default one is found."),
+        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Of Spark; repeatable."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON, and no progress."),
     ]
     for option in reversed(options):
         run = option(run)
     return run
+
+
+def _conf(given: tuple[str, ...]) -> dict[str, str]:
+    found = dict(one.partition("=")[::2] for one in given)
+    if not all(found) or not all("=" in one for one in given):
+        raise click.BadParameter("is not like spark.executor.cores=2", param_hint="--conf")
+    return found
 
 
 @spark.command(name="rebuild")
@@ -151,55 +153,18 @@ def rebuild_command(
     if output is None and (begin, end, deletions) != (None, None, None):
         raise click.UsageError("--begin, --end and --deletions need --output")
     with run.session() as (session, progress):
-        from migration.spark.decoder import ReadOptions
-        from migration.spark.rebuild import (
-            RebuildSettings,
-            rebuild,
-            replace_database,
-            write_manifest,
+        from migration.spark.jobs import rebuild
+
+        result = rebuild(
+            session,
+            store,
+            output=output,
+            begin=begin,
+            end=end,
+            deletions=deletions,
+            verify_crc=verify_crc,
+            progress=progress,
         )
-        from migration.spark.stores import (
-            find_parts,
-            locked,
-            read_ends,
-            read_liveness,
-            uses_database,
-        )
-
-        parts = find_parts(store)
-        if output is None and not uses_database(parts):
-            raise RefusedError(f"{store} keeps no queues in RocksDB: name --output")
-        if output is not None and output.exists():
-            raise RefusedError(f"{output} exists")
-
-        def work(target: Path) -> Any:  # noqa: ANN401 - RebuildResult, imported here only
-            liveness = read_liveness(parts)
-            if deletions is not None:
-                # What a running store knows, its database may not have on the disk yet.
-                liveness = replace(liveness, deletions=deletions)
-            settings = RebuildSettings(
-                log=parts.log,
-                output=target,
-                begin=begin,
-                end=end,
-                liveness=liveness,
-                ends=read_ends(parts, liveness),
-                read=ReadOptions(verify_crc=verify_crc),
-            )
-            return rebuild(session, settings, progress)
-
-        if output is not None:
-            result = work(output)
-            write_manifest(output, result)
-        else:
-            with locked(parts):
-                scratch = store / "kvcq.sorted"
-                shutil.rmtree(scratch, ignore_errors=True)  # of a run that was cut short
-                try:
-                    result = work(scratch)
-                    replace_database(store / "kvcq", result)
-                finally:
-                    shutil.rmtree(scratch, ignore_errors=True)
     text = (
         f"{result.units:,} units of {result.queues:,} queues and {result.index_rows:,} index rows,"
         f" from {result.log_start:,} to {result.log_end:,} of the log, in {result.seconds:.1f} s\n"
@@ -232,27 +197,18 @@ def verify_command(
     differences. Changes nothing.
     """
     with run.session() as (session, progress):
-        from migration.spark.decoder import ReadOptions
-        from migration.spark.stores import find_parts, locked, read_liveness
-        from migration.spark.verify import VerifySettings, verify
+        from migration.spark.jobs import verify
 
-        parts = find_parts(store)
-        if output is not None and output.exists():
-            raise RefusedError(f"{output} exists")
-        settings = VerifySettings(
-            log=parts.log,
-            files=files or parts.files,
-            database=database or parts.database,
+        result = verify(
+            session,
+            store,
+            files=files,
+            database=database,
             end=end,
             output=output,
-            liveness=read_liveness(parts),
-            read=ReadOptions(verify_crc=verify_crc),
+            verify_crc=verify_crc,
+            progress=progress,
         )
-        if database is not None:
-            result = verify(session, settings, progress)
-        else:
-            with locked(parts):
-                result = verify(session, settings, progress)
     run.show(result.as_json(), result.summary())
     if not result.equal:
         raise SystemExit(EXIT_FINDINGS)
@@ -292,11 +248,10 @@ def export_command(
     """
     with run.session() as (session, progress):
         from migration.spark.export import export
+        from migration.spark.jobs import choose
 
-        if output.exists() and any(output.iterdir()) and not overwrite:
-            raise RefusedError(f"{output} is not empty: --overwrite replaces what is there")
-        chosen = _choice(store, **choice)
-        result = export(session, chosen, output, overwrite=True, progress=progress)
+        chosen = choose(store, **_in_utc(choice))
+        result = export(session, chosen, output, overwrite=overwrite, progress=progress)
     text = f"{result.messages:,} messages of {result.topics:,} topics in {result.seconds:.1f} s"
     run.show(result.as_json(), f"{text}\n{output}")
 
@@ -316,10 +271,11 @@ def report_command(
 
     It may be running."""
     with run.session() as (session, progress):
+        from migration.spark.jobs import choose
         from migration.spark.report import gather_report
         from migration.spark.report_page import render
 
-        report = gather_report(session, _choice(store, **choice), progress)
+        report = gather_report(session, choose(store, **_in_utc(choice)), progress)
         page.write_text(render(report), encoding="utf-8")
     document = {
         "page": str(page),
@@ -334,32 +290,12 @@ def report_command(
     run.show(document, f"{text}, {report.holes:,} holes\n{page}")
 
 
-def _choice(
-    store: Path,
-    topics: tuple[str, ...],
-    since: datetime | None,
-    until: datetime | None,
-    *,
-    skip_damage: bool,
-    all_topics: bool,
-) -> Any:  # noqa: ANN401 - MessageChoice, imported here only
-    from migration.spark.liveness import ALL_LIVE
-    from migration.spark.messages import MessageChoice
-    from migration.spark.stores import find_parts, read_liveness
-
-    parts = find_parts(store)
-    return MessageChoice(
-        log=parts.log,
-        topics=topics,
-        begin_ms=_milliseconds(since),
-        end_ms=_milliseconds(until),
-        liveness=ALL_LIVE if all_topics else read_liveness(parts),
-        skip_damage=skip_damage,
-    )
-
-
-def _milliseconds(time: datetime | None) -> int | None:
-    return None if time is None else int(time.replace(tzinfo=UTC).timestamp() * 1000)
+def _in_utc(choice: dict[str, Any]) -> dict[str, Any]:
+    """The times among the options are of that zone, and do not say so."""
+    return {
+        name: value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
+        for name, value in choice.items()
+    }
 
 
 def _teller(bar: ProgressBar) -> Progress:
@@ -380,12 +316,14 @@ def _refusals() -> Iterator[None]:
     except StoreError as error:
         raise RefusedError(str(error)) from error
     except Exception as error:
-        if not type(error).__module__.startswith("pyspark.errors"):
+        if not type(error).__module__.startswith(("pyspark.errors", "py4j.")):
             raise
         raise RefusedError(_reason(str(error))) from error
 
 
 def _reason(text: str) -> str:
     """The last error named in a traceback that came from an executor."""
-    named = re.findall(r"^[\w.]+(?:Error|Exception): (.+)$", text, flags=re.MULTILINE)
+    named = re.findall(
+        r"^(?:Caused by: )?[\w.]+(?:Error|Exception): (.+)$", text, flags=re.MULTILINE
+    )
     return named[-1] if named else text.strip().splitlines()[0]

@@ -22,6 +22,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from migration.spark.errors import PipelineError
 from migration.spark.messages import MessageChoice, read_messages
 from migration.spark.progress import Progress, no_progress, watched
 
@@ -71,12 +72,14 @@ def export(
     overwrite: bool = False,
     progress: Progress = no_progress,
 ) -> ExportResult:
-    """Write the chosen messages. Raises AnalysisException when `output` exists, unless told to.
+    """Write the chosen messages. Raises PipelineError when `output` has something, unless told to.
 
     Complete when the file `_SUCCESS` is in `output`.
     """
     from pyspark.sql import functions as F
 
+    if not overwrite and output.exists() and any(output.iterdir()):
+        raise PipelineError(f"{output} is not empty: --overwrite replaces what is there")
     began = time.monotonic()
     columns = [*_AS_THEY_ARE, "topic", "store_time_ms", "born_time_ms"]
     frame = read_messages(spark, choice, columns)
@@ -91,7 +94,7 @@ def export(
     shaped = shaped.sortWithinPartitions("topic", "day", "physical_offset")
     with watched(spark, "export", progress):
         writer = shaped.write.partitionBy("topic", "day").option("compression", "zstd")
-        writer.mode("overwrite" if overwrite else "errorifexists").parquet(str(output))
+        writer.mode("overwrite").parquet(str(output))
     has_files = any(output.glob("topic=*"))
     messages, topics = 0, 0
     if has_files:

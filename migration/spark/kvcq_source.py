@@ -178,7 +178,7 @@ class _Reader:
             for records in pull_ranges(
                 client, partition.value, idle_s=service.timeout_s, fail_on_data_loss=fail
             ):
-                yield records.columns(self._columns)
+                yield records.batch(self._columns)
 
 
 class KvcqReader(_Reader, DataSourceReader):

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from migration.spark.columns import COMMITLOG, ddl
 from migration.spark.liveness import ALL_LIVE, Liveness
+from migration.spark.sources import register_sources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,7 @@ def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]
     """The `columns` of messages that stand in a queue of a topic that lives."""
     from pyspark.sql import functions as F
 
+    register_sources(spark)
     needed = [*columns, "in_queue", "topic", "physical_offset"]
     schema = ddl(pick(needed))
     options = {

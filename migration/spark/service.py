@@ -130,17 +130,22 @@ def begin_inside(
 
 
 class Records(NamedTuple):
-    """Some records, the queue that each was asked of, and its offset there."""
+    """Some records: runs of one queue that was asked, and their offsets in it."""
 
     block: RecordBlock
-    queues: list[Queue]
+    runs: list[tuple[Queue, int]]  # with how many records
     offsets: list[int]
 
-    def columns(self, wanted: pa.Schema) -> pa.RecordBatch:
+    def batch(self, wanted: pa.Schema) -> pa.RecordBatch:
         """As columns; topic, queue_id and queue_offset are of the queue that was asked."""
+        run_of = pa.array(np.repeat(np.arange(len(self.runs)), [count for _, count in self.runs]))
         own = {
-            "topic": lambda: pa.array([queue.topic for queue in self.queues], pa.string()),
-            "queue_id": lambda: pa.array([queue.queue_id for queue in self.queues], pa.int32()),
+            "topic": lambda: pa.array([one.topic for one, _ in self.runs], pa.string()).take(
+                run_of
+            ),
+            "queue_id": lambda: pa.array([one.queue_id for one, _ in self.runs], pa.int32()).take(
+                run_of
+            ),
             "queue_offset": lambda: pa.array(self.offsets, pa.int64()),
         }
         columns = [
@@ -183,7 +188,10 @@ def pull_ranges(
             assert queue is not None
             last = messages[-1].queue_offset
             end = ends.get(queue, 0)
-            pending.add(queue, messages, end)
+            if last >= end:
+                messages = [message for message in messages if message.queue_offset < end]
+            if messages:
+                pending.add(queue, messages)
             if last + 1 >= end:
                 ends.pop(queue, None)
             if last >= end:
@@ -191,7 +199,7 @@ def pull_ranges(
             if pending.is_full:
                 yield pending.records()
                 pending = _Pending()
-    if pending.offsets:
+    if pending:
         yield pending.records()
 
 
@@ -213,25 +221,26 @@ class _Pending:
     def __init__(self) -> None:
         self._records: list[bytes] = []
         self._bytes = 0
-        self._queues: list[Queue] = []
-        self.offsets: list[int] = []
+        self._runs: list[tuple[Queue, int]] = []
+        self._offsets: list[int] = []
 
-    def add(self, queue: Queue, messages: list[StoredMessage], end: int) -> None:
-        """Those below `end`."""
-        for message in messages:
-            if message.queue_offset < end:
-                self._records.append(message.record)
-                self._bytes += len(message.record)
-                self._queues.append(queue)
-                self.offsets.append(message.queue_offset)
+    def add(self, queue: Queue, messages: list[StoredMessage]) -> None:
+        records = [message.record for message in messages]
+        self._records += records
+        self._bytes += sum(map(len, records))
+        self._runs.append((queue, len(messages)))
+        self._offsets += [message.queue_offset for message in messages]
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
 
     @property
     def is_full(self) -> bool:
-        return self._bytes >= BLOCK_BYTES or len(self.offsets) >= BLOCK_MESSAGES
+        return self._bytes >= BLOCK_BYTES or len(self._records) >= BLOCK_MESSAGES
 
     def records(self) -> Records:
         """All of it; there is at least one message."""
         ends = np.cumsum([len(record) for record in self._records])
         starts: Ints = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
         data = np.frombuffer(b"".join(self._records), dtype=np.uint8)
-        return Records(RecordBlock(data, 0, starts), self._queues, self.offsets)
+        return Records(RecordBlock(data, 0, starts), self._runs, self._offsets)

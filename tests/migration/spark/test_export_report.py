@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 pytest.importorskip("matplotlib", reason="the report extra is not installed")
 
-from pyspark.errors import AnalysisException
-
+from migration.spark.errors import PipelineError
 from migration.spark.export import export
 from migration.spark.liveness import Liveness
 from migration.spark.messages import MessageChoice
@@ -64,7 +63,7 @@ def test_a_part_of_the_messages_and_no_silent_overwriting(
     output = tmp_path / "out"
     wanted = [row for row in writer.rows[20:91] if row.entry.topic != "topic-2"]
     assert export(spark, choice, output).messages == len(wanted)
-    with pytest.raises(AnalysisException, match="already exists"):
+    with pytest.raises(PipelineError, match="is not empty"):
         export(spark, choice, output)
     later = writer.rows[50].physical_offset
     # A topic that was made again begins later; one that is not known is gone.

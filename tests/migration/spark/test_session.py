@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.spark.errors import PipelineError
-from migration.spark.session import SparkSettings, session_conf, start_session
+from migration.spark.session import SparkSettings, session_conf, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +31,11 @@ def test_workers_import_our_packages_from_a_checkout(spark: SparkSession) -> Non
 
 def test_a_second_session_in_one_process_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.range(3).count() == 3
-    with pytest.raises(PipelineError, match="runs a Spark session already"):
-        start_session(SparkSettings(scratch=tmp_path))
+    with (
+        pytest.raises(PipelineError, match="runs a Spark session already"),
+        spark_session(SparkSettings(scratch=tmp_path)),
+    ):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 
