@@ -170,7 +170,8 @@ def _lines(
     for name in names:
         points = [(row[by], row[name] / unit) for row in rows if name in row]
         if points and any(value for _, value in points) and drawn < _LINES:
-            label = name.removesuffix("_bytes").removeprefix("kvcq_").replace("_", " ")
+            label = name.removesuffix("_bytes").removeprefix("kvcq.").removeprefix("store.")
+            label = label.replace("_", " ")
             axes.plot(*zip(*points, strict=True), label=label + suffix, marker=marker)
             drawn += 1
     axes.set_ylim(bottom=0)

@@ -685,22 +685,22 @@ class MessageStore:
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name; units in the names."""
         values: dict[str, float] = {
-            "log_start_offset": self.log.start_offset,
-            "log_appended_offset": self.log.appended_offset,
-            "log_flushed_offset": self._flushed.value,
-            "log_dispatched_offset": self._dispatched.value,
-            "flush_behind_bytes": self.log.appended_offset - self._flushed.value,
-            "dispatch_behind_bytes": self._lag(),
-            "flush_count": self._flush_service.flush_count,
-            "hot_queues": len(self._queue_offsets),
-            "poison_records": self.reput.poison_count,
-            "dropped_segments": self.retention.dropped_segments,
-            "retention_read_errors": self.retention.read_errors,
-            "disk_used_ratio": self._guard.ratio,
-            "puts_refused_for_space": self._guard.refuses_puts,
-            "queue_repairs": self._repair.done,
+            "store.log_start_offset": self.log.start_offset,
+            "store.log_appended_offset": self.log.appended_offset,
+            "store.log_flushed_offset": self._flushed.value,
+            "store.log_dispatched_offset": self._dispatched.value,
+            "store.flush_behind_bytes": self.log.appended_offset - self._flushed.value,
+            "store.dispatch_behind_bytes": self._lag(),
+            "store.flush_count": self._flush_service.flush_count,
+            "store.hot_queues": len(self._queue_offsets),
+            "store.poison_records": self.reput.poison_count,
+            "store.dropped_segments": self.retention.dropped_segments,
+            "store.retention_read_errors": self.retention.read_errors,
+            "store.disk_used_ratio": self._guard.ratio,
+            "store.puts_refused_for_space": self._guard.refuses_puts,
+            "store.queue_repairs": self._repair.done,
         }
-        values.update({f"kvcq_{name}": value for name, value in self.queues.statistics().items()})
+        values.update({f"kvcq.{name}": value for name, value in self.queues.statistics().items()})
         return values
 
     def close(self) -> None:

@@ -111,7 +111,7 @@ def _expire(
     """Open again with a short retention; old segments and their units must go, no live one."""
     run.recorder.begin("expiry")
     segment_bytes = int(run.scenario.store.get("segment_bytes", 1 << 30))
-    if run.target.statistics()["log_appended_offset"] <= segment_bytes:
+    if run.target.statistics()["store.log_appended_offset"] <= segment_bytes:
         run.recorder.notes.append("no expiry: the log has one segment, and the last one stays")
         return
     before = run.target.disk_bytes()
@@ -133,11 +133,11 @@ def _expire(
     waiting = threading.Event()
     while True:
         statistics = run.target.statistics()
-        last_start = statistics["log_appended_offset"] // segment_bytes * segment_bytes
-        if statistics["log_start_offset"] >= last_start:
+        last_start = statistics["store.log_appended_offset"] // segment_bytes * segment_bytes
+        if statistics["store.log_start_offset"] >= last_start:
             break
         if perf_counter() > end_s:
-            done = f"up to {statistics['log_start_offset']:,.0f} of {last_start:,.0f} bytes"
+            done = f"up to {statistics['store.log_start_offset']:,.0f} of {last_start:,.0f} bytes"
             run.recorder.notes.append(f"expired {done} within {parameters.expire_timeout_s:g} s")
             return
         waiting.wait(0.2)

@@ -56,7 +56,7 @@ class StreamPlaces:
         if self._now is None or self._now.dispatched != dispatched:
             queues = self._subscription.queues(client)
             bounds = client.offsets(queues) if queues else {}
-            log_end = int(client.statistics()["log_appended_offset"])
+            log_end = int(client.statistics()["store.log_appended_offset"])
             self._now = Look(dispatched, bounds, log_end)
         if self._next_base is None:
             self._next_base = self._now

@@ -176,7 +176,7 @@ def _not_as_acknowledged(error: CheckFailedError) -> CommandError:
     text = f"not what was acknowledged: {error}"
     kept = getattr(error, "__notes__", [])
     if not kept:
-        return CommandError(text, "look at the store")
+        return CommandError(text)
     return CommandError(text, "the store is kept", command=kept[0])
 
 

@@ -74,11 +74,19 @@ def connect(server: str) -> Iterator[Client]:
                 raise CannotConnectError(
                     f"cannot reach a server at {server}",
                     "is it running? Another one is named with --server HOST:PORT",
-                    command="kvcq serve" if server == DEFAULT_SERVER else None,
+                    command=_serve_command(server),
                 ) from error
             yield client
     except KvcqError as error:
         raise command_error(error, server) from error
+
+
+def _serve_command(server: str) -> str | None:
+    """What would serve there, on this machine."""
+    host, _, port = server.rpartition(":")
+    if host not in ("127.0.0.1", "localhost"):
+        return None
+    return "kvcq serve" if server == DEFAULT_SERVER else f"kvcq serve --port {port}"
 
 
 @contextmanager
@@ -140,7 +148,9 @@ def command_error(error: KvcqError, server: str) -> CommandError:
     look = command_at(server, "stats")
     if isinstance(error, UnavailableError):
         if error.reason:
-            return CannotConnectError(str(error), "try again in a moment", code=error.reason)
+            return CannotConnectError(
+                str(error), "try again in a moment", command=look, code=error.reason
+            )
         # gRPC's own words name sockets and addresses, and no remedy.
         lost = f"the connection to {server} was lost"
         return CannotConnectError(lost, "is it running?", command=look)
@@ -190,7 +200,8 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             hint = "a light queue is created by the first message that names it (put --light-queue)"
             return command_at(server, "topic list", "--light-queues"), hint
         case "UNKNOWN_TOPIC":
-            return command_at(server, "topic list"), "`kvcq topic create` creates a topic"
+            create = command_at(server, "topic create", name=topic)
+            return command_at(server, "topic list"), f"`{create}` creates it"
         case "TOPIC_EXISTS":
             hint = "use it as it is, choose another name, or delete it with its messages first"
             return command_at(server, "topic describe", name=topic), hint
@@ -205,8 +216,6 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return "", "look at the server's log and the disk, then restart the server"
         case "CORRUPT_RECORD" | "DAMAGED_QUEUE" | "CORRUPT_VALUE":
             return _behind_damage(reason, metadata, server)
-        case "INTERNAL":
-            return "", "look for the request id in the server's log"
         case _:
             return "", ""
 

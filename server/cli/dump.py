@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -84,7 +85,7 @@ def dump_log_command(
             and queue_id in (None, message.queue_id)
         )
 
-    with _errors():
+    with _errors(directory):
         rows = filter(wanted, dump_log(directory, start, end))
         if as_json:
             _print_rows(map(_log_document, rows), limit)
@@ -127,7 +128,7 @@ def dump_queue_command(
 
     Both sides one after the other where a store has both. Expired units may still be there.
     """
-    with _errors():
+    with _errors(directory):
         sides = _sides(directory, side)
         rows = chain.from_iterable(
             dump_queue(directory, one, topic, queue_id, offset) for one in sides
@@ -175,7 +176,7 @@ def dump_index_command(
     """
     if key is not None and topic is None:
         raise click.UsageError("--key needs --topic: a key is one of a topic")
-    with _errors():
+    with _errors(directory):
         layout = layout_given(directory, None, index_slots, index_entries)
         rows = chain.from_iterable(
             dump_index(directory, one, topic, key, layout)
@@ -218,12 +219,12 @@ def _sides(directory: Path, side: str | None) -> list[str]:
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
+def _errors(directory: Path) -> Iterator[None]:
     try:
         yield
     except (StoreError, KvcqError) as error:
-        hint = "is this the directory of a store? `kvcq check` finds what is damaged"
-        raise CommandError(str(error), hint) from error
+        check = shlex.join(["kvcq", "check", str(directory)])
+        raise CommandError(str(error), command=check) from error
 
 
 # --- rows for people and for programs --------------------------------------------------------

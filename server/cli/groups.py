@@ -51,7 +51,9 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None: 
     if not found:
         where = "a topic that exists" if topic is None else topic
         raise CommandError(
-            f"group {name!r} has committed nothing in {where}", code="NOTHING_COMMITTED"
+            f"group {name!r} has committed nothing in {where}",
+            command=command_at(server, "group list"),
+            code="NOTHING_COMMITTED",
         )
     _show(name, found, as_json=as_json)
 

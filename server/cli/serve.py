@@ -153,7 +153,7 @@ def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> Comman
             f"--data: {config.data_dir} cannot be used: {reason}",
             "choose a directory that this user may make files in",
         )
-    return CommandError(f"the store cannot be opened: {error}", "look at the disk")
+    return CommandError(f"the store cannot be opened: {error}")
 
 
 def _advice_on_address(error: ServerBindError) -> str:

@@ -10,6 +10,8 @@ from server.cli.connection import connect, server_option
 from server.cli.output import console, json_option, notes, print_json, print_table
 from server.cli.values import text
 
+#: Of the numbers whose names begin so.
+_HEADINGS = {"kvcq": "kvcq/, in RocksDB"}
 UPTIME = "server.uptime_s"
 
 
@@ -18,16 +20,16 @@ UPTIME = "server.uptime_s"
 @server_option
 @json_option
 def stats(prefix: str, server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
-    """Show counters and levels of the server, its store, and RocksDB.
+    """Show counters and levels: server.…, store.…, and kvcq.… of RocksDB.
 
-    Counters count from the start of the server.
+    Counters count from the start of the server. Units are in the names.
     """
     with connect(server) as client:
         values = client.statistics()
         version = client.server_version()
     shown = {
         name: int(value) if value.is_integer() else value
-        for name, value in sorted(values.items(), key=lambda item: (_group(item[0]), item[0]))
+        for name, value in sorted(values.items(), key=_order)
         if name.startswith(prefix)
     }
     if as_json:
@@ -39,13 +41,16 @@ def stats(prefix: str, server: str, as_json: bool) -> None:  # noqa: FBT001 - cl
         notes.print(f"no name begins with {prefix!r}; see all of them: kvcq stats", markup=False)
     for group, items in groupby(shown.items(), key=lambda item: _group(item[0])):
         console.print()
-        print_table(group, ("name", "value"), list(items))
+        print_table(_HEADINGS.get(group, group), ("name", "value"), list(items))
 
 
 def _group(name: str) -> str:
-    if name.startswith("server."):
-        return "server"
-    return "RocksDB" if name.startswith("kvcq_") else "store"
+    return name.partition(".")[0]
+
+
+def _order(item: tuple[str, float]) -> tuple[bool, str]:
+    """The server's own first."""
+    return not item[0].startswith("server."), item[0]
 
 
 def _duration(seconds: float) -> str:

@@ -300,9 +300,9 @@ def sync_put(bench: Bench) -> None:
         idle_ms = median(waits) * 1e3
         waits.clear()
         done = asyncio.Event()
-        before = server.statistics()["flush_count"]
+        before = server.statistics()["store.flush_count"]
         calls.loop.run_until_complete(both())
-        fsyncs = server.statistics()["flush_count"] - before
+        fsyncs = server.statistics()["store.flush_count"] - before
         calls.close()
         puts = count // 64 * 64
         bench.rows.append(

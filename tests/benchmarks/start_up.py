@@ -48,7 +48,7 @@ with open_store(StoreConfig(root=Path(sys.argv[1]), reserved_hours=720.0)) as st
     seconds = perf_counter() - began_s
     resident = psutil.Process().memory_info().rss
     print(json.dumps({"seconds": seconds, "resident": resident,
-                      "dispatched": store.statistics()["log_dispatched_offset"]}))
+                      "dispatched": store.statistics()["store.log_dispatched_offset"]}))
 """
 
 

@@ -46,7 +46,7 @@ def judge(
     may be missing, and nothing else.
     """
     statistics = stubs.admin.GetStatistics(pb.GetStatisticsRequest(), timeout=_TIMEOUT_S).values
-    end = int(statistics["log_appended_offset"])
+    end = int(statistics["store.log_appended_offset"])
     messages = lost = expired = 0
     for model in models:
         if may_lose:
@@ -54,7 +54,7 @@ def judge(
         topics = {name: _read(stubs, name, (0, 1)) for name in model.topics}
         lights = {name: _read(stubs, name, (0,)) for name in model.light_queues}
         statistics = stubs.admin.GetStatistics(pb.GetStatisticsRequest(), timeout=_TIMEOUT_S).values
-        start = int(statistics["log_start_offset"])
+        start = int(statistics["store.log_start_offset"])
         expired += model.expired_below(start)
         messages += _compare(model, topics, lights, start, may_lose=may_lose)
         _compare_keys(stubs, model, chance)
@@ -269,7 +269,7 @@ def _compare_keys(stubs: Stubs, model: Model, chance: random.Random) -> None:
         gone = wanted - set(found)
         if gone:
             values = stubs.admin.GetStatistics(pb.GetStatisticsRequest(), timeout=_TIMEOUT_S).values
-            model.expired_below(int(values["log_start_offset"]))
+            model.expired_below(int(values["store.log_start_offset"]))
             gone &= set(model.required)
         if gone:
             raise Failure(f"{topic} {key}: {sorted(gone)} are not in the index")

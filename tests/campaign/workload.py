@@ -386,9 +386,9 @@ class Refused(Failure):
 
 def _log_start(session: Session) -> int:
     values = session.call(session.stubs.admin.GetStatistics, pb.GetStatisticsRequest()).values
-    if "log_start_offset" not in values:
+    if "store.log_start_offset" not in values:
         raise Gone  # it drains, and does not say any more
-    return int(values["log_start_offset"])
+    return int(values["store.log_start_offset"])
 
 
 def _has_reason(error: grpc.RpcError) -> bool:

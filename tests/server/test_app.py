@@ -208,7 +208,7 @@ async def test_statistics_count_calls_and_refusals(served: Served) -> None:
     assert answer.values["server.calls.Put"] == 1
     assert answer.values["server.messages_put"] == 1
     assert answer.values["server.refusals.Pull.UNKNOWN_TOPIC"] == 1
-    assert answer.values["log_appended_offset"] > 0
+    assert answer.values["store.log_appended_offset"] > 0
     assert answer.values["server.ready"] == 1
 
 

@@ -67,9 +67,9 @@ async def test_above_the_line_puts_are_refused_and_nothing_acknowledged_goes(
         assert error_info(refused.value).reason == "DISK_FULL"
         assert store.retention.dropped_segments == 0
         values = (await served.admin.GetStatistics(pb.GetStatisticsRequest())).values
-        assert values["puts_refused_for_space"] == 1
-        assert values["disk_used_ratio"] == 1.0
-        assert values["retention_read_errors"] == 0
+        assert values["store.puts_refused_for_space"] == 1
+        assert values["store.disk_used_ratio"] == 1.0
+        assert values["store.retention_read_errors"] == 0
         store.retention.run_once()
         await served.messages.PutBatch(_put(ROUNDS))
         wanted = [message.body for number in range(ROUNDS + 1) for message in _put(number).messages]

@@ -461,7 +461,7 @@ def test_a_missing_unit_is_damage_and_is_made_again(tmp_path: Path) -> None:
             store._repair.wait()
             assert len(store.pull(topic, 0, 0).records) == 9
             assert differences(store) == []
-        assert store.statistics()["queue_repairs"] == 4
+        assert store.statistics()["store.queue_repairs"] == 4
 
 
 def test_first_units_made_again_are_seen(tmp_path: Path) -> None:
@@ -747,7 +747,7 @@ def test_cold_reads_say_so_and_read_the_same(tmp_path: Path) -> None:
 def test_statistics_are_numbers(store: MessageStore) -> None:
     store.put([Message("T", b"x")])
     statistics = store.statistics()
-    assert statistics["log_appended_offset"] == store.log.appended_offset
+    assert statistics["store.log_appended_offset"] == store.log.appended_offset
     assert all(isinstance(value, (int, float)) for value in statistics.values())
 
 

@@ -284,7 +284,7 @@ def test_p15_opening_does_not_grow_with_the_queues(
         with open_small(root, segment_bytes=1 << 20) as store:
             store.put([Message("T", b"", light_queues=("%LMQ%5",))])
             assert store.bounds([("%LMQ%5", 0)])[0].max_offset == 2
-            assert store.statistics()["hot_queues"] <= 2
+            assert store.statistics()["store.hot_queues"] <= 2
             peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         monkeypatch.undo()
