@@ -216,6 +216,7 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         if start.is_earliest:
             return EARLIEST
         with self._options.service.connect() as client:
+            self._places.look(client)  # the one before, which keeps the offset short
             bounds = self._places.look(client).bounds
             return self._places.document(start.resolve(client, list(bounds), bounds))
 
