@@ -165,6 +165,7 @@ class BulkBackfill:
             routes.phase,
             routes.policy,
             admission_of(self._store.metadata),
+            config.skip_damaged_records,
         )
 
     def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:

@@ -55,6 +55,7 @@ class BulkPlan:
     phase: Phase
     routing: RoutingPolicy
     admission: Admission  # a value, when the pieces were begun
+    skip_damaged: bool = False  # leave damaged records out
 
 
 class LogFiles:
@@ -104,7 +105,7 @@ class BulkWorker:
                     admitted = self._plan.admission.admit_all(step.requests)
                     records += len(admitted)
                     self._add(admitted, rows)
-                case Damage():
+                case Damage() if not self._plan.skip_damaged:
                     raise CorruptRecordError(step.physical_offset, step.reason)
             if at >= enough:
                 break

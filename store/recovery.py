@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.batch_place import BatchPlace, place_of
 from store.errors import DamagedLogError, StoreFormatError
+from store.log_bytes import look_at, mapped
 from store.log_walk import End, Run, walk
-from store.record import Found, check_record, store_time_of
+from store.record import Found, store_time_of
 from store.resync import goes_on_behind
 
 if TYPE_CHECKING:
@@ -171,11 +172,9 @@ def _place_at(segments: SegmentSet, offset: int) -> BatchPlace | None:
     segment = segments.find(offset)
     if segment is None:
         return None
-    position = offset - segment.start_offset
-    with segment.view(0, segment.size) as view:
-        if check_record(view, position, segment.size, offset).found is not Found.RECORD:
-            return None
-        return place_of(view, position)
+    end = segment.start_offset + segment.size
+    checked, record = look_at(segment, offset, end, mapped)
+    return place_of(record, 0) if checked.found is Found.RECORD else None
 
 
 def _write_again(segments: SegmentSet, start: int, end: int) -> None:
