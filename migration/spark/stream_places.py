@@ -50,7 +50,7 @@ class StreamPlaces:
 
     def look(self, client: Client) -> Look:
         """What the service holds. One short call when nothing was dispatched since the last."""
-        dispatched = int(client.statistics()["log_dispatched_offset"])
+        dispatched = int(client.statistics()["store.log_dispatched_offset"])
         if self._next_base is not None and self._next_base.log_end <= dispatched:
             self._base, self._next_base = self._next_base, None
         if self._now is None or self._now.dispatched != dispatched:

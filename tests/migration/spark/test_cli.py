@@ -199,24 +199,30 @@ def test_the_command_line_does_not_import_spark() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_whole_run_in_a_process_of_its_own(tmp_path: Path) -> None:
-    root = make_store(tmp_path / "store")
-    program = "from migration.spark.cli import spark; spark()"
-    arguments = ["verify", str(root), "--json", "--master", "local[1]"]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["equal"] is True
+TWICE = """
+import sys
+from migration.spark.cli import spark
 
-    # Damage that an executor meets is told in one line.
+segment, *arguments = sys.argv[1:]
+spark(arguments, standalone_mode=False)
+with open(segment, "r+b") as file:
+    file.seek(200)
+    file.write(b"?")
+spark([*arguments, "--verify-crc"])
+"""
+
+
+def test_a_process_of_its_own_tells_a_result_and_what_an_executor_met(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "store")
     segment = sorted((root / "commitlog").iterdir())[0]
-    data = bytearray(segment.read_bytes())
-    data[200] ^= 1
-    segment.write_bytes(data)
-    arguments += ["--verify-crc", "--conf", "spark.ui.enabled=false"]
+    options = ["--json", "--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=1"]
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-c", TWICE, str(segment), "verify", str(root), *options],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (done.returncode, done.stdout) == (1, "")
+    # One document, and one line: no log of the JVM, no traceback.
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["equal"] is True
     assert re.fullmatch(r"Error: 0{20}: record CRC mismatch at physical offset \d+\n", done.stderr)
