@@ -183,7 +183,7 @@ def _segments(
 ) -> SegmentSet | None:
     if not directory.commitlog.exists():
         was_made = directory.was_closed_cleanly or directory.checkpoint.exists()
-        if was_made or directory.kvcq.exists():
+        if was_made or any(directory.kvcq.glob("*.sst")):
             findings.add(Kind.SEGMENTS, "commitlog", "a directory of segments", "nothing")
         # Otherwise it was being made when its process ended: the next start makes the rest.
         return None

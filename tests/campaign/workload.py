@@ -162,14 +162,31 @@ class Worker:
 
     def _send(self, session: Session, batch: Batch) -> None:
         """Until it is answered. Raises Gone; then it stays pending."""
-        request = _request(batch, as_columns=self._chance.random() < 0.5)
-        answer = session.call(session.stubs.messages.PutBatch, request)
+        as_columns = self._chance.random() < 0.5
+        try:
+            answer = session.call(session.stubs.messages.PutBatch, _request(batch, as_columns))
+        except Refused as refused:
+            if "expected" not in str(refused) or not self._has_expired(session):
+                raise
+            # Nothing was known of the producer, and an old batch, sent again, became its first.
+            self.model.new_producer()
+            batch.producer_id, batch.sequence = self.model.producer_id, 0
+            self.model.pending = batch
+            answer = session.call(session.stubs.messages.PutBatch, _request(batch, as_columns))
         self._take(session, batch, answer)
         self.model.pending = None
         self.model.next_sequence = batch.sequence + len(batch.messages)
         self.model.batches.append(batch)
         del self.model.batches[:-40]
         self.acknowledged += len(batch.messages)
+
+    def _has_expired(self, session: Session) -> bool:
+        """Whether the newest batch of the producer has left the log."""
+        newest = max(self.model.batches, key=lambda batch: batch.sequence, default=None)
+        if newest is None:
+            return False
+        places = [sent.place.physical_offset for sent in newest.messages if sent.place is not None]
+        return bool(places) and max(places) < _log_start(session)
 
     def _take(self, session: Session, batch: Batch, answer: pb.PutBatchResponse) -> None:
         lights = iter(answer.light_queue_offsets)
@@ -223,7 +240,7 @@ class Worker:
         if not self.model.batches:
             return
         batch = self._chance.choice(self.model.batches)
-        request = _request(batch, as_columns=self._chance.random() < 0.5)
+        request = _request(batch, self._chance.random() < 0.5)
         before = batch.store_time_ms
         try:
             answer = session.call(session.stubs.messages.PutBatch, request)
@@ -248,7 +265,7 @@ class Worker:
         if not model.touched:
             return
         batch = self._chance.choice(model.touched)
-        request = _request(batch, as_columns=self._chance.random() < 0.5)
+        request = _request(batch, self._chance.random() < 0.5)
         standing = [message.number for message in batch.messages if model.stands(message)]
         if not standing:
             # It may be stored as new; without an answer that stays in doubt.
@@ -409,7 +426,7 @@ def _message(sent: Sent) -> pb.Message:
     )
 
 
-def _request(batch: Batch, *, as_columns: bool) -> pb.PutBatchRequest:
+def _request(batch: Batch, as_columns: bool) -> pb.PutBatchRequest:
     producer = pb.ProducerSequence(producer_id=batch.producer_id, sequence=batch.sequence)
     messages: Sequence[Sent] = batch.messages
     if not as_columns:

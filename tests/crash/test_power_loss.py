@@ -195,8 +195,9 @@ def test_a_store_that_was_never_opened_to_its_end_lost_nothing(tmp_path: Path) -
     StoreDir.open(tmp_path, SEGMENT_BYTES, FakeClock()).close()
     with open_small(tmp_path / "whole") as whole:
         pass
-    shutil.copytree(whole.config.root / "meta", tmp_path / "meta")
-    assert [str(finding) for finding in check_store(tmp_path) if finding.is_fault] == []
+    for made in ("meta", "kvcq"):
+        shutil.copytree(whole.config.root / made, tmp_path / made)
+        assert [str(finding) for finding in check_store(tmp_path) if finding.is_fault] == []
     with open_small(tmp_path) as store:
         store.put([Message("A", b"x")])
     assert check_store(tmp_path) == []
