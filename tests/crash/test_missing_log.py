@@ -78,7 +78,7 @@ def test_a_last_segment_that_is_gone_is_refused_and_queues_stay(
 def test_without_the_missing_messages_the_store_goes_on_with_queues_made_again(root: Path) -> None:
     segments(root)[-1].unlink()
     (root / "checkpoint").unlink()
-    with pytest.raises(StoreFormatError, match="repair DIR --queues"):
+    with pytest.raises(StoreFormatError, match=r"kvcq repair .* --queues"):
         open_small(root)
     set_queues_aside(root)
     with open_small(root) as store:
