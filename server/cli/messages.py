@@ -157,7 +157,7 @@ def _starts(
 @click.argument("topic", type=text)
 @click.argument("key", type=text)
 @click.option("--since", type=TIME, help=f"Stored then or later. {TIMES}")
-@click.option("--until", type=TIME, help=f"Stored then or earlier. {TIMES}")
+@click.option("--until", type=TIME, help="Stored then or earlier.")
 @click.option("--limit", type=Whole(1, 100_000), default=32, show_default=True)
 @server_option
 @json_option

@@ -135,6 +135,18 @@ def test_a_damaged_record_costs_a_repair_its_own_message_and_no_other(
     assert len(store.pull("T", 1, 21, max_messages=999).records) == 129
 
 
+def test_messages_before_a_unit_that_points_elsewhere_are_read(store: MessageStore) -> None:
+    other = live_engine(store).get(UNITS, unit_key("T", 1, 3)) or b""
+    live_engine(store).write(KvBatch(puts={UNITS: [(unit_key("T", 1, 20), other)]}))
+    pulled = store.pull("T", 1, 15, max_messages=32)
+    assert pulled.queue_offsets == [15, 16, 17, 18, 19]
+    with pytest.raises(DamagedQueueError, match="another message") as met:
+        store.pull("T", 1, 20)
+    assert met.value.offset == 20
+    store._repair.wait()
+    assert store.pull("T", 1, 20).queue_offsets[0] == 20
+
+
 def test_after_a_rebuild_in_vain_a_reader_is_told_where_to_read_on(store: MessageStore) -> None:
     for offset in (20, 21):
         damage(store, "T", 1, offset)
