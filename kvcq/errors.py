@@ -1,6 +1,12 @@
 """What the engine raises; the consume queue store turns these into the store's own errors."""
 
-from store.errors import DiskFullError, StoreBusyError, StoreClosedError, StoreError
+from store.errors import (
+    DiskFullError,
+    OutOfDescriptorsError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+)
 
 
 class KvcqError(StoreError):
@@ -14,6 +20,10 @@ class EngineBusyError(KvcqError, StoreBusyError):
 class EngineFullError(EngineBusyError, DiskFullError):
     """The disk is full. Nothing was written, nothing is lost, reads go on; the same batch is taken
     once there is room again, without a restart."""
+
+
+class EngineOutOfDescriptorsError(EngineBusyError, OutOfDescriptorsError):
+    """There is no file descriptor left. As with a full disk: over when there are some again."""
 
 
 class EngineClosedError(KvcqError, StoreClosedError):

@@ -59,6 +59,8 @@ class Profile:
     wal: bool
     # The families whose values end with an expiry stamp: see expiry_filter.py.
     filtered: tuple[str, ...] = ()
+    # Without a log: the family whose rows say how far the others go. It becomes durable last.
+    last: str = ""
     cache_bytes: int = 128 * MIB
     # File descriptors. Many machines start a process with 1024, and the log needs some too.
     max_open_files: int = 256
@@ -95,6 +97,7 @@ DERIVED = Profile(
     ),
     wal=False,
     filtered=("default", "index"),
+    last="offset",
 )
 
 

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.errors import EngineBusyError, EngineFullError
+from kvcq.errors import EngineBusyError
 from kvcq.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
@@ -24,6 +24,7 @@ from kvcq.keys import (
 )
 from kvcq.removal import remove_range
 from kvcq.values import pack_max, unpack_max, unpack_unit
+from store.errors import LACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,13 +65,13 @@ def truncate_rows(engine: KvEngine, log_end: int) -> None:
 def _write(engine: KvEngine, batch: KvBatch) -> None:
     """Waits out a stall: nobody else writes, and a store that is half cut cannot be opened.
 
-    Raises EngineFullError: the cut is made again by the next opening.
+    Raises each of LACKS: the cut is made again by the next opening.
     """
     pause = threading.Event()  # never set: waiting on it is a pause
     while True:
         try:
             engine.write(batch)
-        except EngineFullError:
+        except LACKS:
             raise
         except EngineBusyError:
             pause.wait(_BUSY_WAIT_S)

@@ -114,6 +114,10 @@ class DiskFullError(StoreError):
     """No space for this write, or the disk is above the level where puts are refused."""
 
 
+#: What the system has none left of. A write that met one is taken when it has some again.
+LACKS = (DiskFullError, OutOfDescriptorsError)
+
+
 class StoreFailedError(StoreError):
     """A durability step failed for good; the store takes no more writes until it is reopened."""
 

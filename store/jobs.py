@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from store.errors import DiskFullError
+from store.errors import LACKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,10 +85,10 @@ class Jobs:
     def _run(self, name: str, action: Callable[[], object]) -> None:
         try:
             action()
-        except DiskFullError as error:
+        except LACKS as error:
             # What it says names another file each time.
-            if self._count(name, "full"):
-                logger.warning("job %r is tried again: %s", name, error)
+            if self._count(name, "lack"):
+                logger.warning("job %r is tried again: %s", name, str(error))
         except Exception as error:
             if self._count(name, f"{type(error).__name__}: {error}"):
                 logger.exception("job %r raised; it stays scheduled", name)

@@ -16,6 +16,7 @@ from store.batch_place import MAX_MESSAGES
 from store.checkpoint import Checkpoint, write_checkpoint
 from store.config import FlushMode
 from store.errors import (
+    LACKS,
     AppendWouldWaitError,
     DamagedQueueError,
     DiskFullError,
@@ -292,10 +293,10 @@ class MessageStore:
         if failure is not None:
             raise StoreFailedError(f"the store takes no more writes: {failure}") from failure
         self._guard.check_put()
-        full = self.reput.waits_for
-        if full is not None:
-            # What is stored now could not be read before there is room.
-            raise DiskFullError(f"the queues cannot be written to: {full}")
+        lack = self.reput.waits_for
+        if lack is not None:
+            # What is stored now could not be read before there is some again.
+            raise type(lack)(f"the queues cannot be written to: {lack}")
         lag = self._lag()
         if lag > self.config.max_dispatch_lag_bytes:
             raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
@@ -745,8 +746,8 @@ class MessageStore:
                     if flushed and drained:
                         self.metadata.close()
                         self._directory.mark_clean()
-                except DiskFullError as error:
-                    logger.warning("closed on a full disk, the next start recovers: %s", error)
+                except LACKS as error:
+                    logger.warning("closed, and the next start recovers: %s", str(error))
 
     def _stop_services(self) -> None:
         self._page_ahead.stop()

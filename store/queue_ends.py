@@ -33,7 +33,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from store.errors import DiskFullError, StoreBusyError
+from store.errors import LACKS, DiskFullError, StoreBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,7 +179,7 @@ class QueueEnds:
         for _ in range(_BUSY_TRIES):
             try:
                 put(units)
-            except DiskFullError:  # it would last
+            except LACKS:  # it would last
                 raise
             except StoreBusyError:
                 self._pause.wait(_BUSY_WAIT_S)

@@ -14,8 +14,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from store.errors import (
+    LACKS,
     DamagedLogError,
     DiskFullError,
+    OutOfDescriptorsError,
     StoreBusyError,
     StoreClosedError,
     StoreFailedError,
@@ -87,9 +89,9 @@ class ReputService:
         # Replaced whole, so that it can be read without a lock.
         self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
         self._stopped = threading.Event()
-        #: The full disk that dispatch waits for, None when it does not. Read freely; the appender
-        #: sets it, the reput thread too, and takes it back.
-        self.waits_for: DiskFullError | None = None
+        #: What dispatch waits for, room or descriptors; None when it does not. Read freely; the
+        #: appender sets it, the reput thread too, and takes it back.
+        self.waits_for: DiskFullError | OutOfDescriptorsError | None = None
         self.poison_count = 0  # records that were skipped, since opening
 
     # --- for the appender ------------------------------------------------------------------
@@ -114,7 +116,7 @@ class ReputService:
                         self._dispatch_slice(batch.requests, batch.end_offset)
                     if self.dispatched.value >= batch.end_offset:
                         return
-            except DiskFullError as error:
+            except LACKS as error:
                 self.waits_for = error
             except StoreBusyError:
                 pass  # the reput thread tries again
@@ -170,12 +172,12 @@ class ReputService:
         """Dispatch up to the limit on this thread: used on opening, before the thread starts.
 
         Waits for a consume queue that cannot keep up: a long replay writes faster than RocksDB
-        compacts. Raises what dispatch raises otherwise, DiskFullError, and what `progress` does.
+        compacts. Raises what dispatch raises otherwise, each of LACKS, and what `progress` does.
         """
         while self.dispatched.value < self._limit():
             try:
                 self._step()
-            except DiskFullError:
+            except LACKS:
                 raise
             except StoreBusyError:
                 self._stopped.wait(_BUSY_WAIT_S)
@@ -200,7 +202,7 @@ class ReputService:
                         if told is None:
                             logger.warning("dispatch waits: %s", error)
                             told = error
-                        if isinstance(error, DiskFullError):
+                        if isinstance(error, LACKS):
                             self.waits_for = error
                         if self._stopped.wait(_BUSY_WAIT_S):
                             break  # what is left is dispatched on the next opening

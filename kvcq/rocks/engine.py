@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,15 @@ from kvcq.errors import (
     EngineDamagedError,
     EngineFailedError,
     EngineFullError,
+    EngineOutOfDescriptorsError,
     EngineUnavailableError,
     KvcqError,
 )
 from kvcq.expiry_filter import build_filter_options
 from kvcq.gate import Gate
+from kvcq.rocks.carry_over import CarryOver, carry_over
 from kvcq.rocks.compaction import compact_options, pieces
-from kvcq.rocks.failures import damage_mark, failure, is_full, is_log_failed, is_stall
+from kvcq.rocks.failures import damage_mark, failure, is_log_failed, is_stall, lack
 from kvcq.rocks.opening import (
     Opened,
     family_options,
@@ -56,6 +58,7 @@ _MANY_RANGE_DELETIONS = 64
 _RESUME_ROUNDS = 15
 #: Opening a database again writes its memtables, and takes space ahead for log and manifest.
 _ROOM_BYTES = 64 << 20
+_ROOM_DESCRIPTORS = 32
 
 _SLOW = "slow calls may enter"  # what lies behind the gate that guards nothing but its passage
 
@@ -70,10 +73,11 @@ class RocksEngine:
     piece of compaction without holding up reads and writes meanwhile.
     Failure: after an error of RocksDB's background work, or of a sync, writes fail until the
     database is opened again; reads go on. If `arm` cannot open it again, later calls raise
-    EngineFailedError. A full disk is no failure: writes raise EngineFullError until there is room.
-    RocksDB resumes by itself, within seconds of there being room, and `settle` notices. A log that
-    was synced in vain may keep it from that: `settle` then opens the database again, where there is
-    a log that has it all.
+    EngineFailedError. A full disk is no failure, nor is it when descriptors run out: writes raise
+    EngineFullError or EngineOutOfDescriptorsError until there is room, or there are some. After a
+    full disk RocksDB resumes by itself, within seconds, and `settle` notices. Where it does not,
+    and without descriptors it never does, `settle` opens the database again: with all that is in
+    its log, or with all that is in memory, see carry_over.py.
     """
 
     def __init__(self, path: Path, profile: Profile, *, read_only: bool) -> None:
@@ -93,11 +97,12 @@ class RocksEngine:
         # About how many range deletions the memtables hold: those that write add to it without a
         # lock, and RocksDB flushes by itself as well.
         self._range_deletions = 0
-        # Set when RocksDB met a full disk, taken back by `settle`. Until then it is left alone: a
-        # flush or a sync that is asked for again would keep it from resuming.
-        self._is_full = False
+        # Set when RocksDB met a full disk or found no descriptor, taken back by `settle`. Until
+        # then it is left alone: a flush or a sync asked for again would keep it from resuming.
+        self._lack: type[EngineFullError] | type[EngineOutOfDescriptorsError] | None = None
         self._waited = 0  # calls of `settle` since there is room again
         self._is_away = False  # it could not be opened again yet
+        self._carried: CarryOver | None = None  # what is to go into it before it counts as open
         # Set once, by the call whose sync failed.
         self._unsynced: str | None = None
         # Owned by the caller who took `_slow`.
@@ -202,7 +207,7 @@ class RocksEngine:
             rows = encode(batch, opened.handles)
             if self._unsynced is not None:
                 raise EngineFailedError(f"{self._path}: {self._unsynced}")
-            if self._is_full:
+            if self._lack is not None:
                 self._check_room()
             opened.db.write(rows, self._write_options)
             if batch.delete_ranges:
@@ -233,6 +238,8 @@ class RocksEngine:
 
     def flush(self) -> None:
         """See KvEngine. Other threads read and write meanwhile."""
+        if self._is_away and self._carried is None:
+            return  # it was closed with all of it durable
         with self._slowly("flush") as opened:
             self._flush(opened)
             self._refresh_note()
@@ -242,9 +249,9 @@ class RocksEngine:
 
         Raises EngineFailedError when it cannot be opened again.
         """
-        if self._is_full and self._has_room():
+        if self._lack is not None and self._has_room():
             self._come_back()
-        if self._range_deletions >= _MANY_RANGE_DELETIONS and not self._is_full:
+        if self._range_deletions >= _MANY_RANGE_DELETIONS and self._lack is None:
             with self._slowly("flush") as opened:
                 self._write_out(opened)
         self._refresh_note()  # RocksDB flushes and compacts by itself as well
@@ -338,27 +345,33 @@ class RocksEngine:
         try:
             self._slow.take()
             opened = self._gate.take()
-        except KvcqError:  # closed, or gone when `arm` failed
+        except KvcqError:  # closed, or away
             self._slow.end(EngineClosedError, f"{self._path} is closed")
+            if self._carried is not None:
+                self._carried = None
+                raise
             return
         flushed = self._read_only
         try:
             if not self._read_only:
                 self._flush(opened)
             flushed = True
-        except Exception as error:
+        except KvcqError as error:
             error.__traceback__ = None  # its frames would keep the directory locked
+            raise
+        except Exception as error:
+            error.__traceback__ = None
             raise failure("last flush", error) from error
         finally:
             try:
                 # What is in a log that a full disk ended is durable there, and not to be flushed.
-                let_go(opened, flushed=flushed and not self._is_full)
+                let_go(opened, flushed=flushed and self._lack is None)
             except Exception as error:
                 error.__traceback__ = None
-                if not (self._profile.wal and flushed and is_full(error)):
+                if not (self._profile.wal and flushed and lack(error)):
                     raise failure("closing", error) from error
                 # All of it is in the log, durably.
-                logger.warning("%s: closed on a full disk", self._path)
+                logger.warning("%s: closed, but %s", self._path, str(error))
             finally:
                 del opened
                 self._refresh_note()
@@ -377,53 +390,99 @@ class RocksEngine:
         try:
             let_go(opened, flushed=True)
         except Exception as error:
-            self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
-            raise
+            if lack(error) is None:
+                self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
+                raise
+            # It is closed, and all of it was flushed before.
         finally:
             del opened
         self._open_behind_gate(options)
 
     def _open_behind_gate(self, options: dict[str, Options]) -> None:
-        """The gate has content again. Raises EngineFailedError; for lack of space or descriptors
-        `settle` tries again, and callers get EngineFullError until then."""
+        """The gate has content again, with what is carried over.
+
+        Raises EngineFailedError; for lack of space or descriptors `settle` tries again, and callers
+        get the error of that until then.
+        """
         try:
             opened = open_writable(self._path, self._profile, options)
+            if self._carried is not None:
+                self._take_in(self._carried, opened)
         except EngineUnavailableError as error:
-            self._is_away = self._is_full = True
-            self._gate.end(EngineFullError, f"not opened again yet: {error}")
+            self._is_away = True
+            self._lack = lack(error) or self._lack or EngineFullError
+            self._gate.end(self._lack, f"not opened again yet: {error}")
             raise
         except EngineFailedError as error:
             self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
             raise
         self._is_away = False
+        self._carried = None
         self._gate.put(opened)
+
+    def _take_in(self, carried: CarryOver, opened: Opened) -> None:
+        """What was in memory before is in the database, durably.
+
+        Raises EngineFailedError, EngineUnavailableError; the database is closed then.
+        """
+        try:
+            if carried.removed.deletes or carried.removed.delete_ranges:
+                rows = encode(carried.removed, opened.handles)
+                opened.db.write(rows, self._write_options)
+                del rows
+                self._flush_all(opened)
+            carried.apply(opened)
+        except Exception as error:
+            with suppress(Exception):
+                let_go(opened, flushed=True)
+            kind = EngineFailedError if lack(error) is None else EngineUnavailableError
+            raise kind(f"{self._path} could not be filled again: {error}") from error
 
     def _come_back(self) -> None:
         """There is room again: take writes when RocksDB does, or open the database again."""
         self._waited += 1
-        resumed = False
-        if not self._is_away:
-            with suppress(EngineFailedError, EngineFullError), self._inside("write") as opened:
-                self._check_writable(opened.db)
-                resumed = True
-        if self._is_away or (not resumed and self._profile.wal and self._waited >= _RESUME_ROUNDS):
+        error = None if self._is_away else self._refusal()
+        if self._is_away or (error is not None and (lack(error) or is_log_failed(error))):
+            # It resumes by itself after a full disk, and only then.
+            waits = self._lack is EngineFullError and not self._is_away
+            if waits and self._waited < _RESUME_ROUNDS:
+                return
             self._open_again()
-        elif not resumed:
-            if self._waited == _RESUME_ROUNDS:
-                logger.error("%s: RocksDB does not resume, restart the program", self._path)
-            return
-        self._is_full = False
+            error = None
+        self._lack = None
         self._waited = 0
-        logger.info("%s: there is room again, writes are taken", self._path)
-        self._refresh_note()
+        if error is None:
+            logger.info("%s: writes are taken again", self._path)
+            self._refresh_note()
+        # Otherwise it failed for another reason since, for good: that is what writes raise now.
+
+    def _refusal(self) -> Exception | None:
+        """What RocksDB refuses an empty write with."""
+        opened = self._gate.enter()
+        try:
+            self._check_writable(opened.db)
+        except Exception as error:  # noqa: BLE001 - looked at by the caller
+            error.__traceback__ = None  # its frames would keep the directory locked
+            return error
+        finally:
+            self._gate.leave()
+        return None
 
     def _open_again(self) -> None:
-        """Every write that returned is in a log or was flushed. Callers wait."""
+        """With every write that returned: it is in a log, was flushed, or is carried over.
+
+        Callers wait while it is opened, but read on while what is in memory is looked for.
+        """
         self._slow.take()
         try:
             if not self._is_away:
-                sync_logs(self._path)
-                with suppress(Exception):  # a flush that fails: the log has it all
+                if self._profile.wal:
+                    sync_logs(self._path)
+                else:
+                    self._carry_over()
+                # Closed by name: frames of a failed call may still hold it. Closing tries to flush
+                # one family; whether that works is nothing to what the log has, or what is carried.
+                with suppress(Exception):
                     let_go(self._gate.take(), flushed=True)
             self._ttl_s = None
             self._open_behind_gate(self._family_options())
@@ -431,6 +490,13 @@ class RocksEngine:
             raise failure(f"reopening {self._path}", error) from error
         finally:
             self._slow.put(_SLOW)
+
+    def _carry_over(self) -> None:
+        target = self._scratch / "memory"
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(DIRECTORY_MODE, parents=True)
+        with self._inside("carrying over") as opened:
+            self._carried = carry_over(self._path, self._profile, opened, target)
 
     def _create(self) -> None:
         new = self._scratch / "new"
@@ -450,9 +516,10 @@ class RocksEngine:
         found = failure(doing, error)
         if isinstance(found, EngineDamagedError) and not self._read_only:
             damage_mark(self._path).touch()
-        if isinstance(found, EngineFullError) and not self._is_full:
-            self._is_full = True
-            logger.warning("%s: the disk is full, writes are refused", self._path)
+        if isinstance(found, EngineFullError | EngineOutOfDescriptorsError) and not self._lack:
+            self._lack = type(found)
+            # As a text: its frames would keep the directory locked for as long as the log keeps it.
+            logger.warning("%s: writes are refused: %s", self._path, str(found))
         return found
 
     # --- inside a gate ------------------------------------------------------------------------
@@ -487,6 +554,10 @@ class RocksEngine:
             self._sync(opened.db)
             return
         self._check_room()
+        self._flush_all(opened)
+
+    def _flush_all(self, opened: Opened) -> None:
+        """For a database without a log."""
         # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
         # written in between.
         self._write_out(opened)
@@ -508,11 +579,19 @@ class RocksEngine:
             table.compact_range(None, b"", compact_options())
 
     def _check_room(self) -> None:
-        if self._is_full:
-            raise EngineFullError(f"{self._path}: the disk is full")
+        if self._lack is not None:
+            what = "the disk is full" if self._lack is EngineFullError else "no descriptor is left"
+            raise self._lack(f"{self._path}: {what}")
 
     def _has_room(self) -> bool:
-        found = os.statvfs(self._path)
+        """Whether there is room on the disk, and there are descriptors."""
+        with ExitStack() as stack:
+            try:
+                for _ in range(_ROOM_DESCRIPTORS):
+                    stack.callback(os.close, os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+                found = os.statvfs(self._path)
+            except OSError:
+                return False
         return found.f_bavail * found.f_frsize >= _ROOM_BYTES
 
     def _refresh_note(self) -> None:
@@ -532,15 +611,17 @@ class RocksEngine:
         if self._unsynced is not None:
             raise EngineFailedError(f"{self._path}: {self._unsynced}")
         try:
-            if self._is_full:
+            if self._lack is EngineFullError:
                 sync_logs(self._path)
             else:
                 # Not WriteOptions.sync: that would hold the GIL for the whole fsync.
                 db.flush_wal(sync=True)
         except Exception as error:
-            if is_log_failed(error) and self._is_full:
+            if is_log_failed(error) and self._lack is EngineFullError:
                 self._sync(db)  # another thread's append did not fit, just now
                 return
+            if isinstance(error, OSError) and lack(error) is EngineOutOfDescriptorsError:
+                raise  # the log's file was not even opened, so nothing was dropped
             # The kernel may have dropped the pages: a second sync could claim what is not so.
             self._unsynced = f"the write-ahead log could not be synced: {error}"
             raise

@@ -11,6 +11,7 @@ from kvcq.errors import (
     EngineDamagedError,
     EngineFailedError,
     EngineFullError,
+    EngineOutOfDescriptorsError,
     EngineUnavailableError,
     KvcqError,
 )
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
 #: RocksDB's answer to a write that would have to wait (WriteOptions.no_slowdown).
 _STALL = "Result incomplete: Write stall"
 
-#: A full disk, in the words of the system. RocksDB keeps the error of its background work, and
-#: tells it to every write until it has resumed: it looks for room by itself.
-_FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+#: What the system had none left of, in its words. RocksDB keeps the error of its background work,
+#: and tells it to every write until it has resumed: it looks for room by itself.
+_LACKS: dict[str, type[EngineFullError] | type[EngineOutOfDescriptorsError]] = {
+    os.strerror(errno.ENOSPC): EngineFullError,
+    os.strerror(errno.EDQUOT): EngineFullError,
+    os.strerror(errno.EMFILE): EngineOutOfDescriptorsError,
+    os.strerror(errno.ENFILE): EngineOutOfDescriptorsError,
+}
 #: A sync that failed is final, whatever the reason: the kernel may have dropped the pages.
 _SYNC_FAILED = ("While fsync", "While fdatasync", "While sync")
 #: What a write-ahead log says after an append that failed.
@@ -32,13 +38,10 @@ _LOG_FAILED = ("Writer has previous error", "Seen error")
 #: What keeps a sound database from being opened, in the words of the system, in which the binding's
 #: errors end; and what RocksDB says of one that this process has open.
 _NOT_DAMAGE = (
+    *_LACKS,
     *(
         os.strerror(number)
         for number in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EMFILE,
-            errno.ENFILE,
             errno.ENOMEM,
             errno.EACCES,
             errno.EPERM,
@@ -51,21 +54,19 @@ _NOT_DAMAGE = (
 )
 
 
-#: A read finds no file descriptor left: that passes when others are closed. One that a flush does
-#: not find leaves a background error in the database, and is none of these.
-_READING = "While open a file for random read"
-_NO_DESCRIPTOR = (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE))
-
-
 def is_stall(error: Exception) -> bool:
     """Whether a write was refused because it would have had to wait."""
     return str(error).startswith(_STALL)
 
 
-def is_full(error: Exception) -> bool:
-    """Whether a write was refused because the disk is full."""
+def lack(
+    error: Exception,
+) -> type[EngineFullError] | type[EngineOutOfDescriptorsError] | None:
+    """The error for what the system had none left of, room or descriptors; None: other reasons."""
     text = str(error)
-    return any(each in text for each in _FULL) and not any(each in text for each in _SYNC_FAILED)
+    if any(each in text for each in _SYNC_FAILED):
+        return None
+    return next((kind for words, kind in _LACKS.items() if words in text), None)
 
 
 def is_log_failed(error: Exception) -> bool:
@@ -77,10 +78,9 @@ def failure(doing: str, error: Exception) -> KvcqError:
     """What to raise when `error` ended what is named `doing`."""
     if is_stall(error):
         return EngineBusyError(f"{doing}: RocksDB stalls writes")
-    if _READING in str(error) and any(each in str(error) for each in _NO_DESCRIPTOR):
-        return EngineBusyError(f"{doing}: {error}")
-    if is_full(error):
-        return EngineFullError(f"{doing}: the disk is full ({error})")
+    kind = lack(error)
+    if kind is not None:
+        return kind(f"{doing}: {error}")
     if "Corruption" in str(error):
         return EngineDamagedError(f"{doing}: {error!r}")
     return EngineFailedError(f"{doing}: {error!r}")

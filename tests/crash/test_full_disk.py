@@ -220,6 +220,7 @@ def test_a_store_refuses_puts_serves_what_it_has_and_goes_on_without_a_restart(
         in_time(put)
         store.wait_visible()
         puts.assert_served(store, all_of_them=True)
+        store._jobs._run("maintain", store.maintain)  # the last run may have begun too early
         store.flush()
         told = [record.getMessage() for record in caplog.records]
         for line in ("dispatch waits", "dispatch goes on", "is tried again", "runs again"):

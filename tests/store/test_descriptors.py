@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
-from contextlib import contextmanager
+import threading
 from typing import TYPE_CHECKING
 
 import grpc
@@ -20,34 +19,14 @@ from store.errors import OutOfDescriptorsError, StoreBusyError
 from store.message import Message
 from store.preallocate import Preallocator
 from store.record import unpack_record
+from tests.support.descriptors import no_descriptor_left
+from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from store.message_store import MessageStore
-
-
-@contextmanager
-def no_descriptor_left() -> Iterator[None]:
-    """None can be opened meanwhile, by anybody in this process."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = [os.open(os.devnull, os.O_RDONLY)]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken[0] + 1, 3), limits[1]))
-    try:
-        while True:
-            try:
-                taken.append(os.dup(taken[0]))
-            except OSError as error:
-                if error.errno != errno.EMFILE:
-                    raise
-                break
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        for descriptor in taken:
-            os.close(descriptor)
 
 
 def _put_until_refused(store: MessageStore, first: int) -> int:
@@ -102,3 +81,50 @@ def test_a_read_of_the_queues_that_finds_none_may_be_tried_again(number: int) ->
 def test_whatever_meets_it_the_caller_may_try_again(number: int) -> None:
     refusal = refusal_of(OSError(number, os.strerror(number)), "id")
     assert (refusal.code, refusal.reason) == (grpc.StatusCode.UNAVAILABLE, "OUT_OF_DESCRIPTORS")
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_queues_that_could_not_be_written_out_go_on_without_a_restart(
+    tmp_path: Path, mode: FlushMode
+) -> None:
+    clock, pause = FakeClock(), threading.Event()
+    with open_small(tmp_path / "store", clock, flush_mode=mode) as store:
+        store.put([Message("Gone", b"x", 0)])
+        store.put([Message("T", b"0", 0, keys=("k",), light_queues=("%LMQ%a",))])
+        store.flush()
+        for number in range(1, 10):
+            store.put([Message("T", b"%d" % number, 0, keys=("k",), light_queues=("%LMQ%a",))])
+        store.delete_topic("Gone")
+        with no_descriptor_left():
+            with pytest.raises(OutOfDescriptorsError):
+                store.queues.flush()
+            store.append([Message("T", b"10", 0)])
+            while store.reput.waits_for is None:  # the dispatching thread is waited for
+                pause.wait(0.01)
+            with pytest.raises(OutOfDescriptorsError):
+                store.put([Message("T", b"refused", 0)])
+            assert len(store.pull("T", 0, 0).records) == 10
+            store._jobs._run("maintain", store.maintain)
+        store.maintain()
+        store.wait_visible()
+        store.put([Message("T", b"11", 0)])
+        assert store.bounds([("T", 0), ("%LMQ%a", 0)]) == [(0, 12), (0, 10)]
+        assert len(store.query("T", "k").records) == 10
+        store.flush()
+    assert not (tmp_path / "store" / "abort").exists()
+    assert check_store(tmp_path / "store") == []
+
+
+def test_a_store_closed_before_there_are_any_again_has_all_of_it_at_the_next_opening(
+    tmp_path: Path,
+) -> None:
+    store = open_small(tmp_path / "store")
+    for number in range(10):
+        store.put([Message("T", b"%d" % number, 0)])
+    with no_descriptor_left(), pytest.raises(OutOfDescriptorsError):
+        store.queues.flush()
+    store.close()
+    assert (tmp_path / "store" / "abort").exists()
+    with open_small(tmp_path / "store") as store:
+        assert store.bounds([("T", 0)]) == [(0, 10)]
+    assert check_store(tmp_path / "store") == []
