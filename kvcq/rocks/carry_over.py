@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from kvcq.rocks.opening import Opened
     from kvcq.rocks.sst import SstFile
 
-_PAGE = 4096
+_PAGE = 1024  # the GIL is held for a millisecond or two
+_CACHE_BYTES = 8 << 20
 _END = b"\xff" * 8  # above every key of ours
 
 
@@ -50,11 +51,11 @@ def carry_over(path: Path, profile: Profile, opened: Opened, directory: Path) ->
     """How to make the database `opened`, at `path`, of its files alone; files go to `directory`.
 
     Nothing may be written to it meanwhile. Raises KvcqError, and the binding's Exception.
-    Time: all rows are read twice, some millions a second.
+    Time: all rows are read twice, 300,000 a second or more, and the GIL is let go of between pages.
     """
     removed = KvBatch()
     files: dict[str, SstFile] = {}
-    on_disk = open_through_links(path, profile, family_options(profile, Cache(8 << 20)), {})
+    on_disk = open_through_links(path, profile, family_options(profile, Cache(_CACHE_BYTES)), {})
     try:
         for family in sorted(profile.families, key=lambda family: family.name == profile.last):
             name = family.name
