@@ -21,7 +21,7 @@ from store.ends_reserve import EndsReserve
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.flush import GroupCommitService, IntervalFlushService
 from store.jobs import Jobs
-from store.lost_topics import create_again
+from store.lost_topics import LostTopics
 from store.message_store import MessageStore
 from store.page_ahead import PageAhead
 from store.preallocate import Preallocator
@@ -114,11 +114,13 @@ def assemble(
         kv_flushed_at = queues.dispatched_offset
         topics = Topics(config, metadata, queues, clock)
         topics.redo_deletions()
+        lost_topics: LostTopics | None = None
         if not directory.was_closed_cleanly:
             topics.after_cut(end)
             # Without a checkpoint nobody can tell them from topics that were deleted long ago.
             if found_checkpoint is not None:
-                create_again(segments, checkpoint.flushed_offset, topics)
+                lost_topics = LostTopics(segments, checkpoint.flushed_offset, topics)
+                lost_topics.look_through(queues.dispatched_offset)
         reserve = EndsReserve(directory.ends, config.segment_bytes)
         queue_ends = QueueEnds(queues, metadata, topics, reserve)
         queue_ends.look_at_start(segments.first_offset)
@@ -152,7 +154,10 @@ def assemble(
         )
         replay_start = max(dispatched.value, segments.first_offset)
         replay_span = max(1, end - replay_start)
-        reput.catch_up(lambda at: progress("replaying the log", (at - replay_start) / replay_span))
+        reput.catch_up(
+            lambda at: progress("replaying the log", (at - replay_start) / replay_span),
+            look=None if lost_topics is None else lost_topics.look,
+        )
         # Now that the queues know all of the log: who ends below its start has nothing in it.
         queue_ends.keep_earlier(segments.first_offset)
         queue_ends.settle()

@@ -86,6 +86,7 @@ class ReputService:
         self._offered_bytes = 0
         self._taken_bytes = 0
         self._parser = SealedParser()  # under _dispatching
+        self._look: Callable[[Sequence[DispatchRequest]], None] | None = None  # while catching up
         # Replaced whole, so that it can be read without a lock.
         self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
         self._stopped = threading.Event()
@@ -168,12 +169,18 @@ class ReputService:
         if self._thread.is_alive():
             self._thread.join()
 
-    def catch_up(self, progress: Callable[[int], None] | None = None) -> None:
+    def catch_up(
+        self,
+        progress: Callable[[int], None] | None = None,
+        look: Callable[[Sequence[DispatchRequest]], None] | None = None,
+    ) -> None:
         """Dispatch up to the limit on this thread: used on opening, before the thread starts.
 
-        Waits for a consume queue that cannot keep up: a long replay writes faster than RocksDB
-        compacts. Raises what dispatch raises otherwise, each of LACKS, and what `progress` does.
+        `look` sees the records of each run before what lives of them is dispatched. Waits for a
+        consume queue that cannot keep up: a long replay writes faster than RocksDB compacts.
+        Raises what dispatch raises otherwise, each of LACKS, and what `progress` does.
         """
+        self._look = look
         while self.dispatched.value < self._limit():
             try:
                 self._step()
@@ -183,6 +190,7 @@ class ReputService:
                 self._stopped.wait(_BUSY_WAIT_S)
             if progress is not None:
                 progress(self.dispatched.value)
+        self._look = None
 
     # --- on the thread ---------------------------------------------------------------------
 
@@ -274,6 +282,8 @@ class ReputService:
             at = step.next_offset
             match step:
                 case Run():
+                    if self._look is not None:
+                        self._look(step.requests)
                     return self._admission.admit_all(step.requests), at
                 case Damage():
                     self._leave_out(step)
