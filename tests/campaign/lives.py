@@ -201,7 +201,7 @@ class Lives:
             self._live(ending)
             self._tally.lives += 1
             self._tally.endings[ending] = self._tally.endings.get(ending, 0) + 1
-            if self._chance.random() < 0.1 and self._root.exists():
+            if self._chance.random() < 0.1 and (self._root / "store.json").exists():
                 self._check()
         self._live("stop")
         self._check()
