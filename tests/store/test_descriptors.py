@@ -74,7 +74,9 @@ def test_puts_are_refused_while_there_is_no_descriptor_and_go_on_when_there_is(
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_a_read_of_the_queues_that_finds_none_may_be_tried_again(number: int) -> None:
     text = f"IO error: While open a file for random read: /x/000013.sst: {os.strerror(number)}"
-    assert isinstance(failure("get", Exception(text)), EngineBusyError)
+    found = failure("get", Exception(text))
+    assert isinstance(found, EngineBusyError)
+    assert refusal_of(found, "id").reason == "OUT_OF_DESCRIPTORS"
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
