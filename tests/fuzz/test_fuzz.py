@@ -15,7 +15,7 @@ from tests.support.serving import serving
 if TYPE_CHECKING:
     from pathlib import Path
 
-CALLS = 3_000
+CALLS = 10_000
 GROWTH_BYTES = 300 << 20
 
 
