@@ -6,8 +6,9 @@ there. RocksDB files are taken as they lie: what it has flushed is in them, its 
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
+
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     import random
@@ -22,7 +23,7 @@ SECTOR = 512
 def power_loss(store: MessageStore, target: Path, chance: random.Random) -> int:
     """Write the image of the running store to `target`; returns the offset that was flushed."""
     flushed = store.flushed_offset
-    shutil.copytree(store.config.root, target)
+    copy_open(store.config.root, target)
     size = store.config.segment_bytes
     for path in sorted((target / "commitlog").iterdir()):
         start = int(path.name)

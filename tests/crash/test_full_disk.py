@@ -30,6 +30,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.server_process import ServerProcess, run_kvcq
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.stores import open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -273,7 +274,7 @@ def test_retention_makes_room_on_a_full_disk(
             commit_many(store)
         clock.advance(3 * 3600)
         assert store.retention.run_once(now=True) == 3
-        shutil.copytree(root, image, ignore=shutil.ignore_patterns("kvcq"))
+        copy_open(root, image, ignore=shutil.ignore_patterns("kvcq"))
         disk.free()
 
         def note() -> None:

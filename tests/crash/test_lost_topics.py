@@ -15,6 +15,7 @@ from store.message import Message
 from store.record import unpack_record
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,15 +36,10 @@ class Image:
         self.root = root
 
     def keep_meta(self) -> None:
-        shutil.copytree(self.store.config.root / "meta", self.root / "meta")
+        copy_open(self.store.config.root / "meta", self.root / "meta")
 
     def take(self) -> None:
-        shutil.copytree(
-            self.store.config.root,
-            self.root,
-            ignore=shutil.ignore_patterns("meta"),
-            dirs_exist_ok=True,
-        )
+        copy_open(self.store.config.root, self.root, shutil.ignore_patterns("meta"))
 
 
 def bodies(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:

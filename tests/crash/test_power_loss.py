@@ -19,6 +19,7 @@ from tests.crash.images import power_loss
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, records
 from tests.support.stores import SEGMENT_BYTES, open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +110,7 @@ def test_a_store_with_a_torn_record_goes_on(tmp_path: Path, kept: int) -> None:
         store.flush()
         last = store.put([Message("A", b"second", keys=("k",))]).placed[0]
         store.queues.flush()
-        shutil.copytree(store.config.root, image)
+        copy_open(store.config.root, image)
     path = image / "commitlog" / f"{0:020}"
     data = path.read_bytes()
     path.write_bytes(data[: last.physical_offset + kept].ljust(SEGMENT_BYTES, b"\0"))
@@ -128,7 +129,7 @@ def test_p5_an_older_record_behind_the_cut_does_not_come_back(tmp_path: Path) ->
         store.put([Message("A", b"x" * 200)])
         store.flush()
         torn = store.put([Message("A", b"y" * 300), Message("A", b"z" * 10)]).placed
-        shutil.copytree(store.config.root, first)
+        copy_open(store.config.root, first)
     path = first / "commitlog" / f"{0:020}"
     data = bytearray(path.read_bytes())
     data[torn[0].physical_offset + 50] ^= 1
@@ -153,7 +154,7 @@ def test_a_topic_made_beyond_the_cut_gets_its_new_messages(tmp_path: Path) -> No
         store.create_topics([("New", 1)])
         store.put([Message("A", b"x", light_queues=("%LMQ%a",))])
         store.delete_topic("%LMQ%a")
-        shutil.copytree(store.config.root, image)
+        copy_open(store.config.root, image)
     for path in (image / "commitlog").iterdir():
         data = path.read_bytes()
         kept = max(0, min(SEGMENT_BYTES, durable - int(path.name)))

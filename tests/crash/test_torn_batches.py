@@ -16,6 +16,7 @@ from tests.crash.images import power_loss
 from tests.support.log_writer import Entry, LogWriter
 from tests.support.rebuild import differences, records
 from tests.support.stores import SEGMENT_BYTES, open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +118,7 @@ def test_the_queues_of_a_batch_that_is_cut_are_cut_too(tmp_path: Path) -> None:
             [Message(name, b"x", keys=("k",), light_queues=("%LMQ%l",)) for name in ("A", "B", "C")]
         )
         store.queues.flush()  # ahead of the log
-        shutil.copytree(store.config.root, image)
+        copy_open(store.config.root, image)
     cut_image(tmp_path / "store" / "commitlog", image / "commitlog", torn.requests[2][3])
     with open_small(image) as store:
         assert store.log.appended_offset == durable

@@ -6,7 +6,6 @@ A kill is a copy of the directory while the store is open: of what was appended 
 from __future__ import annotations
 
 import random
-import shutil
 from binascii import crc32
 from typing import TYPE_CHECKING, Self
 
@@ -25,6 +24,7 @@ from tests.crash.images import power_loss
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import SEGMENT_BYTES, open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class Server:
 
     def kill(self) -> None:
         self._number += 1
-        shutil.copytree(self.store.config.root, self._directory / str(self._number))
+        copy_open(self.store.config.root, self._directory / str(self._number))
         self.close_store()
         self._open()
 

@@ -36,6 +36,7 @@ from store.record import unpack_record
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from server.columns import Stored
@@ -250,7 +251,7 @@ class BatchMachine(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         self.number += 1
-        shutil.copytree(self.store.config.root, self.directory / str(self.number))
+        copy_open(self.store.config.root, self.directory / str(self.number))
         self._close()
         self._open()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tracemalloc
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from store.message import Message
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import SEGMENT_BYTES, open_small, small_config
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def test_progress_rises_from_step_to_step(tmp_path: Path) -> None:
     root, image = tmp_path / "store", tmp_path / "image"
     with open_small(root) as store:
         fill_segments(store, 2)
-        shutil.copytree(root, image)
+        copy_open(root, image)
     steps: list[tuple[str, float]] = []
     open_store(
         small_config(image),
@@ -128,7 +128,7 @@ def test_committed_offsets_end_where_a_power_loss_ended_their_queues(tmp_path: P
         store.commit_offsets("g", [("T", 0, 10), ("U", 0, 1)])
         store.commit_offsets("h", [("T", 0, 2)])
         store.metadata.sync()
-        shutil.copytree(root, image)
+        copy_open(root, image)
     # Commits are synced; of the log the end did not reach the disk.
     (image / "checkpoint").unlink(missing_ok=True)
     shutil.rmtree(image / "kvcq")
@@ -141,16 +141,11 @@ def test_committed_offsets_end_where_a_power_loss_ended_their_queues(tmp_path: P
         assert store.committed_offsets("h", [("T", 0)]) == [2]
 
 
-def _copy_if_there(source: str, target: str) -> None:
-    with suppress(FileNotFoundError):  # a prepared segment got its name
-        shutil.copy2(source, target)
-
-
 def test_prepared_segments_of_a_killed_process_do_no_harm(tmp_path: Path) -> None:
     root, image = tmp_path / "store", tmp_path / "image"
     with open_small(root, preallocate=True) as store:
         fill_segments(store, 1)
-        shutil.copytree(root, image, copy_function=_copy_if_there)
+        copy_open(root, image)
     with open_small(image, preallocate=True) as store:
         fill_segments(store, 3)
         assert differences(store) == []
@@ -168,7 +163,7 @@ def test_a_live_segment_before_an_empty_one_is_not_dropped(tmp_path: Path) -> No
     with open_small(root, clock, reserved_hours=1) as store:
         fill_segments(store, 1)
         store.flush()
-        shutil.copytree(root, image)
+        copy_open(root, image)
     path = image / "commitlog" / f"{SEGMENT_BYTES:020}"
     path.write_bytes(bytes(SEGMENT_BYTES))  # the first record behind the blank was lost
     (image / "checkpoint").unlink()

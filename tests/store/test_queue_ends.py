@@ -13,6 +13,7 @@ from store.queue_ends import QueueEnds
 from store.units import LMQ_PREFIX
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +76,7 @@ def test_a_kill_around_a_removal_and_the_loss_of_the_database(
         def killed() -> None:
             if moment == "when it is gone":
                 drop()
-            shutil.copytree(root, image)
+            copy_open(root, image)
             raise OSError("killed")
 
         monkeypatch.setattr(store.log._segments, "drop_first", killed)

@@ -26,6 +26,7 @@ from store.record import unpack_record
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from store.message_store import MessageStore
@@ -186,7 +187,7 @@ class StoreMachine(RuleBasedStateMachine):
         """A killed process leaves the page cache, so the files as they are."""
         old = self.store
         self.number += 1
-        shutil.copytree(old.config.root, self.directory / str(self.number))
+        copy_open(old.config.root, self.directory / str(self.number))
         old.close()
         shutil.rmtree(old.config.root)
         self.store = self._open()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from kvcq.rocks.carry_over import CarryOver
 from kvcq.rocks.opening import let_go
 from tests.support.descriptors import no_descriptor_left
 from tests.support.engines import ALL
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from kvcq.engine import KvEngine, Pair
@@ -90,7 +90,7 @@ def test_all_that_was_in_memory_is_there_and_durable(
             engine.write(one(b"\xef"))
         engine.settle()
         assert all_rows(engine) == all_rows(model)
-        shutil.copytree(path, Path(name) / "crashed")
+        copy_open(path, Path(name) / "crashed")
         assert rows_at(Path(name) / "crashed") == all_rows(model)
         for batch in later:
             engine.write(batch)
@@ -214,7 +214,7 @@ def test_metadata_that_cannot_be_opened_again_yet_is_durable(
         patched.setattr(rocks_engine, "open_writable", refuse)
         with pytest.raises(EngineUnavailableError):
             engine.settle()
-    shutil.copytree(tmp_path / "meta", tmp_path / "image")
+    copy_open(tmp_path / "meta", tmp_path / "image")
     engine.flush()
     engine.settle()
     assert engine.get("default", b"1") == b"value"

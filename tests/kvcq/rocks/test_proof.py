@@ -24,7 +24,7 @@ from kvcq.rocks.proof import NoteKeeper, prove
 from tests.crash.images import PAGE, lose
 from tests.kvcq.rocks.test_log_format import frame
 from tests.support.engines import ALL, put
-from tests.support.tree import tree_digest
+from tests.support.tree import copy_open, tree_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def crashed(closed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             engine._write_out(opened)
     write(engine, b"last")
     copy = closed.with_name("crashed")
-    shutil.copytree(closed, copy)
+    copy_open(closed, copy)
     engine.close()
     monkeypatch.undo()
     return copy
@@ -207,7 +207,7 @@ def written(quick: Path) -> tuple[Path, int, int]:
             noted = log.stat().st_size
         if number == 19:
             synced = log.stat().st_size
-    shutil.copytree(database, quick / "copy")
+    copy_open(database, quick / "copy")
     engine.close()
     return quick / "copy", noted, synced
 
