@@ -113,6 +113,7 @@ def session_conf(settings: SparkSettings, work: Path) -> dict[str, str]:
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        "spark.python.daemon.module": f"{__package__}.daemon",
     }
     if settings.is_local:
         conf |= {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,15 @@ def test_workers_import_our_packages_from_a_checkout(spark: SparkSession) -> Non
     import migration
 
     assert found == [str(Path(migration.__file__).parent)]
+
+
+def test_workers_do_not_walk_their_imports_after_each_task(spark: SparkSession) -> None:
+    def frozen(_: object) -> int:
+        return gc.get_freeze_count()
+
+    tasks = spark.sparkContext.parallelize(range(8), 8)
+    found = [count for _ in range(2) for count in tasks.map(frozen).collect()]
+    assert max(found) > 10_000
 
 
 def test_a_second_session_in_one_process_is_refused(spark: SparkSession, tmp_path: Path) -> None:
