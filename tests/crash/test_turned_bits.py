@@ -82,7 +82,7 @@ def places(root: Path) -> list[tuple[Path, int]]:
 def test_p13_a_turned_bit_is_refused_or_the_store_serves_the_truth(
     room: Path, template: Path, sample: int
 ) -> None:
-    truth = served(shutil.copytree(template, room / "truth"))
+    truth = served(shutil.copytree(template, room / f"truth-{sample}"))
     assert truth[0] == ["T", "empty"]
     assert truth[1] == [100]
     assert len(truth[2]) == 200
