@@ -62,8 +62,11 @@ SMALL_BYTES = 64 << 10
 LARGE_BYTES = 1 << 20
 
 # Of glibc's malloc.h. Blocks from 8 MiB on are returned to the system as soon as they are freed.
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _MAPPED_BYTES = 8 << 20
+#: Of smaller ones so much is kept. With the other threshold set this one is 128 KiB: each response
+#: would be made in memory that the system has to clear first.
+_KEPT_BYTES = 64 << 20
 
 _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -90,6 +93,7 @@ def tune_allocator() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_ARENA_MAX, 2)
         libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def give_back() -> None:
