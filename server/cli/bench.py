@@ -38,6 +38,7 @@ from server.cli.output import (
     print_json,
     print_table,
 )
+from server.cli.sections import Sections
 from server.cli.values import server as server_address
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ _NAMES = frozenset(
 )
 
 
-@click.group()
+@click.group(cls=Sections)
 def bench() -> None:
     """Put load on a server or a store, check every message, write a report."""
 

@@ -30,6 +30,7 @@ from server.cli.output import (
     print_table,
     time_text,
 )
+from server.cli.sections import Sections
 from server.cli.values import COUNT, OFFSET, QUEUE, text
 from server.convert import host_text
 from store.errors import StoreError
@@ -46,7 +47,7 @@ _limit = click.option("--limit", type=COUNT, default=100, show_default=True, hel
 _side = click.option("--side", type=click.Choice([ROCKSDB, FILES]), help="This side alone.")
 
 
-@click.group()
+@click.group(cls=Sections)
 def dump() -> None:
     """Show the rows of a store's files as they are: the log, a queue, the key index.
 

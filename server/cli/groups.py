@@ -9,13 +9,14 @@ import click
 from kvcq_client import Start
 from server.cli.connection import command_at, connect, server_option
 from server.cli.output import CommandError, ask, json_option, notes, print_json, print_table
+from server.cli.sections import Sections
 from server.cli.values import INT64_MAX, QUEUE, TIME, TIMES, text
 
 if TYPE_CHECKING:
     from kvcq_client import Client, GroupOffset
 
 
-@click.group()
+@click.group(cls=Sections)
 def group() -> None:
     """Consumer groups of a running server: how far they are, and how far behind."""
 

@@ -6,7 +6,7 @@ import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,11 @@ from server.cli.output import (
     error_document,
     print_json,
 )
+from server.cli.sections import Sections
 from server.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _AS_JSON = "kvcq.as_json"
 
@@ -50,19 +54,11 @@ _SECTIONS = {
 _MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 
 
-class Commands(click.Group):
+class Commands(Sections):
     """The commands. Ctrl-C ends each of them quietly, with an exit code of its own."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_MODULES)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, section in _SECTIONS.items():
-            commands = [(name, self.get_command(ctx, name)) for name in section]
-            with formatter.section(title):
-                formatter.write_dl(
-                    [(name, one.get_short_help_str(70)) for name, one in commands if one]
-                )
+    def sections(self) -> Mapping[str, Iterable[str]]:
+        return _SECTIONS
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -17,12 +17,13 @@ from server.cli.output import (
     print_table,
     time_text,
 )
+from server.cli.sections import Sections
 from server.cli.values import COUNT, text
 
 PAGE = 1000
 
 
-@click.group()
+@click.group(cls=Sections)
 def topic() -> None:
     """Topics and light queues of a running server."""
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from server.cli.main import main
+from server.cli.migration.commands import migrate
 
 COMMANDS = main.list_commands(click.Context(main))
 
@@ -44,3 +45,12 @@ def test_serving_imports_neither_load_generator_nor_spark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_each_step_of_a_migration_is_in_one_section_of_its_help() -> None:
+    assert sorted(migrate.list_commands(click.Context(migrate))) == sorted(migrate.commands)
+
+
+def test_help_has_the_whole_first_sentence_of_a_command() -> None:
+    shown = CliRunner().invoke(main, ["migrate", "--help"]).stdout
+    assert "as far as nothing is routed to them." in " ".join(shown.split())

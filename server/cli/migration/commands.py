@@ -37,6 +37,7 @@ from server.cli.output import (
     print_json,
     print_next,
 )
+from server.cli.sections import Sections
 from server.cli.values import COUNT, INT32_MAX, INT64_MAX, Whole
 from server.migration_convert import phase_name
 from store.errors import InvalidArgumentError
@@ -85,11 +86,15 @@ def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-class Steps(click.Group):
-    """Lists its commands in the order in which they are used, which is that of this file."""
+class Steps(Sections):
+    """The steps there and back, and what can be done at any of them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+    def sections(self) -> dict[str, tuple[str, ...]]:
+        return {
+            "Forward, in this order": ("plan", "start", "verify", "cutover", "finish"),
+            "Back": ("rollback", "release"),
+            "At any step": ("status", "routing", "cancel", "resume", "ingest"),
+        }
 
 
 @click.group(cls=Steps)
@@ -97,8 +102,6 @@ def migrate() -> None:
     """Move a store from RocketMQ's file queues to RocksDB, and back, step by step.
 
     With a DIRECTORY: a stopped store. Without: the running one at --server.
-    Order: plan, start, verify, cutover, finish; back with rollback from each, and to RocketMQ with
-    release.
     Exit codes: 0 success, 1 differences or faults found, or a step that is not possible now,
     2 wrong usage, 3 cannot connect, 130 Ctrl-C.
     """
