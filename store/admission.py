@@ -92,10 +92,15 @@ def starts_of(metadata: Metadata) -> dict[str, int]:
 
 def dead_light_of(marks: Iterable[DeleteMark]) -> dict[str, int]:
     """Deleted light queues, and the physical offset below which each is dead."""
+    dead = dead_below(marks)
+    return {name: below for name, below in dead.items() if name.startswith(LMQ_PREFIX)}
+
+
+def dead_below(marks: Iterable[DeleteMark]) -> dict[str, int]:
+    """Deleted topics and light queues, and the physical offset below which each is dead."""
     dead: dict[str, int] = {}
     for mark in marks:
-        if mark.topic.startswith(LMQ_PREFIX):
-            dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
+        dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
     return dead
 
 

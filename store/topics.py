@@ -10,7 +10,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from store.admission import Admission, dead_light_of
+from store.admission import Admission, dead_below, dead_light_of
 from store.batch_encoder import plain_tail, topic_field
 from store.errors import (
     InvalidArgumentError,
@@ -269,10 +269,7 @@ class Topics:
 
     def dead_below(self) -> dict[str, int]:
         """Of topics with a mark of deletion: the physical offset below which records are dead."""
-        dead: dict[str, int] = {}
-        for mark in self._marks.values():
-            dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
-        return dead
+        return dead_below(self._marks.values())
 
     def create_again(self, found: Mapping[str, tuple[int, int]]) -> list[TopicConfig]:
         """On opening after a crash: of these topics, those without a row get one, durably.
