@@ -99,6 +99,8 @@ CIRCLES_LEFT: dict[str, list[frozenset[str]]] = {
     "store": [frozenset({"consume_queue", "message"})],
     # The store with both sides asks the live migration what to read from.
     "migration": [frozenset({"backfill", "bulk_backfill", "double_queue_store", "live", "verify"})],
+    # The stage hands out the parts, and what serves asks the stage.
+    "server": [frozenset({"puts", "reads", "stage"})],
 }
 
 #: Foreign module to the path prefixes that may import it.
