@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
-from migration.file_queue_store import FileQueueStore
-from migration.record_lookup import RecordLookup
+from migration.files.record_lookup import RecordLookup
+from migration.files.store import FileQueueStore
 from store.clock import SystemClock
 from store.opening import assemble
 from store.store_dir import StoreDir

@@ -19,9 +19,9 @@ from migration.check_findings import Checked, CheckResult, Finding, Findings, Ki
 from migration.check_log import LogCheck
 from migration.check_lookup import Lookup
 from migration.check_rows import RowCheck
-from migration.routes import Routes
-from migration.state import FILE_NAME as STATE_FILE
-from migration.state import Phase, read_state
+from migration.state.routes import Routes
+from migration.state.state import FILE_NAME as STATE_FILE
+from migration.state.state import Phase, read_state
 from store.admission import Admission, dead_light_of
 from store.checkpoint import Checkpoint, read_checkpoint
 from store.clock import SystemClock

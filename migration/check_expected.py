@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from kvcq.dispatch_batch import DispatchBatchBuilder
 from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, topic_prefix
 from migration.check_sums import RowSums
-from migration.routes import SideName
+from migration.state.routes import SideName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcq.engine import KvEngine, Pair
-    from migration.routes import Routes
+    from migration.state.routes import Routes
     from store.admission import Admission
     from store.consume_queue import DispatchRequest
 

@@ -25,13 +25,7 @@ from kvcq.keys import (
 from kvcq.options import DERIVED, ROCKETMQ
 from kvcq.rocks import RocksEngine
 from kvcq.values import unpack_unit
-from migration.cq_format import (
-    UNIT_SIZE,
-    parse_file_name,
-    unpack_units,
-    valid_units,
-)
-from migration.index_format import (
+from migration.formats.index import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     HEADER,
@@ -40,8 +34,14 @@ from migration.index_format import (
     key_hashes,
     parse_index_name,
 )
-from migration.legacy import detect_layout, detect_segment_bytes
-from migration.state import read_state
+from migration.formats.unit import (
+    UNIT_SIZE,
+    parse_file_name,
+    unpack_units,
+    valid_units,
+)
+from migration.plan.legacy import detect_layout, detect_segment_bytes
+from migration.state.state import read_state
 from store.errors import CorruptRecordError, StoreFormatError
 from store.log_walk import Blank, Damage, Run, walk
 from store.record import unpack_record
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from migration.state import FileLayout
+    from migration.state.state import FileLayout
     from store.message import StoredMessage
 
 FILES = "files"

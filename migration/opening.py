@@ -13,15 +13,15 @@ from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
-from migration.bulk_backfill import remove_leftovers
-from migration.double_queue_store import DoubleQueueStore
 from migration.errors import MigrationStateError
-from migration.live import LiveMigration
-from migration.routes import Routes, SideName
-from migration.side_opener import SideOpener
-from migration.sides import NO_TOPIC
-from migration.state import FILE_NAME, Phase, read_state
-from migration.state_keeper import StateKeeper
+from migration.fill.bulk import remove_leftovers
+from migration.sides.double import DoubleQueueStore
+from migration.sides.opener import SideOpener
+from migration.sides.side import NO_TOPIC
+from migration.state.keeper import StateKeeper
+from migration.state.routes import Routes, SideName
+from migration.state.state import FILE_NAME, Phase, read_state
+from migration.steps.live import LiveMigration
 from store.clock import SystemClock
 from store.errors import StoreError, StoreFormatError
 from store.opening import assemble
@@ -30,8 +30,8 @@ from store.store_dir import StoreDir
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from migration.sides import SideStore
-    from migration.state import MigrationState
+    from migration.sides.side import SideStore
+    from migration.state.state import MigrationState
     from store.clock import Clock
     from store.config import StoreConfig
     from store.message_store import MessageStore

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvcq.keys import NO_TOPIC, topic_prefix, unit_prefix
-from migration.routes import SideName
+from migration.state.routes import SideName
 from store.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:

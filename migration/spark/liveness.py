@@ -1,7 +1,7 @@
 """Which records of the log belong to something, and to which side of a migration.
 
 The rule is that of store/admission.py, for many records at once. During a migration a name is
-routed to file queues, to RocksDB or to both, by migration/routes.py.
+routed to file queues, to RocksDB or to both, by migration/state/routes.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from migration.routes import SideName
+from migration.state.routes import SideName
 from store.admission import Admission, dead_light_of, starts_of
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from migration.routes import Routes
     from migration.spark.gather import Ints
+    from migration.state.routes import Routes
     from store.consume_queue import LastUnit
     from store.metadata import Metadata
 

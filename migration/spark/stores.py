@@ -12,12 +12,12 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.options import metadata_profile
 from kvcq.rocks import RocksEngine
 from kvcq.values import unpack_i64
-from migration.legacy import find_what_lives
-from migration.routes import Routes
+from migration.plan.legacy import find_what_lives
 from migration.spark.errors import LogLayoutError
 from migration.spark.liveness import Liveness, liveness_of
 from migration.spark.unit_rows import open_units
-from migration.state import read_state
+from migration.state.routes import Routes
+from migration.state.state import read_state
 from store.clock import SystemClock
 from store.store_dir import DirKind, StoreDir, inspect
 

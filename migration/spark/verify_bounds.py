@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from migration.routes import SideName
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.queue_ends import QueueEnds, differing
 from migration.spark.unit_digest import queue_hashes
 from migration.spark.unit_rows import read_bounds
 from migration.spark.verify_result import Difference
 from migration.spark.verify_tasks import LOG, ends_of_queues
+from migration.state.routes import SideName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

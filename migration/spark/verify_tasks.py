@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from kvcq.keys import unpack_index_key
-from migration.routes import SideName
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.decoder import ReadOptions, read_blocks
 from migration.spark.derived_rows import index_keys, unit_columns
@@ -22,6 +21,7 @@ from migration.spark.queue_ends import QueueEnds
 from migration.spark.unit_digest import UnitDigest, bucket_of, key_hashes, queue_hashes
 from migration.spark.unit_files import QueueFile, file_batch, read_units
 from migration.spark.unit_rows import KeyRange, open_units, read_rows, row_batch
+from migration.state.routes import SideName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

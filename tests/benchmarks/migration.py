@@ -8,11 +8,11 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from migration.bulk_worker import BulkPlan, BulkWorker
+from migration.fill.bulk_worker import BulkPlan, BulkWorker
 from migration.migrator import Migrator
 from migration.opening import open_store
-from migration.routing import RoutingPolicy
-from migration.state import MigrationState, Phase, write_state
+from migration.state.routing import RoutingPolicy
+from migration.state.state import MigrationState, Phase, write_state
 from store.admission import Admission
 from store.config import StoreConfig
 from store.message import Message

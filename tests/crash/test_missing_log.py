@@ -9,7 +9,7 @@ import pytest
 
 from migration.check import check_store
 from migration.check_findings import Kind
-from migration.repair_queues import set_queues_aside
+from migration.repair.queues import set_queues_aside
 from store.errors import StoreFormatError, UnknownTopicError
 from store.message import Message
 from store.record import unpack_record

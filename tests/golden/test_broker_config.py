@@ -9,8 +9,8 @@ import pytest
 from migration.broker_config import is_own_topic, read_config
 from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
-from migration.plan import plan_directory
-from migration.release import Home, release
+from migration.plan.plan import plan_directory
+from migration.steps.release import Home, release
 from store.message import Message
 from store.record import unpack_record
 from tests.support.broker_store import (

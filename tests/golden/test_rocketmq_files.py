@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.file_queue_store import Adoption, FileQueueOptions, FileQueueStore
-from migration.index_format import IndexLayout
+from migration.files.store import Adoption, FileQueueOptions, FileQueueStore
+from migration.formats.index import IndexLayout
 from store.message import Boundary
 from tests.golden.rocketmq_log import golden_log
 from tests.support.golden_store import (

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from kvcq.keys import FAMILIES, UNITS
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
-from migration.bulk_worker import BulkPlan, BulkWorker
-from migration.live import LiveMigration
+from migration.fill.bulk_worker import BulkPlan, BulkWorker
 from migration.opening import open_store
-from migration.routing import RoutingPolicy
-from migration.state import Phase
+from migration.state.routing import RoutingPolicy
+from migration.state.state import Phase
+from migration.steps.live import LiveMigration
 from server.cli.main import main
 from store.admission import Admission
 from tests.support.migrating import LIGHT, SEGMENT_BYTES, TOPICS, config, make_on_files, messages

@@ -10,11 +10,11 @@ from kvcq.keys import UNITS, unit_key
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
 from kvcq.values import pack_unit, unpack_unit
-from migration.file_queue_store import FileQueueOptions, FileQueueStore
-from migration.index_format import IndexLayout
+from migration.files.store import FileQueueOptions, FileQueueStore
+from migration.formats.index import IndexLayout
 from migration.migrator import Migrator
 from migration.opening import open_store
-from migration.state import FileLayout, MigrationState, Phase, write_state
+from migration.state.state import FileLayout, MigrationState, Phase, write_state
 from store.config import StoreConfig
 from tests.golden.rocketmq_log import DecodedLog, decode_log
 from tests.interop.judge import Shape

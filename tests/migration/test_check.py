@@ -27,8 +27,8 @@ from kvcq.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store, examine_store
 from migration.check_findings import Finding, Findings, Kind, size_text
 from migration.opening import open_store
-from migration.routing import RoutingPolicy, parse_rules
-from migration.state import Phase
+from migration.state.routing import RoutingPolicy, parse_rules
+from migration.state.state import Phase
 from store.checkpoint import read_checkpoint
 from store.clock import SystemClock
 from store.errors import StoreFormatError, StoreLockedError

@@ -16,9 +16,9 @@ from migration.dump import (
     index_sides_of,
     queue_sides_of,
 )
-from migration.index_format import IndexLayout
+from migration.formats.index import IndexLayout
 from migration.opening import open_store
-from migration.state import FileLayout
+from migration.state.state import FileLayout
 from store.config import StoreConfig
 from store.errors import StoreFormatError
 from store.message import Message

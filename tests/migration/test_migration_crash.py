@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.opening import open_store
-from migration.routing import RoutingPolicy
-from migration.state import Phase
+from migration.state.routing import RoutingPolicy
+from migration.state.state import Phase
 from tests.support.migrating import (
     advance,
     check_messages,

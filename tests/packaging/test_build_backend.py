@@ -72,7 +72,7 @@ def test_imports_of_rooms_that_move_are_changed(line: str, moved: str) -> None:
         "import store.flush",  # binds `store`, which is no top-level name any more
         "import store, json",
         "x = 1; import store",
-        "import_module('server.cli.online.put')",
+        "import_module('server.cli.put')",
         "importlib.import_module('server')",
         "Popen([sys.executable, '-m', 'server', 'serve'])",
     ],

@@ -11,7 +11,7 @@ import pytest
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.migrator import begin_on_rocksdb
 from migration.opening import open_store
-from migration.state import read_state, write_state
+from migration.state.state import read_state, write_state
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 from tests.support.stores import small_config

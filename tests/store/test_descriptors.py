@@ -13,7 +13,7 @@ import pytest
 from kvcq.errors import EngineBusyError
 from kvcq.rocks.failures import failure
 from migration.check import check_store
-from server.wire.status import refusal_of
+from server.status import refusal_of
 from store.config import FlushMode
 from store.errors import OutOfDescriptorsError, StoreBusyError
 from store.message import Message

@@ -14,7 +14,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from migration.state import FileLayout
+from migration.state.state import FileLayout
 
 DIRECTORY = Path(
     os.environ.get("KVCQ_GOLDEN_BROKER") or Path(__file__).parent.parent / "golden" / "broker"

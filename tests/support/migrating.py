@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from migration.double_queue_store import DoubleQueueStore
 from migration.opening import open_store
-from migration.routing import RoutingPolicy
-from migration.state import FileLayout, MigrationState, Phase, write_state
-from migration.verify import VerifyOptions
+from migration.sides.double import DoubleQueueStore
+from migration.state.routing import RoutingPolicy
+from migration.state.state import FileLayout, MigrationState, Phase, write_state
+from migration.steps.verify import VerifyOptions
 from store.config import StoreConfig
 from store.message import Message
 from store.record import unpack_record
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.jobs import Job
-    from migration.live import LiveMigration
-    from migration.verify import Difference
+    from migration.steps.live import LiveMigration
+    from migration.steps.verify import Difference
     from store.message_store import MessageStore
 
 LAYOUT = FileLayout(units_per_file=1024, index_slots=1009, index_entries=5000)

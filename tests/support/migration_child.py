@@ -15,24 +15,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import migration.backfill
-import migration.double_queue_store
-import migration.side_opener
-import migration.state_keeper
+import migration.fill.catch_up
+import migration.sides.double
+import migration.sides.opener
+import migration.state.keeper
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.rocks import RocksEngine
-from migration.backfill import Filler, GainedPart
-from migration.double_queue_store import DoubleQueueStore
+from migration.fill.catch_up import Filler, GainedPart
 from migration.opening import open_store
-from migration.routing import Route, RoutingPolicy, Rule
-from migration.sides import FileSideStore
-from migration.state import Phase, write_state
+from migration.sides.double import DoubleQueueStore
+from migration.sides.side import FileSideStore
+from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state.state import Phase, write_state
 from tests.support.migrating import advance, config, differences, done, live, messages, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from migration.state import MigrationState
+    from migration.state.state import MigrationState
 
 #: Function, and whether the process dies after it rather than before.
 POINTS: dict[str, tuple[object, str, bool]] = {
@@ -43,8 +43,8 @@ POINTS: dict[str, tuple[object, str, bool]] = {
     "double write": (FileSideStore, "dispatch", True),
     "other side": (KvConsumeQueueStore, "dispatch", False),
     "purge": (FileSideStore, "purge_topic", False),
-    "remove": (migration.side_opener, "_remove_tree", False),
-    "removed": (migration.side_opener, "_remove_tree", True),
+    "remove": (migration.sides.opener, "_remove_tree", False),
+    "removed": (migration.sides.opener, "_remove_tree", True),
     "ingest": (RocksEngine, "ingest", True),
     "side flush": (FileSideStore, "flush", True),
 }
@@ -61,9 +61,9 @@ def kill() -> None:
 def arm(point: str, count: int) -> None:
     """From now on the process dies at the point."""
     # Small pieces, so that there is a middle.
-    migration.backfill.BATCH = 40
-    migration.backfill._REST_BYTES = 200
-    migration.double_queue_store.JOIN_BYTES = 200
+    migration.fill.catch_up.BATCH = 40
+    migration.fill.catch_up._REST_BYTES = 200
+    migration.sides.double.JOIN_BYTES = 200
     if point.startswith("write:"):
         _, phase, moment = point.split(":")
         original = write_state
@@ -76,7 +76,7 @@ def arm(point: str, count: int) -> None:
             if mine:
                 kill()
 
-        setattr(migration.state_keeper, "write_state", write)  # noqa: B010 - not its own name
+        setattr(migration.state.keeper, "write_state", write)  # noqa: B010 - not its own name
         return
     owner, name, after = POINTS[point]
     calls = [0]

@@ -9,7 +9,7 @@ import json
 import struct
 from typing import TYPE_CHECKING
 
-from migration.state import FileLayout
+from migration.state.state import FileLayout
 from tests.support.log_writer import Entry, LogWriter, Row
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ import click
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.broker_config import reclaims_unexpired
-from migration.legacy import layout_given
-from migration.release import Home
-from migration.routes import SideName
-from migration.routing import Route, RoutingPolicy, parse_rules
-from migration.verify import VerifyOptions
+from migration.plan.legacy import layout_given
+from migration.state.routes import SideName
+from migration.state.routing import Route, RoutingPolicy, parse_rules
+from migration.steps.release import Home
+from migration.steps.verify import VerifyOptions
+from server.cli.connection import server_option
 from server.cli.migration.ingest import ingest
 from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened
 from server.cli.migration.shown import (
@@ -27,8 +28,7 @@ from server.cli.migration.shown import (
     show_verification,
 )
 from server.cli.migration.target import job_of
-from server.cli.online.connection import server_option
-from server.cli.terminal.output import (
+from server.cli.output import (
     EXIT_REFUSED,
     BadRequestError,
     CommandError,
@@ -37,15 +37,15 @@ from server.cli.terminal.output import (
     print_json,
     print_next,
 )
-from server.cli.terminal.sections import Sections
-from server.cli.terminal.values import COUNT, INT32_MAX, INT64_MAX, Whole
-from server.wire.migration_convert import phase_name
+from server.cli.sections import Sections
+from server.cli.values import COUNT, INT32_MAX, INT64_MAX, Whole
+from server.migration_convert import phase_name
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from migration.state import FileLayout
+    from migration.state.state import FileLayout
 
 detach_option = click.option(
     "--detach", is_flag=True, help="Do not wait for the job; `status` shows its progress."

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.next_step import NextStep
+from server import migration_convert as convert
+from server.cli.connection import command_at, connect, on_server
 from server.cli.migration.target import POLL_S, job_of, progress_of
-from server.cli.online.connection import command_at, connect, on_server
-from server.cli.terminal.output import CommandError, InterruptedCommandError
-from server.wire import migration_convert as convert
+from server.cli.output import CommandError, InterruptedCommandError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcq_client import Migration
-    from migration.release import Home
-    from migration.routes import SideName
-    from migration.routing import RoutingPolicy
-    from migration.state import FileLayout
+    from migration.state.routes import SideName
+    from migration.state.routing import RoutingPolicy
+    from migration.state.state import FileLayout
+    from migration.steps.release import Home
     from server.cli.migration.target import Watch
 
 _TIMEOUT_S = 60.0

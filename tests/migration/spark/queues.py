@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvcq.dispatch_batch import DispatchBatchBuilder
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
-from migration.cq_format import pack_units
+from migration.formats.unit import pack_units
 from store.record import dispatch_request
 
 if TYPE_CHECKING:

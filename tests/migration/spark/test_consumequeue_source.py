@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from kvcq.dispatch_batch import DispatchBatchBuilder
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
-from migration.cq_format import BLANK_UNIT, UNIT_SIZE, pack_units
+from migration.formats.unit import BLANK_UNIT, UNIT_SIZE, pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import QueueLayoutError
 from migration.spark.unit_files import group_files, list_files, read_units

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
-from migration.adopt import adopt
 from migration.spark.stores import find_parts, read_liveness
+from migration.steps.adopt import adopt
 from store.clock import SystemClock
 from store.units import LMQ_PREFIX
 from tests.support.written_broker import LAYOUT, BrokerStore

@@ -18,8 +18,6 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.options import DERIVED, metadata_profile
 from kvcq.rocks import RocksEngine
 from migration.opening import open_store
-from migration.routes import Routes, SideName
-from migration.routing import Route, RoutingPolicy, Rule
 from migration.spark.errors import LogLayoutError, PipelineError
 from migration.spark.key_cuts import KeyCuts
 from migration.spark.liveness import Liveness, liveness_of
@@ -33,7 +31,9 @@ from migration.spark.rebuild import (
     replace_database,
 )
 from migration.spark.stores import find_parts, read_ends, read_liveness
-from migration.state import Phase
+from migration.state.routes import Routes, SideName
+from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state.state import Phase
 from store.config import StoreConfig
 from store.errors import CorruptRecordError
 from store.message import Message

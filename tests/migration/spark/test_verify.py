@@ -18,16 +18,16 @@ from kvcq.keys import BOUNDS, INDEX, UNITS, index_key, max_key, unit_key
 from kvcq.options import DERIVED
 from kvcq.rocks import RocksEngine
 from kvcq.values import expiry_stamp, pack_max, pack_unit, unpack_unit
-from migration.cq_format import pack_units
-from migration.routes import Routes
-from migration.routing import Route, RoutingPolicy, Rule
+from migration.formats.unit import pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import SourceOptionError
 from migration.spark.liveness import Liveness
 from migration.spark.unit_digest import UnitDigest, bucket_of, key_hashes, queue_hashes
 from migration.spark.verify import VerifySettings, verify
 from migration.spark.verify_result import Difference
-from migration.state import Phase
+from migration.state.routes import Routes
+from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state.state import Phase
 from tests.migration.spark.logs import write_log
 from tests.migration.spark.queues import put_unit, write_database, write_files
 from tests.support.golden_store import extract_golden

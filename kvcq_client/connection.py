@@ -1,0 +1,207 @@
+"""One connection to a server: calls with a deadline, retried while the server is not there.
+
+Every method of the service may be repeated, and is: puts that must not be stored twice go through
+the producer, which numbers them. A plain `put` is the exception, and is never repeated once it
+was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from kvcq_client.errors import ClosedError, DeadlineError, from_rpc, may_pass
+from kvcq_client.forks import ForkedError, begin_grpc, close_in_children
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc, migration_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+DEFAULT_TARGET = "127.0.0.1:8081"
+DEFAULT_TIMEOUT_S = 30.0
+#: The first wait before a retry; it doubles up to the last. Each is shortened at random by up to
+#: half, so that many clients of a server that restarts do not come back in step.
+FIRST_WAIT_S = 0.05
+LAST_WAIT_S = 2.0
+
+#: A dead peer is noticed after about 30 s also when nothing is being sent.
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # A server that restarts is found again within a second.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+#: Calls under way at a time, pulls apart; more wait here for their turn. The server takes some
+#: thousands of one connection, and refuses what is above.
+CALLS_UNDER_WAY = 1000
+
+#: Reasons of a server that may have stored the message all the same.
+_PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
+
+_HOST_AND_PORT = re.compile(r"[^\s/]+:(\d{1,5})")
+#: Such as unix:/run/kvcq.sock or dns:///name:8081.
+_WITH_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/\S+|unix(-abstract)?:\S+")
+
+#: A year, in seconds.
+_MOST_TIMEOUT_S = 365 * 86_400
+
+
+class Backoff:
+    """Waits that grow. Not shared between tasks."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_WAIT_S
+
+    def next_s(self) -> float:
+        """How long to wait now."""
+        wait_s = self._next_s
+        self._next_s = min(wait_s * 2, LAST_WAIT_S)
+        return wait_s * (0.5 + random.random() / 2)
+
+    def reset(self) -> None:
+        """Something worked: begin with short waits again."""
+        self._next_s = FIRST_WAIT_S
+
+
+def _check_timeout(timeout_s: float) -> float:
+    if not -_MOST_TIMEOUT_S <= timeout_s <= _MOST_TIMEOUT_S:  # nor is NaN
+        raise ValueError(f"timeout_s: {timeout_s!r} is not a number of {_MOST_TIMEOUT_S} at most")
+    return timeout_s
+
+
+def is_target(target: object) -> bool:
+    """Whether it is HOST:PORT, or another form that gRPC knows."""
+    if not isinstance(target, str):
+        return False
+    found = _HOST_AND_PORT.fullmatch(target)
+    return bool(_WITH_SCHEME.fullmatch(target) or (found and 0 < int(found[1]) <= 65_535))
+
+
+class Connection:
+    """A channel and the stubs on it. Owned by the event loop that it was made in."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        if not is_target(target):
+            raise ValueError(f"target: {target!r} is not HOST:PORT, such as {DEFAULT_TARGET}")
+        _check_timeout(timeout_s)
+        begin_grpc()
+        self.target = target
+        self.timeout_s = timeout_s
+        self._channel = grpc.aio.insecure_channel(target, options=[*_OPTIONS, *options])
+        self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
+        self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
+        self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
+        self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
+        self.migration = migration_pb2_grpc.MigrationServiceStub(self._channel)
+        # Requests are bytes already: see wire.py.
+        self.put_stream = self._channel.stream_stream(
+            "/kvcq.v1.MessageService/PutStream",
+            request_serializer=None,
+            response_deserializer=pb.PutStreamResponse.FromString,
+        )
+        self.subscribe = self._channel.stream_stream(
+            "/kvcq.v1.MessageService/Subscribe",
+            request_serializer=pb.SubscribeRequest.SerializeToString,
+            response_deserializer=pb.SubscribeResponse.FromString,
+        )
+        self._turns = asyncio.Semaphore(CALLS_UNDER_WAY)
+        self._closed = False
+        self._forked: ForkedError | None = None
+        close_in_children(self)
+
+    async def call(
+        self,
+        method: Callable[..., Awaitable[R]],
+        request: object,
+        timeout_s: float | None = None,
+        *,
+        may_repeat: bool = True,
+    ) -> R:
+        """The response. Raises KvcqError; UnavailableError only when the time is up."""
+        limit_s = self.timeout_s if timeout_s is None else _check_timeout(timeout_s)
+        end_s = monotonic() + limit_s
+        backoff = Backoff()
+        while True:
+            self.check_open()
+            try:
+                if method is self.messages.Pull:  # may be parked, by the thousand
+                    return await self._send(method, request, end_s, may_repeat)
+                await self._turn(end_s)
+                try:
+                    return await self._send(method, request, end_s, may_repeat)
+                finally:
+                    self._turns.release()
+            except grpc.aio.AioRpcError as rpc_error:
+                error = from_rpc(rpc_error)
+                # With a reason it was the server that refused: it has not done it, as a rule.
+                repeatable = may_repeat or (error.reason and error.reason not in _PERHAPS_DONE)
+                if not (may_pass(error) and repeatable):
+                    raise error from None
+            except (asyncio.CancelledError, grpc.aio.UsageError):
+                self.check_open()  # closing cancels the calls under way
+                raise
+            wait_s = backoff.next_s()
+            if monotonic() + wait_s >= end_s:
+                raise error
+            await asyncio.sleep(wait_s)
+
+    async def _turn(self, end_s: float) -> None:
+        if not self._turns.locked():
+            await self._turns.acquire()
+            return
+        try:
+            await asyncio.wait_for(self._turns.acquire(), end_s - monotonic())
+        except TimeoutError:
+            raise DeadlineError(
+                f"{CALLS_UNDER_WAY} calls of this client are under way, and none ended in time"
+            ) from None
+
+    async def _send(
+        self,
+        method: Callable[..., Awaitable[R]],
+        request: object,
+        end_s: float,
+        may_repeat: bool,  # noqa: FBT001 - as `call` has it
+    ) -> R:
+        left_s = max(0.001, end_s - monotonic())
+        # What may not be repeated waits for a connection instead: it is sent once.
+        return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
+
+    def check_open(self) -> None:
+        """Raises ClosedError, and ForkedError in a child of the process that made it."""
+        if self._forked is not None:
+            raise self._forked
+        if self._closed:
+            raise ClosedError(f"the client of {self.target} is closed")
+
+    def after_fork(self, error: ForkedError) -> None:
+        """See Forkable. The channel is the parent's, and is left alone."""
+        self._forked = error
+
+    async def close(self) -> None:
+        """Ends all calls. Repeatable."""
+        self._closed = True
+        if self._forked is not None:
+            return
+        await self._channel.close(None)

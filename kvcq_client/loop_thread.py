@@ -1,0 +1,100 @@
+"""An event loop in a thread of its own: what the blocking face of the client runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kvcq_client.forks import ForkedError, close_in_children
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+R = TypeVar("R")
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where there is one: it takes more calls a second; else the standard loop."""
+    try:
+        import uvloop
+    except ImportError:  # not made for this system
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class LoopThread:
+    """Runs coroutines for callers of other threads.
+
+    Thread: any may call; coroutines run in "kvcq-client". It is a daemon: a program that forgets
+    to close a client still ends.
+    """
+
+    def __init__(self) -> None:
+        self._forked: ForkedError | None = None
+        self.loop = new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="kvcq-client", daemon=True)
+        self._thread.start()
+        close_in_children(self)
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """The coroutine's result. Ctrl-C cancels it. Not from the loop's own thread.
+
+        Raises ForkedError in a child of the process that made it.
+        """
+        if self._forked is not None:
+            work.close()
+            raise self._forked
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a blocking call inside the client's own thread")
+        abandoned = False
+
+        async def outcome() -> R:
+            try:
+                return await work
+            except Exception:
+                if abandoned:  # nobody takes it any more, and asyncio would print it
+                    raise asyncio.CancelledError from None
+                raise
+
+        future = asyncio.run_coroutine_threadsafe(outcome(), self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            abandoned = True
+            future.cancel()
+            raise
+
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Run the callback in the loop; dropped when that has ended."""
+        if self._forked is None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(callback, *arguments)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child process, which has no such thread: there is nothing to close."""
+        return self._forked is not None
+
+    def after_fork(self, error: ForkedError) -> None:
+        """See Forkable."""
+        self._forked = error
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the thread. Repeatable."""
+        if self._forked is None and self._thread.is_alive():
+            self.call_soon(self.loop.stop)
+            self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        finally:
+            self.loop.close()

@@ -1,0 +1,323 @@
+"""Records of the commit log, decoded in the client.
+
+The server hands out records as they lie in its log; here they become messages. Each record is
+checked against the CRC that closes it, which covers all of it; a record without one (written by
+another producer of the format) is checked by the CRC of its body.
+
+| at  | size | type | field                                                       |
+|----:|-----:|------|-------------------------------------------------------------|
+|   0 |    4 | i32  | size of the whole record                                    |
+|   4 |    4 | i32  | magic: version 1 or 2                                       |
+|   8 |    4 | i32  | CRC-32 of the body, top bit cleared                         |
+|  12 |    4 | i32  | queue id                                                    |
+|  16 |    4 | i32  | flag of the application                                     |
+|  20 |    8 | i64  | queue offset                                                |
+|  28 |    8 | i64  | physical offset                                             |
+|  36 |    4 | i32  | sys flag: 0x10 born host, 0x20 store host are IPv6; 0x1 the |
+|     |      |      | body is compressed, see compression.py                      |
+|  40 |    8 | i64  | born time, ms                                               |
+|  48 |    B | host | born host: 4 or 16 bytes of address, i32 port               |
+| 48+B |   8 | i64  | store time, ms                                              |
+| 56+B |   S | host | store host                                                  |
+| 56+B+S | 4 | i32  | reconsume times                                             |
+| 60+B+S | 8 | i64  | offset of the prepared transaction                          |
+| 68+B+S | 4 | i32  | L, size of the body                                         |
+| 72+B+S | L |      | body                                                        |
+|     |      |      | topic: i8 length (version 1) or i16 (version 2), UTF-8      |
+|     |      |      | properties: i16 length, `name 01 value 02` repeated; the    |
+|     |      |      | last one may be `__CRC32#`, 20 bytes, digits from the right |
+
+Source: RocketMQ 5, MessageDecoder and CommitLog.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from isal.isal_zlib import crc32
+
+from kvcq_client.compression import COMPRESSED, BodyError, decompress
+from kvcq_client.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAGIC_V1 = -626843481
+MAGIC_V2 = -626843477
+_BORN_V6 = 0x10
+_STORE_V6 = 0x20
+_CRC_MASK = 0x7FFFFFFF
+_CRC_NAME = b"__CRC32#\x01"
+_CRC_BYTES = 20
+#: The item that closes a record, from its end to its beginning: its digits stand from the right.
+_CRC_REVERSED = b"\x02%010d" + _CRC_NAME[::-1]
+_MIN_BYTES = 91
+
+_HOSTS_V6 = _BORN_V6 | _STORE_V6
+#: Bytes of both hosts, by the bits of the sys flag.
+_HOSTS_BYTES = {0: 16, _BORN_V6: 28, _STORE_V6: 28, _HOSTS_V6: 40}
+_LAST_OF_MAGIC_V1 = MAGIC_V1 & 0xFF
+
+_SIZE = struct.Struct(">i")
+_i32_at = _SIZE.unpack_from
+_FRONT = struct.Struct(">iiiiiqqiq")  # up to the born time
+_I64 = struct.Struct(">q")
+assert _FRONT.size == 48
+
+
+class StoredMessage:
+    """A message that was read. Fields are taken out of the record when they are asked for.
+
+    It owns the bytes of its record and nothing else. Equal when the bytes and the queue offset
+    are equal.
+    """
+
+    # Only what every reader needs is set when it is made: a consumer makes hundreds of thousands
+    # a second.
+    __slots__ = ("_plain_body", "_properties", "queue_offset", "record")
+
+    def __init__(self, record: bytes, queue_offset: int) -> None:
+        #: The whole record as it lies in the commit log.
+        self.record = record
+        #: Offset in the queue that was read: for a light queue, the light queue's own.
+        self.queue_offset = queue_offset
+        self._properties: dict[str, str] | None = None
+
+    # --- the message -----------------------------------------------------------------------
+
+    @property
+    def body(self) -> bytes:
+        """As its producer had it: decompressed, where the producer compressed it.
+
+        Raises CorruptRecordError when it does not decompress; `raw_body` has it all the same.
+        """
+        record = self.record
+        flags = record[39]
+        if flags & COMPRESSED:
+            return self._decompressed()
+        at = 72 + _HOSTS_BYTES[flags & _HOSTS_V6]
+        return record[at : at + _i32_at(record, at - 4)[0]]
+
+    @property
+    def raw_body(self) -> bytes:
+        """As it is stored, compressed or not."""
+        record = self.record
+        at = 72 + _HOSTS_BYTES[record[39] & _HOSTS_V6]
+        return record[at : at + _i32_at(record, at - 4)[0]]
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the body is stored compressed."""
+        return bool(self.record[39] & COMPRESSED)
+
+    def _decompressed(self) -> bytes:
+        try:
+            return self._plain_body
+        except AttributeError:  # the first time; the slot is empty until then
+            pass
+        try:
+            self._plain_body: bytes = decompress(self.raw_body, self.sys_flag)
+        except BodyError as error:
+            raise CorruptRecordError(f"its body {error}", self.queue_offset) from error
+        return self._plain_body
+
+    @property
+    def topic(self) -> str:
+        """The topic it was sent to; also when it was read from a light queue."""
+        begin, end = self._topic_place()
+        try:
+            return self.record[begin:end].decode()
+        except UnicodeDecodeError:
+            raise CorruptRecordError("its topic is not UTF-8", self.queue_offset) from None
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """All properties, with tag and keys as TAGS and KEYS; without the record's CRC."""
+        if self._properties is None:
+            self._properties = self._decode_properties()
+        return self._properties
+
+    @property
+    def tag(self) -> str:
+        return self.properties.get("TAGS", "")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(key for key in self.properties.get("KEYS", "").split(" ") if key)
+
+    @property
+    def light_queues(self) -> tuple[str, ...]:
+        """Light queues the message stands in."""
+        names = self.properties.get("INNER_MULTI_DISPATCH", "")
+        return tuple(names.split(",")) if names else ()
+
+    # --- where and when --------------------------------------------------------------------
+
+    @property
+    def queue_id(self) -> int:
+        value: int = _SIZE.unpack_from(self.record, 12)[0]
+        return value
+
+    @property
+    def flag(self) -> int:
+        value: int = _SIZE.unpack_from(self.record, 16)[0]
+        return value
+
+    @property
+    def physical_offset(self) -> int:
+        value: int = _I64.unpack_from(self.record, 28)[0]
+        return value
+
+    @property
+    def sys_flag(self) -> int:
+        value: int = _SIZE.unpack_from(self.record, 36)[0]
+        return value
+
+    @property
+    def born_time_ms(self) -> int:
+        value: int = _I64.unpack_from(self.record, 40)[0]
+        return value
+
+    @property
+    def store_time_ms(self) -> int:
+        value: int = _I64.unpack_from(self.record, 48 + _born_bytes(self.sys_flag))[0]
+        return value
+
+    @property
+    def born_host(self) -> str:
+        return _host_text(self.record[48 : 48 + _born_bytes(self.sys_flag)])
+
+    @property
+    def store_host(self) -> str:
+        return _host_text(self._store_host)
+
+    @property
+    def message_id(self) -> str:
+        """What `get` takes: the store host and the physical offset, in hex."""
+        return message_id(self._store_host, self.physical_offset)
+
+    @property
+    def reconsume_times(self) -> int:
+        at = 56 + _HOSTS_BYTES[self.sys_flag & _HOSTS_V6]
+        value: int = _SIZE.unpack_from(self.record, at)[0]
+        return value
+
+    @property
+    def _store_host(self) -> bytes:
+        at = 56 + _born_bytes(self.sys_flag)
+        return self.record[at : at + _store_bytes(self.sys_flag)]
+
+    def _topic_place(self) -> tuple[int, int]:
+        record = self.record
+        at = 72 + _HOSTS_BYTES[record[39] & _HOSTS_V6]
+        at += _i32_at(record, at - 4)[0]
+        if record[7] == _LAST_OF_MAGIC_V1:
+            return at + 1, at + 1 + record[at]
+        return at + 2, at + 2 + (record[at] << 8 | record[at + 1])
+
+    def _decode_properties(self) -> dict[str, str]:
+        try:
+            text = self.record[self._topic_place()[1] + 2 :].decode()
+        except UnicodeDecodeError:
+            raise CorruptRecordError("its properties are not UTF-8", self.queue_offset) from None
+        properties: dict[str, str] = {}
+        for item in text.split("\x02"):
+            name, _, value = item.partition("\x01")
+            if name and value:
+                properties[name] = value
+        properties.pop("__CRC32#", None)
+        properties.pop("KVCQ_BATCH", None)
+        return properties
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StoredMessage):
+            return NotImplemented
+        return self.queue_offset == other.queue_offset and self.record == other.record
+
+    def __hash__(self) -> int:
+        return hash((self.physical_offset, self.queue_offset))
+
+    def __repr__(self) -> str:
+        body = self.raw_body
+        shown = repr(body) if len(body) <= 40 else f"{body[:40]!r}… {len(body)} bytes"
+        return f"<{self.topic} queue {self.queue_id} offset {self.queue_offset}: {shown}>"
+
+
+def split_records(
+    data: bytes, queue_offsets: Sequence[int] | None = None, *, verify: bool = True
+) -> list[StoredMessage]:
+    """Records that lie one after another, as messages.
+
+    `queue_offsets` has one for each, in the queue that was read; None takes the records' own.
+    Raises CorruptRecordError when they do not fill `data` exactly, their count differs, or (with
+    `verify`) one does not match its CRC.
+    """
+    records: list[bytes] = []
+    add = records.append
+    size_at = _SIZE.unpack_from
+    end = len(data)
+    at = 0
+    try:
+        while at < end:
+            size = size_at(data, at)[0]
+            if size < _MIN_BYTES or at + size > end:
+                raise CorruptRecordError(f"impossible size {size} at byte {at}")
+            add(data[at : at + size])
+            at += size
+    except struct.error:
+        raise CorruptRecordError(f"{end - at} bytes left over") from None
+    if verify and not _match_their_crc(records):
+        for record in records:
+            if record[-_CRC_BYTES:-11] != _CRC_NAME or record[-1] != 2:
+                try:
+                    _verify_without_item(record)
+                except struct.error:  # its flags say more than it has
+                    raise CorruptRecordError("it ends before its body") from None
+            elif not _match_their_crc([record]):
+                raise CorruptRecordError("its CRC does not match")
+    if queue_offsets is None:
+        queue_offsets = [_I64.unpack_from(record, 20)[0] for record in records]
+    elif len(records) != len(queue_offsets):
+        raise CorruptRecordError(f"{len(records)} records for {len(queue_offsets)} queue offsets")
+    return list(map(StoredMessage, records, queue_offsets))
+
+
+def _match_their_crc(records: Sequence[bytes]) -> bool:
+    """Whether every record is closed by its CRC. In passes that run in C, not one by one."""
+    crcs = [crc32(record[:-_CRC_BYTES]) & _CRC_MASK for record in reversed(records)]
+    items = b"".join([record[-_CRC_BYTES:] for record in records])
+    return items[::-1] == _CRC_REVERSED * len(records) % tuple(crcs)
+
+
+def _verify_without_item(record: bytes) -> None:
+    front = _FRONT.unpack_from(record)
+    if front[1] not in (MAGIC_V1, MAGIC_V2):
+        raise CorruptRecordError(f"no magic code ({front[1] & 0xFFFFFFFF:08x})")
+    at = 72 + _born_bytes(front[7]) + _store_bytes(front[7])
+    size = _SIZE.unpack_from(record, at - 4)[0]
+    if size < 0 or at + size > len(record):
+        raise CorruptRecordError(f"impossible body of {size} bytes")
+    if crc32(record[at : at + size]) & _CRC_MASK != front[2]:
+        raise CorruptRecordError("the CRC of its body does not match")
+
+
+def message_id(store_host: bytes, physical_offset: int) -> str:
+    """RocketMQ's offset message id: packed store host and offset in upper-case hex."""
+    return (store_host + _I64.pack(physical_offset)).hex().upper()
+
+
+def _born_bytes(sys_flag: int) -> int:
+    return 20 if sys_flag & _BORN_V6 else 8
+
+
+def _store_bytes(sys_flag: int) -> int:
+    return 20 if sys_flag & _STORE_V6 else 8
+
+
+def _host_text(packed: bytes) -> str:
+    port = int.from_bytes(packed[-4:], "big")
+    if len(packed) == 8:
+        return f"{socket.inet_ntop(socket.AF_INET, packed[:4])}:{port}"
+    return f"[{socket.inet_ntop(socket.AF_INET6, packed[:16])}]:{port}"

@@ -1,0 +1,392 @@
+"""Follows many queues over one stream, and goes on where it was when the stream breaks.
+
+Each queue has a next offset to fetch. A response carries, for one or many queues, whole messages
+and the offset behind them; taking it moves the offset, so after a lost connection the new stream
+begins exactly behind what was taken: nothing is lost, nothing comes twice.
+
+The server sends no more than the bytes that were granted. What the reader has taken is granted
+again, a quarter of the buffer at a time.
+
+Moving a queue that is followed (`seek`, or following one again that was given up) opens a new
+stream: on the old one, responses for the old offset may be on their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import grpc
+
+from kvcq_client.connection import Backoff
+from kvcq_client.errors import (
+    ClosedError,
+    DataLossError,
+    DeadlineError,
+    KvcqError,
+    OffsetOutOfRangeError,
+    UnavailableError,
+    from_batch_error,
+    from_rpc,
+    may_pass,
+)
+from kvcq_client.forks import ForkedError, close_in_children
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.values import Queue, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kvcq_client.connection import Connection
+    from kvcq_client.consumer_config import ConsumerConfig
+
+    Call = grpc.aio.StreamStreamCall[pb.SubscribeRequest, pb.SubscribeResponse]
+
+logger = logging.getLogger(__name__)
+
+#: Reasons of a server that is there, and takes no more for now.
+_AT_ITS_LIMITS = ("TOO_MANY_CALLS", "MEMORY_FULL")
+#: With this reason and no next offset the server is making the queue again from its log.
+_BEING_MENDED = "DAMAGED_QUEUE"
+#: How long until such a queue is asked for again.
+MENDED_S = 0.5
+#: Queues of one request: about 300 KB.
+_QUEUES_A_REQUEST = 10_000
+
+
+class Fetched(NamedTuple):
+    """What a response brought of one queue, not decoded; or the error of the queue."""
+
+    queue: Queue
+    records: bytes
+    queue_offsets: list[int]
+    next_offset: int
+    error: KvcqError | None = None
+
+
+class Subscription:
+    """The receiving side of one consumer.
+
+    `take` and `when_fetched` from any thread; the rest is owned by the event loop.
+    """
+
+    def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
+        self._connection = connection
+        self._config = config
+        self._offsets: dict[Queue, int] = {}  # next to fetch
+        self._left: set[Queue] = set()  # no longer followed on this stream
+        self._mended: dict[Queue, int] = {}  # asked for again a little later
+        self._to_add: list[Queue] = []
+        self._to_remove: list[Queue] = []
+        self._reopen = False
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._regrant = max(1, config.buffer_bytes // 4)
+        # Guarded by _lock.
+        self._lock = threading.Lock()
+        self._buffer: deque[Fetched] = deque()
+        self._buffered = 0  # bytes in the buffer
+        self._taken = 0  # bytes taken and not granted again
+        # Offsets behind messages that the tag filter left out, where nothing else is buffered: one
+        # for each queue, however many answers say so while nobody reads.
+        self._passed: dict[Queue, int] = {}
+        self._waiter: Callable[[], None] | None = None  # of the one reader
+        self._failure: KvcqError | None = None
+        close_in_children(self)
+
+    def after_fork(self, error: ForkedError) -> None:
+        """See Forkable. What was fetched and not taken is the parent's to read."""
+        self._lock = threading.Lock()
+        self._buffer.clear()
+        self._passed.clear()
+        self._waiter = None
+        self._failure = error
+
+    # --- what the consumer calls, in the loop ----------------------------------------------
+
+    def follow(self, offsets: Mapping[Queue, int]) -> None:
+        """Follow these queues from these offsets on. What was fetched of them is dropped."""
+        for queue, offset in offsets.items():
+            self._mended.pop(queue, None)
+            if queue in self._offsets or queue in self._left:
+                self._reopen = True
+            else:
+                self._to_add.append(queue)
+            self._offsets[queue] = offset
+        self._drop(offsets)
+        self._changed.set()
+
+    def leave(self, queues: Iterable[Queue]) -> None:
+        """Follow these no longer. What was fetched of them is dropped."""
+        queues = list(queues)
+        known = [queue for queue in queues if queue in self._offsets]
+        for queue in queues:
+            self._offsets.pop(queue, None)
+            self._mended.pop(queue, None)
+        self._left.update(known)
+        self._to_remove += known
+        self._drop(queues)
+        self._changed.set()
+
+    @property
+    def queues(self) -> list[Queue]:
+        """Those that are followed."""
+        return [*self._offsets, *self._mended]
+
+    def fail(self, error: KvcqError) -> None:
+        """End: readers get what was fetched, then the error."""
+        with self._lock:
+            self._failure = self._failure or error
+            wake, self._waiter = self._waiter, None
+        if wake is not None:
+            wake()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        backoff = Backoff()
+        try:
+            while True:
+                try:
+                    await self._stream(backoff)
+                except grpc.aio.AioRpcError as rpc_error:
+                    error = from_rpc(rpc_error)
+                    if not may_pass(error):
+                        self.fail(error)
+                        return
+                    if error.reason in _AT_ITS_LIMITS:
+                        await asyncio.sleep(backoff.next_s())
+                    else:
+                        await self._wait_for_server(error, backoff)
+        except asyncio.CancelledError:
+            self.fail(ClosedError("the consumer is closed"))
+            raise
+        except Exception as error:
+            # A defect here must not leave readers waiting for ever.
+            self.fail(KvcqError(f"the consumer failed: {error!r}"))
+            raise
+
+    async def _wait_for_server(self, error: KvcqError, backoff: Backoff) -> None:
+        """Returns when it answers again, and says so: a stream tells nothing before a message."""
+        target = self._connection.target
+        logger.warning("the server at %s is away, trying again: %s", target, error)
+        while True:
+            await asyncio.sleep(backoff.next_s())
+            try:
+                answer = await self._connection.call(
+                    self._connection.admin.GetStatistics, pb.GetStatisticsRequest()
+                )
+            except KvcqError as refusal:
+                if may_pass(refusal) or isinstance(refusal, DeadlineError):
+                    continue
+                # It answers. What is wrong with it, the stream is told as well.
+            else:
+                if not answer.values["server.ready"]:  # it is opening its store, or ends
+                    continue
+            logger.info("the server at %s is back", target)
+            return
+
+    # --- what readers call, on any thread --------------------------------------------------
+
+    def take(self) -> Fetched | None:
+        """What came first and was not taken, or None. Raises the failure once all is taken."""
+        with self._lock:
+            if not self._buffer:
+                if self._passed:
+                    queue, offset = self._passed.popitem()
+                    return Fetched(queue, b"", [], offset)
+                if self._failure is not None:
+                    raise self._failure
+                return None
+            fetched = self._buffer.popleft()
+            size = len(fetched.records)
+            self._buffered -= size
+            self._taken += size
+            due = self._taken >= self._regrant
+        if due and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._changed.set)
+        return fetched
+
+    def when_fetched(self, callback: Callable[[], None]) -> None:
+        """Call back once there is something to take, or a failure; now if there is.
+
+        It takes the place of an earlier callback: who stopped waiting leaves nothing behind.
+        """
+        with self._lock:
+            if not self._buffer and not self._passed and self._failure is None:
+                self._waiter = callback
+                return
+        callback()
+
+    # --- the stream ------------------------------------------------------------------------
+
+    async def _stream(self, backoff: Backoff) -> None:
+        """One stream, until a queue is moved. Raises AioRpcError when it breaks."""
+        while not self._offsets:
+            self._changed.clear()
+            await self._changed.wait()
+        self._reopen = False
+        self._left.clear()
+        self._to_remove.clear()
+        self._to_add = list(self._offsets)
+        call: Call = self._connection.subscribe(None)
+        reader = asyncio.create_task(self._read(call, backoff), name="subscription")
+        reader.add_done_callback(lambda _: self._changed.set())
+        try:
+            await self._write_first(call)
+            while not reader.done() and not self._reopen:
+                self._changed.clear()
+                for request in self._requests():
+                    await call.write(request)
+                await self._changed.wait()
+        except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await asyncio.wait({reader})  # the stream has ended; the reader knows why
+        finally:
+            if not reader.done():
+                reader.cancel()
+            call.cancel()
+            outcome = await asyncio.gather(reader, return_exceptions=True)
+        if not self._reopen and isinstance(outcome[0], Exception):
+            raise outcome[0]
+
+    async def _write_first(self, call: Call) -> None:
+        with self._lock:
+            self._taken = 0
+            credit = max(1, self._config.buffer_bytes - self._buffered)
+        first = pb.SubscribeRequest(
+            tag_filter=self._config.tag_filter,
+            form=pb.RECORD_FORM_WHOLE,
+            max_messages=self._config.batch_messages,
+            credit_bytes=credit,
+        )
+        await call.write(first)
+
+    def _requests(self) -> list[pb.SubscribeRequest]:
+        """What is to be told to the server."""
+        requests = []
+        adds = [queue for queue in self._to_add if queue in self._offsets]
+        removes, self._to_remove, self._to_add = self._to_remove, [], []
+        for begin in range(0, len(adds), _QUEUES_A_REQUEST):
+            request = pb.SubscribeRequest()
+            for queue in adds[begin : begin + _QUEUES_A_REQUEST]:
+                request.add.add(
+                    topic=queue.topic, queue_id=queue.queue_id, offset=self._offsets[queue]
+                )
+            requests.append(request)
+        for begin in range(0, len(removes), _QUEUES_A_REQUEST):
+            request = pb.SubscribeRequest()
+            for queue in removes[begin : begin + _QUEUES_A_REQUEST]:
+                request.remove.add(topic=queue.topic, queue_id=queue.queue_id)
+            requests.append(request)
+        with self._lock:
+            if self._taken >= self._regrant:
+                requests.append(pb.SubscribeRequest(credit_bytes=self._taken))
+                self._taken = 0
+        return requests
+
+    async def _read(self, call: Call, backoff: Backoff) -> None:
+        while True:
+            response = await call.read()
+            if not isinstance(response, pb.SubscribeResponse):
+                # In order, but not by our wish: the server ends. The next stream finds out.
+                await asyncio.sleep(backoff.next_s())
+                return
+            backoff.reset()
+            self._received(response)
+
+    def _received(self, response: pb.SubscribeResponse) -> None:
+        offsets = self._offsets
+        fetched: list[Fetched] = []
+        unwanted = 0  # bytes
+        for one in response.queues:
+            queue = Queue(one.topic, one.queue_id)
+            if queue not in offsets or self._reopen:
+                # Of a queue that was left, or moved, meanwhile.
+                unwanted += len(one.batch.records)
+                continue
+            if one.HasField("error"):
+                failed = self._queue_failed(queue, from_batch_error(one.error))
+                if failed is not None:
+                    fetched.append(failed)
+                continue
+            batch = one.batch
+            next_offset = offsets[queue] = batch.next_offset
+            fetched.append(Fetched(queue, batch.records, list(batch.queue_offsets), next_offset))
+        if fetched:
+            self._put(fetched)
+        if unwanted:
+            # They took credit all the same: not granted again, the server would have ever less.
+            with self._lock:
+                self._taken += unwanted
+            self._changed.set()
+
+    def _queue_failed(self, queue: Queue, error: KvcqError) -> Fetched | None:
+        """The server has dropped the queue from this stream; what the reader is told of it."""
+        if isinstance(error, UnavailableError):
+            self._reopen = True
+            self._changed.set()
+            return None
+        # On this stream nothing more comes for it, so it can be added again.
+        asked = self._offsets.pop(queue)
+        offset = self._goes_on_at(error)
+        if offset is not None:
+            self._add_again(queue, offset)
+            return Fetched(queue, b"", [], offset)  # the reader's position moves too
+        if self._config.skip_damaged and error.reason == _BEING_MENDED:
+            self._mended[queue] = asked
+            self._loop.call_later(MENDED_S, self._ask_again, queue)
+            return None
+        self._left.add(queue)
+        return Fetched(queue, b"", [], 0, error)
+
+    def _goes_on_at(self, error: KvcqError) -> int | None:
+        """Where the settings say to go on by itself; None: the reader is told."""
+        where = self._config.when_expired
+        if isinstance(error, OffsetOutOfRangeError) and where is not None:
+            return error.min_offset if where is Start.EARLIEST else error.max_offset
+        if isinstance(error, DataLossError) and self._config.skip_damaged:
+            if error.next_offset is not None:
+                logger.warning("left out: %s; reading on at offset %d", error, error.next_offset)
+            return error.next_offset
+        return None
+
+    def _add_again(self, queue: Queue, offset: int) -> None:
+        self._offsets[queue] = offset
+        self._to_add.append(queue)
+        self._changed.set()
+
+    def _ask_again(self, queue: Queue) -> None:
+        """Unless it was moved or left meanwhile."""
+        offset = self._mended.pop(queue, None)
+        if offset is not None:
+            self._add_again(queue, offset)
+
+    def _put(self, fetched: Sequence[Fetched]) -> None:
+        with self._lock:
+            for one in fetched:
+                if one.records or one.error is not None:
+                    self._buffer.append(one)
+                    self._buffered += len(one.records)
+                    if one.records:  # they lead beyond
+                        self._passed.pop(one.queue, None)
+                else:
+                    self._passed[one.queue] = one.next_offset
+            wake, self._waiter = self._waiter, None
+        if wake is not None:
+            wake()
+
+    def _drop(self, queues: Iterable[Queue]) -> None:
+        """Forget what was fetched of the queues and not taken."""
+        unwanted = set(queues)
+        with self._lock:
+            kept = deque(one for one in self._buffer if one.queue not in unwanted)
+            dropped = sum(len(one.records) for one in self._buffer) - sum(
+                len(one.records) for one in kept
+            )
+            self._buffer = kept
+            for queue in unwanted:
+                self._passed.pop(queue, None)
+            self._buffered -= dropped
+            self._taken += dropped

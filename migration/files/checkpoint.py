@@ -1,0 +1,64 @@
+"""How far the file queues are durable, in one small file of their own in the store's root.
+
+One line of JSON, then its CRC-32 in hex. It stands outside `consumequeue/` and `index/`, where
+RocketMQ would take it for a queue. It is replaced whole, by a rename, so a crash leaves the old
+one or the new one.
+
+Invariants: whatever was derived from records below `durable_offset` is durable, as far as it was
+derived. All records below `dispatched_offset`, which is not above it, were. `clean` is true only
+when nothing was written since, so what lies beyond needs no look.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from migration.formats.checked_json import ChecksumError, read_checked, write_checked
+from store.errors import StoreFormatError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_NAME = "file_queue_checkpoint"
+_VERSION = 1
+
+
+class DeadTopic(NamedTuple):
+    """Records of the topic below this offset are dead: the key index still has them."""
+
+    topic: str
+    below_offset: int
+
+
+class FileQueueCheckpoint(NamedTuple):
+    """What is recorded; the default is a store that never held anything."""
+
+    dispatched_offset: int = 0
+    durable_offset: int = 0
+    clean: bool = True
+    applied_deletions: int = 0
+    dead_topics: tuple[DeadTopic, ...] = ()
+    indexed: bool = False  # the index has records below it: if it is gone, it is to be made again
+
+
+def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
+    """The checkpoint of a store directory; None when it never had one.
+
+    Raises StoreFormatError when it is damaged. Removing it has all queues compared with the log.
+    """
+    path = root / FILE_NAME
+    try:
+        fields = read_checked(path)
+    except ChecksumError:
+        raise StoreFormatError(path, "its checksum does not fit") from None
+    if fields is None:
+        return None
+    if fields.pop("version", None) != _VERSION:
+        raise StoreFormatError(path, "another version wrote it")
+    fields["dead_topics"] = tuple(DeadTopic(*pair) for pair in fields["dead_topics"])
+    return FileQueueCheckpoint(**fields)
+
+
+def write_checkpoint(root: Path, checkpoint: FileQueueCheckpoint) -> None:
+    """Durable when it returns."""
+    write_checked(root / FILE_NAME, {"version": _VERSION, **checkpoint._asdict()})

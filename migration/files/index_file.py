@@ -1,0 +1,300 @@
+"""One index file, read and written. Layout in formats/index.py.
+
+Invariants, while the file is open for writing:
+- Entries are in the order of their physical offsets, and are never changed once written.
+- A slot is derived from the entries below `next_entry`, so it can always be made again.
+
+Entries are written as they come. Slots and header are kept in memory and written by
+`write_back`; until then only this process finds the new entries. So a crash leaves entries
+that nothing counts, or slots that are behind: `cut` makes both right again.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from migration.errors import IndexFileError
+from migration.formats.index import (
+    ENTRY,
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    MAX_SECONDS,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+    IndexLayout,
+    IntArray,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from migration.files.handles import FileHandles
+
+_PAGE_SLOTS = 1024  # 4 KiB of slots are written back together
+_SCAN_ENTRIES = 1 << 18  # 5 MiB at once
+
+
+class Candidate(NamedTuple):
+    """An entry whose hash fits. Only the record can tell whether the key does (H34)."""
+
+    physical_offset: int
+    earliest_ms: int | None  # its store time lies between these two; None: not known
+    latest_ms: int | None
+
+
+class IndexFile:
+    """Entries of one file.
+
+    Thread: one writer; `candidates` from any thread, it sees a consistent earlier state.
+    """
+
+    def __init__(self, path: Path, layout: IndexLayout, handles: FileHandles) -> None:
+        # Constant after construction.
+        self.path = path
+        self.layout = layout
+        self._name = str(path)
+        self._handles = handles
+        # Changed by the writer only.
+        self.begin_ms = self.end_ms = 0
+        self.begin_offset = self.end_offset = 0
+        self.slots_used = 0
+        self.next_entry = 1
+        self._slots: npt.NDArray[np.int32] | None = None  # in memory once the file is written to
+        self._dirty_pages: npt.NDArray[np.bool_] | None = None
+        self._changed = False
+
+    @property
+    def empty(self) -> bool:
+        return self.next_entry <= 1
+
+    @property
+    def free(self) -> int:
+        """Entries that still fit."""
+        return self.layout.entries - self.next_entry
+
+    def create(self) -> IndexFile:
+        """Make the file, of full size and empty. Raises DiskFullError."""
+        self._handles.create(self._name, self.layout.file_bytes)
+        self._open_slots(np.zeros(self.layout.slots, dtype=np.int32))
+        return self
+
+    def load(self) -> IndexFile:
+        """Read the header. Raises IndexFileError when it, or the size, cannot be right."""
+        size = self.path.stat().st_size
+        if size != self.layout.file_bytes:
+            reason = f"the file has {size} bytes, not {self.layout.file_bytes}"
+            raise IndexFileError(self.path, min(size, self.layout.file_bytes), reason)
+        self._set_header(*HEADER.unpack(self._handles.read(self._name, HEADER_SIZE, 0)))
+        if not 1 <= self.next_entry <= self.layout.entries:
+            reason = f"the next entry is {self.next_entry}, of {self.layout.entries}"
+            raise IndexFileError(self.path, 36, reason)
+        if not 0 <= self.slots_used <= self.layout.slots:
+            reason = f"{self.slots_used} slots are used, of {self.layout.slots}"
+            raise IndexFileError(self.path, 32, reason)
+        return self
+
+    def _set_header(
+        self,
+        begin_ms: int,
+        end_ms: int,
+        begin_offset: int,
+        end_offset: int,
+        slots_used: int,
+        next_entry: int,
+    ) -> None:
+        self.begin_ms, self.end_ms = begin_ms, end_ms
+        self.begin_offset, self.end_offset = begin_offset, end_offset
+        self.slots_used = slots_used
+        self.next_entry = 1 if next_entry == 0 else next_entry  # never written to
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def insert(self, hashes: IntArray, offsets: IntArray, times_ms: IntArray) -> None:
+        """Add entries, at most `free`, in log order. Raises DiskFullError, nothing added then."""
+        count = len(hashes)
+        assert 0 < count <= self.free
+        slots, pages = self._slots_for_writing()
+        first = self.next_entry
+        # Begin is set before the differences are taken from it (H23).
+        begin_ms = int(times_ms[0]) if self.empty else self.begin_ms
+        seconds = (times_ms - begin_ms) // 1000 if begin_ms > 0 else np.zeros_like(times_ms)
+
+        slot = hashes % self.layout.slots
+        order = np.argsort(slot, kind="stable")
+        in_order = slot[order]
+        numbers = first + order
+        opens = np.empty(count, dtype=np.bool_)  # the first of the batch in its slot
+        opens[0] = True
+        np.not_equal(in_order[1:], in_order[:-1], out=opens[1:])
+        previous = np.empty(count, dtype=np.int64)
+        previous[1:] = numbers[:-1]
+        newest = slots[in_order[opens]]
+        previous[opens] = np.where((newest > 0) & (newest < first), newest, 0)
+
+        entries = np.empty(count, dtype=ENTRY_DTYPE)
+        entries["key_hash"] = hashes
+        entries["physical_offset"] = offsets
+        entries["seconds"] = np.clip(seconds, 0, MAX_SECONDS)
+        entries["previous"][order] = previous
+        self._handles.write(self._name, entries.tobytes(), self.layout.entry_position(first))
+
+        closes = np.roll(opens, -1)  # the last of the batch in its slot
+        slots[in_order[closes]] = numbers[closes]
+        pages[in_order // _PAGE_SLOTS] = True
+        if self.empty:
+            self.begin_ms, self.begin_offset = begin_ms, int(offsets[0])
+        self.slots_used += int(np.count_nonzero(previous[opens] == 0))
+        self.end_ms, self.end_offset = int(times_ms[-1]), int(offsets[-1])
+        self.next_entry = first + count
+        self._changed = True
+
+    def _slots_for_writing(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        if self._slots is None or self._dirty_pages is None:
+            return self._open_slots(self._read_slots().astype(np.int32))
+        return self._slots, self._dirty_pages
+
+    def _open_slots(
+        self, slots: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        self._slots = slots
+        self._dirty_pages = np.zeros(-(-self.layout.slots // _PAGE_SLOTS), dtype=np.bool_)
+        return self._slots, self._dirty_pages
+
+    def _read_slots(self) -> npt.NDArray[np.int32]:
+        data = self._handles.read(self._name, self.layout.slots * SLOT_SIZE, HEADER_SIZE)
+        return np.frombuffer(data, dtype=SLOT_DTYPE)
+
+    def write_back(self, *, seal: bool = False) -> None:
+        """Slots and header are in the file; durable after the next sync of the handles.
+
+        `seal` also gives back the memory of the slots: the file takes no more entries.
+        """
+        if self._slots is not None and self._dirty_pages is not None:
+            dirty = np.flatnonzero(self._dirty_pages)
+            breaks = np.flatnonzero(np.diff(dirty) != 1) + 1
+            edges = [0, *breaks.tolist(), len(dirty)]
+            for begin, end in pairwise(edges):
+                if begin == end:
+                    continue
+                first = int(dirty[begin]) * _PAGE_SLOTS
+                last = (int(dirty[end - 1]) + 1) * _PAGE_SLOTS
+                data = self._slots[first:last].astype(SLOT_DTYPE).tobytes()
+                self._handles.write(self._name, data, self.layout.slot_position(first))
+            self._dirty_pages[:] = False
+        if self._changed:
+            self._handles.write(self._name, self._packed_header(), 0)
+            self._changed = False
+        if seal:
+            self._slots = self._dirty_pages = None
+
+    def _packed_header(self) -> bytes:
+        return HEADER.pack(
+            self.begin_ms,
+            self.end_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.slots_used,
+            self.next_entry,
+        )
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[Candidate]:
+        """Entries with this hash that may lie in the times given, inclusive; newest first.
+
+        An entry knows its time in whole seconds only, so the ones just outside are among them.
+        """
+        number, limit = self._newest(key_hash % self.layout.slots)
+        while 0 < number < limit:
+            data = self._handles.read(self._name, ENTRY_SIZE, self.layout.entry_position(number))
+            found_hash, physical_offset, seconds, previous = ENTRY.unpack(data)
+            if found_hash == key_hash:
+                earliest, latest = self._times(number, seconds)
+                if (latest is None or latest >= begin_ms) and (
+                    earliest is None or earliest <= end_ms
+                ):
+                    yield Candidate(physical_offset, earliest, latest)
+            # A chain only leads back; anything else is damage, and would not end.
+            limit, number = number, previous
+
+    def _times(self, number: int, seconds: int) -> tuple[int | None, int | None]:
+        if number == 1 or not 0 <= seconds < MAX_SECONDS:
+            # The original counts the first entry of a file from the file before (H23).
+            return None, None
+        earliest = self.begin_ms + seconds * 1000
+        # 0 also stands for a record stored before the first one of the file.
+        return (earliest if seconds else None), earliest + 999
+
+    def _newest(self, slot: int) -> tuple[int, int]:
+        """Number of the newest entry of a slot, and what it has to be below."""
+        slots = self._slots
+        if slots is not None:
+            # The writer sets slots before it counts the entries: what a slot names is written.
+            return int(slots[slot]), self.layout.entries
+        data = self._handles.read(self._name, SLOT_SIZE, self.layout.slot_position(slot))
+        return int.from_bytes(data, "big", signed=True), self.next_entry
+
+    def entries_at(self, physical_offset: int) -> int:
+        """How many of the last entries belong to the record at this offset."""
+        count = 0
+        for number in range(self.next_entry - 1, 0, -1):
+            data = self._handles.read(self._name, ENTRY_SIZE, self.layout.entry_position(number))
+            if ENTRY.unpack(data)[1] != physical_offset:
+                break
+            count += 1
+        return count
+
+    # --- cutting ---------------------------------------------------------------------------
+
+    def cut(
+        self, physical_offset: int, floor: int, store_time_ms: Callable[[int], int | None]
+    ) -> None:
+        """Forget entries at or above `physical_offset`, and make the slots again.
+
+        Entries that fall, or lie below `floor`, were left by a torn write and end the run too.
+        """
+        kept, last, seconds = 1, floor, 0
+        for first, entries in self._entries():
+            offsets = entries["physical_offset"].astype(np.int64)
+            before = np.maximum.accumulate(np.concatenate(([last], offsets)))[:-1]
+            bad = np.flatnonzero((offsets >= physical_offset) | (offsets < before))
+            good = int(bad[0]) if bad.size else len(entries)
+            kept = first + good
+            if good:
+                last, seconds = int(offsets[good - 1]), int(entries["seconds"][good - 1])
+            if bad.size:
+                break
+        if kept > 1 and (kept < self.next_entry or last != self.end_offset):
+            # Seconds are rounded down: without the record, the latest time they can stand for.
+            ends_ms = store_time_ms(last)
+            guess = min(self.end_ms, self.begin_ms + seconds * 1000 + 999)
+            self.end_ms, self.end_offset = (guess if ends_ms is None else ends_ms), last
+        self.next_entry = kept
+        self._handles.clear(self._name, self.layout.entry_position(kept), self.layout.file_bytes)
+        self._rebuild_slots()
+
+    def _entries(self) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        for first in range(1, self.next_entry, _SCAN_ENTRIES):
+            count = min(_SCAN_ENTRIES, self.next_entry - first)
+            position = self.layout.entry_position(first)
+            data = self._handles.read(self._name, count * ENTRY_SIZE, position)
+            yield first, np.frombuffer(data, dtype=ENTRY_DTYPE)
+
+    def _rebuild_slots(self) -> None:
+        """Slots as inserting the entries one by one would have left them."""
+        slots = np.zeros(self.layout.slots, dtype=np.int32)
+        for first, entries in self._entries():
+            # Where a slot comes more than once, the last assignment stays: the newest entry.
+            slots[entries["key_hash"] % self.layout.slots] = np.arange(first, first + len(entries))
+        differs = np.flatnonzero(slots != self._read_slots())
+        _, pages = self._open_slots(slots)
+        pages[differs // _PAGE_SLOTS] = True
+        self.slots_used = int(np.count_nonzero(slots))
+        self._changed = True

@@ -1,0 +1,40 @@
+"""Settings of a store in files, and the names of what it keeps in the store's root."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from migration.formats.index import IndexLayout
+from migration.formats.unit import UNITS_PER_FILE
+
+QUEUE_DIRECTORY = "consumequeue"
+INDEX_DIRECTORY = "index"
+#: Directories of deleted topics on their way out. Not inside `consumequeue/`, where RocketMQ
+#: would take them for topics.
+TRASH_DIRECTORY = "file_queue_trash"
+
+
+class Adoption(enum.Enum):
+    """What to make of files without a checkpoint of ours: RocketMQ wrote them."""
+
+    #: All records of the log are dispatched again. Units that are there are compared, holes are
+    #: filled, the index is made anew.
+    COMPARE = "compare"
+    #: RocketMQ stopped in good order: dispatching goes on behind its last unit.
+    TRUST = "trust"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileQueueOptions:
+    """Sizes of files are RocketMQ's; both programs must use the same."""
+
+    units_per_file: int = UNITS_PER_FILE
+    index: IndexLayout = field(default_factory=IndexLayout)
+    #: Physical offset from which on tags are indexed; None: none. See state.FileLayout.
+    index_tags_from: int | None = None
+    #: Well below the usual limit of 1024 for a process, of which others need a part.
+    max_open_files: int = 256
+    #: About 1 KB each; beyond it a queue is read from its files again when it is touched,
+    #: which takes some 0.1 ms.
+    max_cached_queues: int = 16_384

@@ -1,0 +1,367 @@
+"""One file consume queue: units in files of equal size, indexed by queue offset.
+
+Invariants, while the queue is open for writing:
+- The unit of queue offset `n` stands `n * 20` bytes into the queue, or nowhere.
+- A valid unit below `end` is never written over by another one.
+- What lies at or above `end` is zero on disk, except between `write` and `commit` or `undo`.
+- Blanks and zeros are no units. They are not counted, not returned, and give way to a unit.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from migration.errors import QueueFileError, QueueGapError, UnitConflictError
+from migration.files.segments import BadFileError, QueueFiles
+from migration.formats.unit import (
+    BLANK_UNIT,
+    END_MARK,
+    UNIT_SIZE,
+    UnitArray,
+    pack_units,
+    unpack_unit,
+    valid_units,
+)
+from store.consume_queue import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from migration.files.handles import FileHandles
+
+#: Physical offset, record size, tag code.
+Unit = tuple[int, int, int]
+
+
+class PendingUnits(NamedTuple):
+    """What `check` found to be written."""
+
+    runs: list[tuple[int, list[int]]]  # (queue offset of the first, flat fields as pack_units)
+    end: int  # of the queue afterwards
+    physical_end: int
+
+
+class FileQueue:
+    """The units of one (topic, queue id).
+
+    Thread: one writer at a time (the owner sees to it); readers any time.
+    Locks: `_lock` guards the state readers need; held for a few assignments, never across I/O.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_end",
+        "_files",
+        "_first",
+        "_lock",
+        "_min",
+        "_physical_end",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, queue_id: int, directory: str, file_bytes: int, handles: FileHandles
+    ) -> None:
+        # Constant after construction.
+        self.topic = topic
+        self.queue_id = queue_id
+        self._files = QueueFiles(directory, file_bytes, handles)
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._end = 0
+        self._physical_end = 0
+        self._first: int | None = None  # offset of the first valid unit, once it was looked for
+        self._min: tuple[int, int] | None = None  # (log start, min offset at that log start)
+
+    @property
+    def end(self) -> int:
+        """Max offset, exclusive; 0 when the queue never held a unit."""
+        return self._end
+
+    @property
+    def physical_end(self) -> int:
+        """End of the record of the last unit; 0 when there is none. Blanks do not count (H21)."""
+        return self._physical_end
+
+    @property
+    def file_count(self) -> int:
+        return len(self._files.starts)
+
+    def load(self, *, repair: bool = False) -> FileQueue:
+        """Read names and find the last unit. Writes nothing, unless it is to `repair`.
+
+        Repair gives files cut short by a crash their size. Raises QueueFileError for a file of
+        the wrong size or at an impossible start.
+        """
+        if repair:
+            self._files.repair_sizes()
+        try:
+            self._files.load()
+        except BadFileError as error:
+            raise QueueFileError(
+                self.topic,
+                self.queue_id,
+                (error.start + error.position) // UNIT_SIZE,
+                error.path,
+                error.position,
+                error.reason,
+            ) from None
+        for start in reversed(self._files.starts):
+            last = self._files.last_valid(start)
+            if last is not None:
+                self._end = last.offset + 1
+                self._physical_end = last.physical_offset + last.record_size
+                break
+        else:
+            self._end = self._files.end_without_units()
+        return self
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def read(self, start: int, count: int) -> Iterator[tuple[int, UnitArray]]:
+        """Units from offset `start` on, below the end, as (offset of the first, units).
+
+        Invalid units are in the arrays; a missing file is left out. Both show as holes.
+        """
+        return self._files.read(start, min(self._end, start + count))
+
+    def unit(self, offset: int) -> Unit | None:
+        """The valid unit at this offset, if there is one."""
+        for _, units in self.read(offset, 1):
+            return unpack_unit(units.tobytes())
+        return None
+
+    def bounds(self, log_start: int) -> Bounds:
+        """Min and max; min is the first unit at or above `log_start`, or max. Writes nothing."""
+        with self._lock:
+            end, known, first = self._end, self._min, self._first
+        if known is not None and known[0] == log_start:
+            return Bounds(min(known[1], end), end)
+        if end == 0:
+            return Bounds(0, 0)
+        if first is None:
+            first = self._files.next_valid(0, end)
+            first = end if first is None else first
+        found = self.first_where(first, end, lambda unit: unit[0] >= log_start)
+        with self._lock:
+            if self._end >= end:  # not truncated meanwhile
+                self._first, self._min = first, (log_start, found)
+        return Bounds(found, end)
+
+    def first_where(self, start: int, end: int, wanted: Callable[[Unit], bool]) -> int:
+        """First valid unit in [start, end) that is `wanted`, else `end`. Must rise along the queue.
+
+        Invalid units are passed over, so that a hole cannot turn the search; an equal one does
+        not end it (H13).
+        """
+        low, high, best = start, end, end
+        while low < high:
+            middle = (low + high) // 2
+            offset = self._files.next_valid(middle, high)
+            if offset is None:
+                high = middle
+                continue
+            unit = self.unit(offset)
+            if unit is not None and wanted(unit):
+                high, best = middle, offset
+            else:
+                low = offset + 1
+        return best
+
+    # --- writing ---------------------------------------------------------------------------
+
+    def check(
+        self, offsets: Sequence[int], fields: list[int], log_start: int
+    ) -> PendingUnits | None:
+        """What has to be written to have these units; None when they are all there.
+
+        `fields` is flat, three for each unit. Writes nothing. Raises QueueGapError for a unit
+        beyond the end (H20) and UnitConflictError where another unit stands. Holes are filled;
+        units below `log_start` whose file was expired are passed over.
+        """
+        count = len(offsets)
+        first, end = offsets[0], self._end
+        if self._physical_end == 0:  # no unit: the queue may begin anywhere
+            end = first
+        if first == end and (count == 1 or list(offsets) == list(range(first, first + count))):
+            if fields[0] < self._physical_end:
+                self._refuse_behind(first, fields[0])
+            return PendingUnits([(first, fields)], first + count, fields[-3] + fields[-2])
+        return self._check_one_by_one(offsets, fields, end, log_start)
+
+    def _check_one_by_one(
+        self, offsets: Sequence[int], fields: list[int], end: int, log_start: int
+    ) -> PendingUnits | None:
+        runs: list[tuple[int, list[int]]] = []
+        physical_end = self._physical_end
+        known = self._known(min(offsets), max(offsets) + 1)
+        for index, offset in enumerate(offsets):
+            row = fields[3 * index : 3 * index + 3]
+            unit = (row[0], row[1], row[2])
+            present = known.get(offset)
+            if present == unit:
+                continue
+            if present is not None:
+                reason = f"the unit is {present}, the log says {unit}"
+                raise UnitConflictError(self.topic, self.queue_id, offset, reason)
+            if offset > end:
+                reason = f"the queue ends at {end}; the record at {row[0]} would leave a gap"
+                raise QueueGapError(self.topic, self.queue_id, offset, reason)
+            if offset < end:
+                # A hole, or a file that is missing: the log fills it, unless it was expired.
+                if row[0] < log_start and self._files.start_of(offset) not in self._files.starts:
+                    continue
+            else:
+                if row[0] < physical_end:
+                    self._refuse_behind(offset, row[0])
+                end, physical_end = offset + 1, row[0] + row[1]
+            known[offset] = unit
+            if runs and offset == runs[-1][0] + len(runs[-1][1]) // 3:
+                runs[-1][1].extend(row)
+            else:
+                runs.append((offset, row))
+        return PendingUnits(runs, end, physical_end) if runs else None
+
+    def differing(
+        self, offsets: Sequence[int], fields: list[int], log_start: int
+    ) -> PendingUnits | None:
+        """What has to be written over so that these units, below the end, are there; or None."""
+        known = self._known(min(offsets), max(offsets) + 1)
+        runs: list[tuple[int, list[int]]] = []
+        for index, offset in enumerate(offsets):
+            row = fields[3 * index : 3 * index + 3]
+            expired = row[0] < log_start
+            if offset < self._end and not expired and known.get(offset) != tuple(row):
+                runs.append((offset, row))
+        return PendingUnits(runs, self._end, self._physical_end) if runs else None
+
+    def _refuse_behind(self, offset: int, physical_offset: int) -> None:
+        reason = f"the record at {physical_offset} lies before {self._physical_end}, queued already"
+        raise UnitConflictError(self.topic, self.queue_id, offset, reason)
+
+    def _known(self, start: int, end: int) -> dict[int, Unit]:
+        known: dict[int, Unit] = {}
+        for offset, units in self.read(start, end - start):
+            rows: list[Unit] = units.tolist()
+            for at in np.flatnonzero(valid_units(units)).tolist():
+                known[offset + at] = rows[at]
+        return known
+
+    def write(self, pending: PendingUnits) -> None:
+        """Put the units into the page cache; readers do not see them before `commit`.
+
+        Raises DiskFullError; the caller then calls `undo`.
+        """
+        for offset, fields in pending.runs:
+            if self._physical_end == 0:
+                self._begin(offset)
+            elif offset < self._files.first_offset():
+                self._fill_with_blanks(offset)
+            self._files.write(offset, pack_units(fields))
+
+    def _begin(self, offset: int) -> None:
+        """Files of an empty queue whose first unit has this offset: blanks up to it."""
+        files = self._files
+        start = files.start_of(offset)
+        for other in [found for found in files.starts if found != start]:
+            # No unit is in them: a crash left them between making and filling.
+            files.remove(other)
+        files.make(start)
+        files.clear_rest(start, offset)
+        self._fill_with_blanks(offset)
+
+    def _fill_with_blanks(self, offset: int) -> None:
+        """The file in which `offset` belongs is the first of the queue, and begins there."""
+        first = self._files.start_of(offset) // UNIT_SIZE
+        if offset > first:
+            self._files.write(first, BLANK_UNIT * (offset - first))
+
+    def commit(self, pending: PendingUnits) -> None:
+        """Readers see what was written."""
+        filled = pending.runs[0][0] < self._end
+        with self._lock:
+            self._end, self._physical_end = pending.end, pending.physical_end
+            if filled:  # a hole was closed, perhaps the first of the queue
+                self._first = self._min = None
+
+    def undo(self, pending: PendingUnits) -> None:
+        """Clear what `write` left behind. Needs no space: the blocks are there already."""
+        for offset, fields in pending.runs:
+            self._files.clear(offset, len(fields) // 3)
+
+    # --- cutting ---------------------------------------------------------------------------
+
+    def cut(self, physical_offset: int) -> bool:
+        """Forget all units at or above `physical_offset`, and what follows them. Whether any was.
+
+        Also drops what a torn write left: units that fall behind the ones before them. Old
+        bytes are written over with zeros, so that they cannot come back (H1). If no unit is left,
+        the offset of the first that was remains the end, so offsets of expired units are not used
+        again. Durable after the owner's sync; a crash half way leaves less, never a gap.
+        """
+        changed, end, physical_end = False, 0, 0
+        first = self._files.next_valid(0, self._end)
+        first = self._end if first is None else first
+        for start in reversed(list(self._files.starts)):
+            last = self._files.last_below(start, physical_offset)
+            if last is None and start == self._files.starts[0] and first:
+                end = first
+                changed = self._leave_end_mark(first) or changed
+                break
+            if last is None:
+                self._files.remove(start)
+                changed = True
+                continue
+            end, physical_end = last.offset + 1, last.physical_offset + last.record_size
+            changed = self._files.clear_rest(start, end) or changed
+            break
+        with self._lock:
+            self._end, self._physical_end = end, physical_end
+            self._first = self._min = None
+        return changed
+
+    def _leave_end_mark(self, end: int) -> bool:
+        """The only file left says where the queue ends, and no more. Whether that was news."""
+        files = self._files
+        (start,) = files.starts
+        wanted = files.start_of(end)
+        if wanted == start and files.last_valid(start) is None:
+            if files.end_without_units() == end:
+                return False
+        elif wanted != start:
+            files.make(wanted)
+            files.remove(start)
+        if end * UNIT_SIZE > wanted:  # else the name of the file says it
+            self._fill_with_blanks(end - 1)
+            files.write(end - 1, END_MARK)
+        files.clear_rest(wanted, end)
+        return True
+
+    def drop_leading(self, log_start: int) -> int:
+        """Delete first files all of whose units are below `log_start`; never the last file.
+
+        How many. A file that cannot be judged, for want of a valid unit, stays.
+        """
+        dropped = 0
+        while len(self._files.starts) > 1:
+            last = self._files.last_valid(self._files.starts[0])
+            if last is None or last.physical_offset >= log_start:
+                break
+            self._files.remove(self._files.starts[0])
+            dropped += 1
+        if dropped:
+            with self._lock:
+                self._first = self._min = None
+        return dropped
+
+    def remove_all(self) -> None:
+        """Delete every file; the queue is as if it had never been."""
+        for start in reversed(list(self._files.starts)):
+            self._files.remove(start)
+        with self._lock:
+            self._end = self._physical_end = 0
+            self._first = self._min = None

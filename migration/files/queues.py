@@ -1,0 +1,169 @@
+"""All file consume queues of a store: `consumequeue/<topic>/<queue id>/<20 digits>`.
+
+A queue costs memory only while it is among the recently used ones; its state is read from its
+files again when it is touched. What is on disk and is not named like a queue is left alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from migration.errors import QueueNameError
+from migration.files.queue import FileQueue
+from migration.formats.unit import parse_file_name, parse_queue_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from migration.files.handles import FileHandles
+
+#: Longest name of a directory on the file systems we know (NAME_MAX).
+_NAME_MAX = 255
+
+
+def check_name(name: str) -> None:
+    """Raises QueueNameError for a topic or light queue that cannot name a directory."""
+    if not name:
+        raise QueueNameError(name, "it is empty")
+    if "/" in name or "\0" in name:
+        raise QueueNameError(name, "it has a '/' or a zero byte in it")
+    if name in {".", ".."}:
+        raise QueueNameError(name, "it means another directory")
+    if len(name) * 4 > _NAME_MAX and len(name.encode()) > _NAME_MAX:
+        raise QueueNameError(name, f"it is longer than {_NAME_MAX} bytes")
+
+
+class FileQueueSet:
+    """Finds and opens queues. An unknown queue is `None`, and stays unknown to the disk (H17).
+
+    Thread: any. One queue is never two objects at a time, whoever holds it.
+    Locks: `_lock` guards the tables; held while a queue's directory is read.
+    """
+
+    def __init__(self, root: Path, file_bytes: int, handles: FileHandles, max_cached: int) -> None:
+        # Constant after construction.
+        self.root = root
+        self._file_bytes = file_bytes
+        self._handles = handles
+        self._max_cached = max_cached
+        self._lock = threading.Lock()
+        # Guarded by _lock. The first keeps recently used queues, the second knows all in use.
+        self._recent: OrderedDict[tuple[str, int], FileQueue] = OrderedDict()
+        self._alive: weakref.WeakValueDictionary[tuple[str, int], FileQueue] = (
+            weakref.WeakValueDictionary()
+        )
+
+    @property
+    def cached_count(self) -> int:
+        return len(self._recent)
+
+    def get(self, topic: str, queue_id: int) -> FileQueue | None:
+        """The queue, if it has a directory. Raises QueueFileError when its files are wrong."""
+        return self._find((topic, queue_id), create=False)
+
+    def get_or_create(self, topic: str, queue_id: int) -> FileQueue:
+        """The queue; nothing is made on disk before the first write.
+
+        Raises QueueNameError, QueueFileError.
+        """
+        queue = self._find((topic, queue_id), create=True)
+        assert queue is not None
+        return queue
+
+    def _find(self, key: tuple[str, int], *, create: bool) -> FileQueue | None:
+        with self._lock:
+            queue = self._recent.get(key)
+            if queue is not None:
+                self._recent.move_to_end(key)
+                return queue
+            queue = self._alive.get(key)
+            if queue is None:
+                queue = self._load(key, create=create)
+                if queue is None:
+                    return None
+                self._alive[key] = queue
+            self._recent[key] = queue
+            while len(self._recent) > self._max_cached:
+                self._recent.popitem(last=False)
+            return queue
+
+    def _load(self, key: tuple[str, int], *, create: bool) -> FileQueue | None:
+        topic, queue_id = key
+        try:
+            check_name(topic)
+        except QueueNameError:
+            if create:
+                raise
+            return None
+        directory = f"{self.root}/{topic}/{queue_id}"
+        if not create and not Path(directory).is_dir():
+            return None
+        return FileQueue(topic, queue_id, directory, self._file_bytes, self._handles).load()
+
+    def repair(self, topic: str, queue_id: int) -> FileQueue:
+        """The queue, after files cut short by a crash got their size."""
+        with self._lock:
+            directory = f"{self.root}/{topic}/{queue_id}"
+            queue = FileQueue(topic, queue_id, directory, self._file_bytes, self._handles)
+            self._alive[topic, queue_id] = queue.load(repair=True)
+            self._recent.pop((topic, queue_id), None)
+            return queue
+
+    def count_files(self, topic: str, queue_id: int) -> int:
+        """Files of the queue, by their names alone: cheap for queues that are not in use."""
+        try:
+            entries = list(Path(self.root, topic, str(queue_id)).iterdir())
+        except FileNotFoundError:
+            return 0
+        return sum(1 for entry in entries if parse_file_name(entry.name) is not None)
+
+    def remove_files(self, topic: str, queue_id: int) -> None:
+        """Delete all files of a queue, whatever is wrong with them."""
+        with self._lock:
+            self._alive.pop((topic, queue_id), None)
+            self._recent.pop((topic, queue_id), None)
+            for path in sorted(Path(self.root, topic, str(queue_id)).iterdir(), reverse=True):
+                if parse_file_name(path.name) is not None:
+                    self._handles.remove(str(path))
+
+    def topics(self) -> list[str]:
+        """Names of the topics and light queues that have a directory."""
+        try:
+            return sorted(entry.name for entry in self.root.iterdir() if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Ids of the queues of the topic that have a directory, rising."""
+        try:
+            check_name(topic)
+            entries = list(Path(self.root, topic).iterdir())
+        except (QueueNameError, FileNotFoundError, NotADirectoryError):
+            return []
+        ids = (parse_queue_id(entry.name) for entry in entries if entry.is_dir())
+        return sorted(queue_id for queue_id in ids if queue_id is not None)
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        """Every (topic, queue id) on disk."""
+        for topic in self.topics():
+            for queue_id in self.queue_ids(topic):
+                yield topic, queue_id
+
+    def move_topic_away(self, topic: str, target: Path) -> bool:
+        """Take the topic's directory out in one rename. Whether there was one."""
+        with self._lock:
+            for key in [key for key in self._alive if key[0] == topic]:
+                # Whoever still reads it finds its files gone.
+                self._alive.pop(key, None)
+                self._recent.pop(key, None)
+            source = self.root / topic
+            if not source.is_dir():
+                return False
+            source.rename(target)
+            # After the rename: from now on nobody can open a file by its old name.
+            self._handles.forget_below(str(source))
+            return True

@@ -1,0 +1,159 @@
+"""The reading half of a store in files. Nothing here writes, or makes a file (H17)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from migration.formats.unit import valid_units
+from store.consume_queue import Bounds, CqUnit, KeyHit, LastUnit
+from store.errors import StoreClosedError
+from store.message import Boundary
+from store.properties import is_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from migration.files.index import IndexFileSet
+    from migration.files.queue import FileQueue, Unit
+    from migration.files.queues import FileQueueSet
+
+
+class FileQueueReads:
+    """What readers ask of the queues and the index. Thread: any; no lock of the store is taken."""
+
+    def __init__(
+        self,
+        queues: FileQueueSet,
+        index: IndexFileSet,
+        store_time_ms: Callable[[int], int | None],
+        record_keys: Callable[[int], tuple[str, Collection[str]] | None],
+    ) -> None:
+        # Constant after construction.
+        self._queues = queues
+        self._index = index
+        self._store_time_ms = store_time_ms
+        self._record_keys = record_keys
+        # Replaced as a whole by the writing half, never changed in place.
+        self._dead: dict[str, int] = {}  # deleted topic to the offset below which it is dead
+        self._closed = False
+
+    def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
+        """See ConsumeQueueStore. Raises QueueFileError."""
+        found = (self._get(*name) for name in queues)
+        return [0 if queue is None else queue.end for queue in found]
+
+    def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
+        """See ConsumeQueueStore. Min is looked for in the units, so no blank is ever visible."""
+        queue = self._get(topic, queue_id)
+        return Bounds(0, 0) if queue is None else queue.bounds(log_start)
+
+    def read_units(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, CqUnit]]:
+        """See ConsumeQueueStore. The store time is 0 where the record is gone from the log."""
+        queue = self._get(topic, queue_id)
+        if queue is None:
+            return []
+        store_time_ms = self._store_time_ms
+        found = []
+        for first, units in queue.read(start, count):
+            valid = valid_units(units).tolist()
+            for at, (physical_offset, size, tag_code) in enumerate(units.tolist()):
+                if valid[at]:
+                    time_ms = store_time_ms(physical_offset) or 0
+                    unit = CqUnit(physical_offset, size, tag_code, time_ms)
+                    found.append((first + at, unit))
+        return found
+
+    def search_time(
+        self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
+    ) -> int:
+        """See ConsumeQueueStore. A unit whose record is gone counts as too early."""
+        queue = self._get(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.bounds(log_start)
+        upper = boundary is Boundary.UPPER
+
+        def beyond(unit: Unit) -> bool:
+            there = self._store_time_ms(unit[0])
+            return there is not None and (there > time_ms or (there == time_ms and not upper))
+
+        found = queue.first_where(low, high, beyond)
+        return max(low, found - 1) if upper else found
+
+    def query_key(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        after: KeyHit | None,
+        limit: int,
+    ) -> list[KeyHit]:
+        """See ConsumeQueueStore. Rising by physical offset: store times never fall along a log.
+
+        Each hit was verified against its record (H34), topic, key and time to the millisecond.
+        """
+        self._check_open()
+        beyond = -1 if after is None else after.physical_offset
+        beyond = max(beyond, self._dead.get(topic, 0) - 1)
+        hits: list[KeyHit] = []
+        for offsets in self._index.candidates(topic, key, begin_ms, end_ms):
+            for offset in offsets:
+                if len(hits) >= limit:
+                    return hits
+                if offset <= beyond:
+                    continue
+                record = self._record_keys(offset)
+                if record is None or key not in record[1]:
+                    continue
+                if record[0] != topic and not is_mark(key):
+                    continue
+                time_ms = self._store_time_ms(offset)
+                if time_ms is not None and begin_ms <= time_ms <= end_ms:
+                    hits.append(KeyHit(time_ms, offset))
+                    beyond = offset
+        return hits
+
+    def marks_below(self, key: str, limit: int) -> None:
+        """See ConsumeQueueStore: keys are hashed, and have no order."""
+
+    def queue_ids(self, topic: str) -> list[int]:
+        self._check_open()
+        return self._queues.queue_ids(topic)
+
+    def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
+        """Names of topics and light queues with files, by length, then bytes; above `after`."""
+        self._check_open()
+
+        def rank(name: str) -> tuple[int, bytes]:
+            encoded = name.encode()
+            return len(encoded), encoded
+
+        ranked = sorted(
+            (rank(name), name) for name in self._queues.topics() if name.startswith(prefix)
+        )
+        return [name for order, name in ranked if after is None or order > rank(after)][:limit]
+
+    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
+        """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
+        for topic, queue_id in self._queues.names():
+            queue = self._queues.get(topic, queue_id)
+            unit = None if queue is None or queue.end == 0 else queue.unit(queue.end - 1)
+            if queue is not None and unit is not None:
+                yield topic, queue_id, queue.end - 1, unit[0]
+
+    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
+        """See ConsumeQueueStore."""
+        for unit in self.last_units():
+            if start <= unit[3] < end:
+                yield [LastUnit(*unit)]
+
+    def _get(self, topic: str, queue_id: int) -> FileQueue | None:
+        self._check_open()
+        return self._queues.get(topic, queue_id)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the file queues are closed")

@@ -1,0 +1,455 @@
+"""A ConsumeQueueStore in RocketMQ's files: `consumequeue/` for the queues, `index/` for the keys.
+
+Everything here is derived from the log. Each step leaves files from which the rest can be
+derived again, starting at the durable checkpoint:
+
+- Units and index entries are written when they are dispatched, and made durable by `flush`,
+  which advances the checkpoint after its fsyncs, never before.
+- Before the first write after an opening the checkpoint is marked as not clean. Whoever opens
+  a store that is not clean first cuts all queues and the index back to what is durable.
+- Cutting and deleting can be repeated, so a crash in the middle of either is no special case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import threading
+from typing import TYPE_CHECKING
+
+from migration.errors import IndexFileError, QueueFileError
+from migration.files.checkpoint import (
+    DeadTopic,
+    FileQueueCheckpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
+from migration.files.dispatch_groups import DispatchGroups, group_requests
+from migration.files.handles import FileHandles
+from migration.files.index import IndexFileSet
+from migration.files.options import (
+    INDEX_DIRECTORY,
+    QUEUE_DIRECTORY,
+    TRASH_DIRECTORY,
+    Adoption,
+    FileQueueOptions,
+)
+from migration.files.queues import FileQueueSet
+from migration.files.reads import FileQueueReads
+from migration.formats.unit import UNIT_SIZE
+from store.clock import Clock, SystemClock
+from store.consume_queue import DispatchRequest
+from store.errors import FlushError, StoreBusyError, StoreFailedError
+from store.files import DIRECTORY_MODE, fsync_directory
+from store.record import MIN_RECORD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
+
+    from migration.files.queue import FileQueue, PendingUnits
+    from store.consume_queue import LastUnit
+
+__all__ = ["Adoption", "FileQueueOptions", "FileQueueStore"]
+
+logger = logging.getLogger(__name__)
+
+
+class FileQueueStore(FileQueueReads):
+    """ConsumeQueueStore over files, byte for byte as RocketMQ 5 lays them out.
+
+    Thread: any. Writers one at a time, under `_writing`; reads take no lock of the store.
+    Locks: `_flushing` before `_writing`. `_writing` is not held across an fsync of units.
+    Failure: a failed fsync is final; reads go on.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        store_time_ms: Callable[[int], int | None],
+        record_keys: Callable[[int], tuple[str, Collection[str]] | None],
+        options: FileQueueOptions | None = None,
+        clock: Clock | None = None,
+        adoption: Adoption = Adoption.COMPARE,
+        progress: Callable[[str, float], None] | None = None,
+    ) -> None:
+        """Open what is below `root`; after a crash, cut it back to what is durable.
+
+        `store_time_ms` and `record_keys` (topic and keys) read the record at a physical offset
+        from the log, and answer None when there is none. A store that was closed is only read.
+        Raises StoreFormatError for a damaged checkpoint.
+        """
+        options = options or FileQueueOptions()
+        handles = FileHandles(options.max_open_files)
+        queues = FileQueueSet(
+            root / QUEUE_DIRECTORY,
+            options.units_per_file * UNIT_SIZE,
+            handles,
+            options.max_cached_queues,
+        )
+        index = IndexFileSet(
+            root / INDEX_DIRECTORY, options.index, handles, clock or SystemClock(), store_time_ms
+        )
+        super().__init__(queues, index, store_time_ms, record_keys)
+        # Constant after construction.
+        self._root = root
+        self._handles = handles
+        self._flushing = threading.Lock()
+        self._writing = threading.Lock()
+        # Guarded by _writing; single values are read freely.
+        self._dispatched = 0
+        self._flushed = 0  # where dispatching goes on after a crash
+        self._durable = 0  # what is derived from records below it survives a crash
+        self._clean = True  # so the checkpoint on disk says
+        self._applied_deletions = 0
+        self._log_start = 0
+        self._index_is_stale = False
+        self._units_written = 0
+        self._flushes = 0
+        self._failure: BaseException | None = None
+        self._open(adoption, progress or _silent)
+
+    # --- opening ---------------------------------------------------------------------------
+
+    def _open(self, adoption: Adoption, progress: Callable[[str, float], None]) -> None:
+        checkpoint = read_checkpoint(self._root)
+        shutil.rmtree(self._root / TRASH_DIRECTORY, ignore_errors=True)
+        if checkpoint is None:
+            self._adopt(adoption, progress)
+            return
+        self._dispatched = self._flushed = checkpoint.dispatched_offset
+        self._durable = checkpoint.durable_offset
+        self._clean = checkpoint.clean
+        self._applied_deletions = checkpoint.applied_deletions
+        self._dead = dict(checkpoint.dead_topics)
+        if not checkpoint.clean:
+            self._cut_queues(self._durable, progress, repair=True)
+        self._load_index(recover=not checkpoint.clean)
+        if not checkpoint.clean:
+            self._index.write_back()
+            self._handles.sync(*self._handles.take_dirty())
+        gone = checkpoint.indexed and not self._index.file_count
+        if gone or not (self._root / QUEUE_DIRECTORY).is_dir():
+            # Somebody removed derived files: everything is derived again.
+            self._dispatched = self._flushed = 0
+
+    def _adopt(self, adoption: Adoption, progress: Callable[[str, float], None]) -> None:
+        self._load_index(recover=False)
+        names = list(self._queues.names())
+        for done, name in enumerate(names):
+            progress("reading queues", done / len(names))
+            with contextlib.suppress(QueueFileError):  # reported when the queue is touched
+                queue = self._queues.get(*name)
+                self._durable = max(self._durable, queue.physical_end if queue else 0)
+        if adoption is Adoption.TRUST and not self._index_is_stale:
+            self._dispatched = self._flushed = self._durable
+        else:
+            self._index_is_stale = True
+
+    def _load_index(self, *, recover: bool) -> None:
+        try:
+            if recover:
+                self._index.recover(self._durable)
+            else:
+                self._index.load()
+        except IndexFileError as error:
+            logger.warning("the key index is made again from the log: %s", error)
+            self._index_is_stale = True
+            self._dispatched = self._flushed = 0
+
+    def _cut_queues(
+        self, physical_offset: int, progress: Callable[[str, float], None], *, repair: bool
+    ) -> None:
+        names = list(self._queues.names())
+        for done, name in enumerate(names):
+            progress("cutting queues", done / len(names))
+            try:
+                queue = self._queues.repair(*name) if repair else self._queues.get(*name)
+            except QueueFileError as error:
+                # Not for a cut to mend; it is reported again whenever the queue is touched.
+                logger.error("left as it is: %s", error)
+                continue
+            if queue is not None:
+                queue.cut(physical_offset)
+
+    # --- dispatch --------------------------------------------------------------------------
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self._dispatched
+
+    @property
+    def durable_offset(self) -> int:
+        """End of what survives a crash: where an opening after one goes on dispatching."""
+        return self._flushed
+
+    @property
+    def gathers(self) -> bool:
+        return True  # one write for each queue, however many messages there are for it
+
+    def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
+        """See Dispatcher. Visible to readers on return; durable after `flush`.
+
+        Raises, with nothing written: QueueNameError for a topic or light queue that cannot name
+        a directory, QueueGapError (H20), UnitConflictError, QueueFileError, DiskFullError.
+        """
+        with self._writing:
+            self._check_writable()
+            groups = group_requests(requests, self._dead)
+            pending: list[tuple[FileQueue, PendingUnits]] = []
+            for (topic, queue_id), (offsets, fields) in groups.queues.items():
+                queue = self._queues.get_or_create(topic, queue_id)
+                found = queue.check(offsets, fields, self._log_start)
+                if found is not None:
+                    pending.append((queue, found))
+            if pending or groups.records:
+                self._mark_unclean()
+                self._write(pending, groups)
+            self._dispatched = max(self._dispatched, end_offset)
+
+    def _write(self, pending: list[tuple[FileQueue, PendingUnits]], groups: DispatchGroups) -> None:
+        """Readers see all of it, or none."""
+        try:
+            for queue, units in pending:
+                queue.write(units)
+            if groups.records:
+                if self._index_is_stale:
+                    self._index.clear()
+                    self._index_is_stale = False
+                self._index.insert(groups.records)
+        except BaseException as error:
+            try:
+                for queue, units in pending:
+                    queue.undo(units)
+            except (OSError, StoreBusyError):
+                # Units nobody dispatched may be left; the next opening cuts them off.
+                self._failure = error
+            raise
+        for queue, units in pending:
+            queue.commit(units)
+            self._units_written += sum(len(fields) for _, fields in units.runs) // 3
+
+    def _mark_unclean(self) -> None:
+        if self._clean:
+            self._save(clean=False)
+
+    def _save(self, *, clean: bool) -> None:
+        """The checkpoint on disk says what is durable. Called with `_writing` held."""
+        write_checkpoint(
+            self._root,
+            FileQueueCheckpoint(
+                dispatched_offset=self._flushed,
+                durable_offset=self._durable,
+                clean=clean,
+                applied_deletions=self._applied_deletions,
+                dead_topics=tuple(DeadTopic(*pair) for pair in sorted(self._dead.items())),
+                indexed=0 <= self._index.first_offset < self._flushed,
+            ),
+        )
+        self._clean = clean
+
+    def restore(self, requests: Sequence[DispatchRequest]) -> None:
+        """See ConsumeQueueStore. Writes units over others, the only call that does."""
+        with self._writing:
+            self._check_writable()
+            groups = group_requests(requests, self._dead)
+            for (topic, queue_id), (offsets, fields) in groups.queues.items():
+                queue = self._queues.get_or_create(topic, queue_id)
+                units = queue.differing(offsets, fields, self._log_start)
+                if units is not None:
+                    self._mark_unclean()
+                    queue.write(units)
+                    queue.commit(units)
+
+    def restore_last_units(self, units: Sequence[LastUnit]) -> None:
+        """See ConsumeQueueStore. A unit stands there then that no reader can see: it points below
+        the start of the log."""
+        for topic, queue_id, queue_offset, physical_offset in units:
+            if self.next_offsets([(topic, queue_id)])[0] > queue_offset:
+                continue
+            request = DispatchRequest(
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                physical_offset=physical_offset,
+                record_size=MIN_RECORD_BYTES,
+                tag_code=0,
+                store_time_ms=0,
+                keys=(),
+                light_queues=(),
+                in_queue=True,
+            )
+            self.dispatch([request], 0)
+
+    # --- removal ---------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, sequence: int) -> None:
+        """See ConsumeQueueStore. Durable on return; a number applied before changes nothing."""
+        with self._writing:
+            self._check_writable()
+            if sequence <= self._applied_deletions:
+                return
+            trash = self._root / TRASH_DIRECTORY
+            trash.mkdir(DIRECTORY_MODE, exist_ok=True)
+            if self._queues.move_topic_away(topic, trash / str(sequence)):
+                fsync_directory(self._root / QUEUE_DIRECTORY)
+                fsync_directory(trash)
+            # The index cannot forget single keys, so the checkpoint remembers who is dead.
+            self._dead = {**self._dead, topic: max(self._dispatched, self._durable)}
+            self._applied_deletions = sequence
+            self._save(clean=self._clean)
+        shutil.rmtree(trash, ignore_errors=True)
+
+    @property
+    def applied_deletions(self) -> int:
+        return self._applied_deletions
+
+    def truncate(self, log_end: int) -> None:
+        """See ConsumeQueueStore. Durable on return."""
+        with self._flushing, self._writing:
+            self._check_writable()
+            if log_end >= max(self._dispatched, self._durable):
+                return
+            self._dispatched = min(self._dispatched, log_end)
+            self._flushed = min(self._flushed, log_end)
+            self._durable = min(self._durable, log_end)
+            # First: whatever a crash leaves of the cut, the next opening finishes it.
+            self._save(clean=False)
+            self._cut_queues(log_end, _silent, repair=False)
+            self._index.cut(log_end)
+            self._sync_all()
+            self._flushed_up_to(self._dispatched, clean=False)
+
+    def rebuild_queue(self, topic: str, queue_id: int, log_start: int) -> None:
+        """Forget the units a queue has of the live log; dispatching the log again makes them.
+
+        `dispatched_offset` is 0 afterwards. Where the files can be read, units below `log_start`
+        stay, so that the offsets of a queue with none left in the log go on. Durable on return.
+        """
+        with self._flushing, self._writing:
+            self._check_writable()
+            self._dispatched = self._flushed = 0
+            self._save(clean=False)
+            try:
+                queue = self._queues.repair(topic, queue_id)
+                queue.cut(log_start)
+            except QueueFileError:
+                self._queues.remove_files(topic, queue_id)
+            self._sync_all()
+
+    def rebuild_index(self) -> None:
+        """Forget the key index; dispatching the log again makes it. Durable on return."""
+        with self._flushing, self._writing:
+            self._check_writable()
+            self._dispatched = self._flushed = 0
+            self._save(clean=False)
+            self._index.clear()
+            self._sync_all()
+
+    def expire(self, log_start: int, store_time_ms: int) -> None:
+        """See ConsumeQueueStore: deletes whole files, never the last one of a queue.
+
+        A file that cannot be read stays. Repeatable; a crash brings some files back, no harm.
+        """
+        if self._flushed < min(log_start, self._dispatched):
+            # The log cannot give back what is gone from it: offsets must go on after a crash.
+            self.flush()
+        self._log_start = max(self._log_start, log_start)
+        for topic, queue_id in self._queues.names():
+            if self._queues.count_files(topic, queue_id) < 2:
+                continue
+            with self._writing:
+                self._check_writable()
+                try:
+                    queue = self._queues.get(topic, queue_id)
+                except QueueFileError as error:
+                    logger.warning("not expired: %s", error)
+                    continue
+                if queue is not None:
+                    queue.drop_leading(log_start)
+        with self._writing:
+            self._check_writable()
+            dropped = self._index.expire(log_start)
+            alive = {name: end for name, end in self._dead.items() if end > log_start}
+            if dropped or alive != self._dead:
+                self._dead = alive
+                self._save(clean=self._clean)
+
+    def maintain(self) -> int:
+        """Nothing: files need no looking after from time to time."""
+        return 0
+
+    def compact(self, progress: Callable[[float], None] | None = None) -> None:
+        """Nothing: `expire` and `delete_topic` give space back at once."""
+
+    # --- durability and end of life --------------------------------------------------------
+
+    def flush(self) -> None:
+        """See ConsumeQueueStore. Raises FlushError, for good; DiskFullError, to be tried again."""
+        with self._flushing:
+            with self._writing:
+                self._check_writable()
+                if self._clean and self._dispatched == self._flushed:
+                    return
+                point = self._dispatched
+                self._index.write_back()
+                files, directories = self._handles.take_dirty()
+            self._sync(files, directories)
+            with self._writing:
+                self._flushed_up_to(point, clean=self._clean)
+                self._flushes += 1
+
+    def _flushed_up_to(self, point: int, *, clean: bool) -> None:
+        self._flushed = point
+        self._durable = max(self._durable, point)
+        self._save(clean=clean)
+
+    def _sync(self, files: set[str], directories: set[str]) -> None:
+        try:
+            self._handles.sync(files, directories)
+        except OSError as error:
+            self._failure = error
+            raise FlushError(f"file queues are durable up to {self.durable_offset}") from error
+
+    def _sync_all(self) -> None:
+        """Everything written so far is durable. Called with both locks held."""
+        self._index.write_back()
+        self._sync(*self._handles.take_dirty())
+
+    def statistics(self) -> dict[str, float]:
+        return {
+            "file_queue_dispatched_offset": self._dispatched,
+            "file_queue_durable_offset": self.durable_offset,
+            "file_queue_units_written": self._units_written,
+            "file_queue_flushes": self._flushes,
+            "file_queue_cached_queues": self._queues.cached_count,
+            "file_queue_open_files": self._handles.open_count,
+            "file_queue_dirty_files": self._handles.dirty_count,
+            "index_files": self._index.file_count,
+            "index_entries": self._index.entry_count,
+        }
+
+    def close(self) -> None:
+        """See ConsumeQueueStore. What cannot be flushed any more is derived again later."""
+        with self._flushing, self._writing:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                changed = not self._clean or self._dispatched != self._flushed
+                if changed and self._failure is None:
+                    self._sync_all()
+                    self._flushed_up_to(self._dispatched, clean=True)
+            finally:
+                self._handles.close()
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self._failure is not None:
+            raise StoreFailedError("the file queues failed before") from self._failure
+
+
+def _silent(step: str, done: float) -> None:
+    """Progress for nobody."""

@@ -1,0 +1,218 @@
+"""Brings RocksDB up through sorted files that another process makes: see bulk_worker.py.
+
+For long histories. The process makes the next piece while the last one is taken in, which is a
+matter of milliseconds. What is left at the end, and everything when the process cannot be had, is
+done by the ordinary backfill.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import selectors
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from migration.fill.bulk_worker import BulkPlan
+from migration.fill.import_root import import_root
+from migration.state.routes import SideName
+from store.admission import admission_of
+from store.errors import StoreError
+from store.files import DIRECTORY_MODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO
+
+    from migration.jobs import Job
+    from migration.sides.double import DoubleQueueStore
+    from migration.sides.side import IngestingStore, Side
+    from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+#: A rest of the log that is smaller is left to the ordinary backfill.
+LEAST_BYTES = 16 << 20
+#: Log bytes of a piece: what the process holds in memory follows from it, some two times as much.
+_PIECE_BYTES = 96 << 20
+#: Files that lie on top of each other in RocksDB; with more, compaction is waited for. Live writes
+#: are refused from FamilyProfile.l0_slow on, and those come when the side is joined.
+_L0_FILES = 12
+#: When producers are nearly as fast as the process, what is left hardly shrinks any more: after so
+#: many short pieces the rest is dispatched while they wait.
+_SHORT_PIECES = 8
+#: What is left must fall below this share of what it was, in so many seconds.
+_SHRINKS = 0.9
+_TREND_S = 3.0
+_BRAKE_STEP = 0.2
+_BRAKE_MOST = 0.8
+_POLL_S = 0.05
+_OUTPUT = "kvcq.bulk"
+
+
+class Trend:
+    """Brakes producers, step by step, while what is left to do does not shrink."""
+
+    def __init__(self, double: DoubleQueueStore) -> None:
+        self._double = double
+        self._left: int | None = None
+        self._looked_s = 0.0
+
+    def look(self, left: int) -> None:
+        now_s = time.monotonic()
+        if self._left is not None and now_s - self._looked_s < _TREND_S:
+            return
+        if self._left is not None and left > _SHRINKS * self._left:
+            self._double.brake = min(_BRAKE_MOST, self._double.brake + _BRAKE_STEP)
+            logger.info("producers wait %.0f %% of their time", 100 * self._double.brake)
+        self._left, self._looked_s = left, now_s
+
+
+class BulkBackfill:
+    """One run. Used by one job's thread; the process belongs to it."""
+
+    def __init__(
+        self, store: MessageStore, double: DoubleQueueStore, end: Callable[[], int], job: Job
+    ) -> None:
+        """`end`: up to where the log is dispatched and durable."""
+        self._store = store
+        self._double = double
+        self._end = end
+        self._job = job
+        self._trend = Trend(double)
+        # Absolute: the process has another working directory.
+        self._root = store.config.root.absolute()
+        self._output = self._root / _OUTPUT
+
+    def run(self, side: Side) -> None:
+        """The side has nearly all of the log, if another process can be had for it.
+
+        Raises JobCancelledError, and what taking files in raises.
+        """
+        if side.name is not SideName.ROCKSDB or self._left(side) < LEAST_BYTES:
+            return
+        shutil.rmtree(self._output, ignore_errors=True)
+        self._output.mkdir(DIRECTORY_MODE)
+        try:
+            while self._run_process(side):
+                pass
+        finally:
+            self._double.brake = 0.0
+            shutil.rmtree(self._output, ignore_errors=True)
+
+    def _left(self, side: Side) -> int:
+        return self._end() - max(side.store.dispatched_offset, self._store.log.start_offset)
+
+    def _run_process(self, side: Side) -> bool:
+        """Pieces until little is left. Whether it has to be done again: a topic was deleted."""
+        deletions = self._double.applied_deletions
+        plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
+        process = subprocess.Popen(
+            [sys.executable, "-m", BulkPlan.__module__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=import_root(),
+        )
+        try:
+            feed = cast("IO[bytes]", process.stdin)
+            pickle.dump(plan, feed)
+            waiting = short = 0
+            while (self._left(side) >= LEAST_BYTES and short < _SHORT_PIECES) or waiting:
+                # Two pieces under way, one is made while the other is taken in: unless little is
+                # left, since a piece ends where the log did when it was asked for.
+                left = self._left(side)
+                short += left < _PIECE_BYTES
+                self._trend.look(left)
+                while waiting < (2 if left >= _PIECE_BYTES else 1) and left >= LEAST_BYTES:
+                    feed.write(b"%d\n" % self._end())
+                    feed.flush()
+                    waiting += 1
+                answer = self._answer(process)
+                if answer is None:
+                    return False
+                waiting -= 1
+                if answer["files"] and not self._take_in(side, answer, deletions):
+                    return True  # begin again, with what is alive now
+            return False
+        except OSError:
+            logger.exception("the process of the backfill ended; the backfill goes on without it")
+            return False
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    try:
+                        pipe.close()
+                    except OSError:
+                        logger.debug("the process was gone before its input was closed")
+
+    def _plan(self, start: int) -> BulkPlan:
+        config = self._store.config
+        routes = self._double.routes
+        return BulkPlan(
+            self._root / "commitlog",
+            config.segment_bytes,
+            start,
+            _PIECE_BYTES,
+            self._output,
+            routes.phase,
+            routes.policy,
+            admission_of(self._store.metadata),
+            config.skip_damaged_records,
+        )
+
+    def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
+        """The next answer; None when the process ended instead. Raises JobCancelledError."""
+        stdout = cast("IO[bytes]", process.stdout)
+        line = b""
+        # Never select(): it knows no descriptor above 1,023, and a service has more.
+        with selectors.DefaultSelector() as ready:
+            ready.register(stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                while not ready.select(_POLL_S):
+                    self._job.check()
+                # Past the buffer: what it held back, the selector would not know of.
+                piece = os.read(stdout.fileno(), 1)
+                if not piece:
+                    break
+                line += piece
+        if not line.endswith(b"\n"):
+            logger.error("the process of the backfill ended with %s", process.wait())
+            return None
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _take_in(self, side: Side, answer: dict[str, Any], deletions: int) -> bool:
+        """The files are part of the database; False when a topic was deleted since they were made.
+
+        Raises what the database raises.
+        """
+        files = {name: [Path(each) for each in paths] for name, paths in answer["files"].items()}
+        end = answer["end"]
+        while side.store.statistics().get("default.l0_files", 0) > _L0_FILES:
+            self._job.pause(_POLL_S)
+        with side.filling:
+            if self._double.applied_deletions != deletions:
+                return False
+            store = cast("IngestingStore", side.store)
+            store.ingest(files, end, move=True)
+        self._double.hold_log(side.name, end)
+        self._job.report(end, self._end(), answer["records"])
+        return True
+
+
+def remove_leftovers(root: Path) -> None:
+    """What a crash left of a run. Repeatable. Raises StoreError when it cannot be removed."""
+    try:
+        shutil.rmtree(root / _OUTPUT)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"{root / _OUTPUT} cannot be removed: {error}") from error

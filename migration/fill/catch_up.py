@@ -1,0 +1,237 @@
+"""Brings a side up from its own watermark to the live dispatch, and joins it there.
+
+The side reads the log again, in batches, and gets from it what live dispatch would have given it:
+the same rows. The last piece is done while dispatch waits, and then dispatch feeds the side: no
+gap, and no repeat. A crash anywhere leaves a watermark from which the next backfill goes on.
+
+While messages come in, the backfill takes a share of the processor's time only, so that producers
+keep the rest. When it does not gain on them with that, the share grows: it has to end some day.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from migration.fill.bulk import BulkBackfill
+from migration.fill.feed import LogFeed
+from migration.state.routes import Routes, SideName, split
+from store.consume_queue import DispatchRequest, LastUnit
+from store.errors import StoreBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from migration.jobs import Job
+    from migration.sides.double import DoubleQueueStore
+    from migration.sides.side import Side
+    from store.message_store import MessageStore
+
+#: Records read, and rows written, at a time: what producers may have to wait for is one of these.
+BATCH = 2048
+#: A rest of the log that is small enough to be dispatched while producers wait for it: some tenths
+#: of a second. Smaller, and a backfill would never meet producers who write all the time.
+_REST_BYTES = 16 << 20
+#: And what they have to wait for at most, when the backfill hardly gains on them.
+_REST_MOST_BYTES = 64 << 20
+_BUSY_WAIT_S = 0.02
+#: Share of one processor while messages come in: producers keep 0.8 of theirs.
+_SHARE = 0.2
+_SHARE_MOST = 0.6
+_TREND_S = 5.0
+#: Rows of a side are flushed after so many bytes of log, which a crash makes it read again.
+_FLUSH_BYTES = 256 << 20
+
+
+class Pace:
+    """Keeps the work to its share of a processor while the log grows."""
+
+    def __init__(self, feed: LogFeed) -> None:
+        self._feed = feed
+        self._share = _SHARE
+        self._appended = feed.appended_offset
+        self._worked_s = time.thread_time()
+        self._looked_s = time.monotonic()
+        self._lag: int | None = None
+
+    def after_batch(self, job: Job, lag: int) -> None:
+        """Rest as long as the share asks for. `lag`: bytes still to do. Raises JobCancelledError.
+
+        Processor time of this thread is what counts: time spent waiting is nobody's loss.
+        """
+        worked_s = time.thread_time()
+        used_s, self._worked_s = worked_s - self._worked_s, worked_s
+        appended = self._feed.appended_offset
+        busy, self._appended = appended != self._appended, appended
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _TREND_S:
+            if self._lag is not None and busy and lag >= self._lag:
+                self._share = min(_SHARE_MOST, self._share + 0.1)
+            self._lag, self._looked_s = lag, now_s
+        if busy:
+            job.pause(used_s * (1 - self._share) / self._share)
+        else:
+            job.check()
+
+
+class Filler:
+    """Fills one side of a double store. One job's thread at a time."""
+
+    def __init__(self, store: MessageStore, double: DoubleQueueStore, job: Job) -> None:
+        self._double = double
+        self._feed = LogFeed(store)
+        self._store = store
+        self._job = job
+        self._bulk = BulkBackfill(store, double, self._end, job)
+
+    # --- a side that lags ------------------------------------------------------------------
+
+    def catch_up(self, name: SideName) -> None:
+        """The side has all that is routed to it, and is joined.
+
+        Raises JobCancelledError, and what the side raises except StoreBusyError.
+        """
+        double, job = self._double, self._job
+        side = double.side(name)
+        assert side is not None
+        double.hold_log(name, side.store.dispatched_offset)
+        try:
+            self._seed(side, lambda topic: double.routes.takes(name, topic))
+            job.step(f"backfill {name.value}", side.store.dispatched_offset, self._end())
+            self._bulk.run(side)
+            pace = Pace(self._feed)
+            flush_at = side.store.dispatched_offset + _FLUSH_BYTES
+            rest = _REST_BYTES
+            while not self._try_join(side, rest):
+                self._catch_up_once(side, pace)
+                if self._end() - side.store.dispatched_offset > 2 * rest:
+                    self._bulk.run(side)
+                    rest = max(_REST_BYTES, min(_REST_MOST_BYTES, 2 * rest))
+                if side.store.dispatched_offset >= flush_at:
+                    side.store.flush()
+                    flush_at = side.store.dispatched_offset + _FLUSH_BYTES
+        finally:
+            double.hold_log(name, None)
+
+    def _end(self) -> int:
+        """What is dispatched, and durable: what is not durable yet is left to live dispatch."""
+        dispatched, flushed = self._double.dispatched_offset, self._store.flushed_offset
+        if flushed < dispatched:
+            self._store.ask_flush()
+        return min(dispatched, flushed)
+
+    def _catch_up_once(self, side: Side, pace: Pace) -> None:
+        """One batch, if there is one."""
+        end = self._end()
+        with side.filling:
+            at = side.store.dispatched_offset
+            if at >= end:
+                requests: list[DispatchRequest] = []
+            else:
+                requests, at = self._feed.read(at, end, BATCH)
+                mine = self._double.routes.split(requests, side.name)
+                self._patiently(lambda: side.store.dispatch(mine, at))
+        self._double.hold_log(side.name, at)
+        self._job.report(at, end, len(requests))
+        pace.after_batch(self._job, end - at)
+
+    def _try_join(self, side: Side, rest: int) -> bool:
+        """Join, if no more than `rest` bytes are left. Whether that was so."""
+        if self._double.dispatched_offset - side.store.dispatched_offset > rest:
+            return False
+
+        def fill_rest(at: int, end: int) -> None:
+            while at < end:
+                requests, at = self._feed.read(at, end, BATCH)
+                side.store.dispatch(self._double.routes.split(requests, side.name), at)
+                self._job.report(at, end, len(requests))
+
+        try:
+            self._double.join(side.name, fill_rest)
+        except StoreBusyError:
+            self._job.pause(_BUSY_WAIT_S)
+            return False
+        return True
+
+    def _patiently(self, action: Callable[[], None]) -> None:
+        """Do it again until the side is not busy. Raises JobCancelledError."""
+        while True:
+            try:
+                return action()
+            except StoreBusyError:
+                self._job.pause(_BUSY_WAIT_S)
+
+    def _seed(self, side: Side, takes: Callable[[str], bool]) -> None:
+        """Queues whose messages are all expired: their offsets must go on where they were.
+
+        The log has nothing of them any more, but the serving side knows their last units.
+        """
+        log_start = self._feed.start_offset
+        source = self._double.side(side.name.other)
+        if source is None or log_start == 0:
+            return
+        self._job.step("queues without messages", 0, 0)
+        for topic, queue_id, offset, physical_offset in source.store.last_units():
+            if physical_offset < log_start and takes(topic):
+                side.store.restore_last_units([LastUnit(topic, queue_id, offset, physical_offset)])
+
+    # --- a side that gains names -----------------------------------------------------------
+
+    def gain(self, name: SideName, target: Routes) -> GainedPart:
+        """Fill the names that the side takes by `target` and does not take now, nearly to the end.
+
+        They must not be served by it yet. The rest is done by `GainedPart.finish`, while dispatch
+        waits.
+        """
+        double, job = self._double, self._job
+        side = double.side(name)
+        assert side is not None
+        now = double.routes
+
+        def gained(topic: str) -> bool:
+            return target.takes(name, topic) and not now.takes(name, topic)
+
+        double.hold_log(name, self._feed.start_offset)
+        # Rows from an earlier time may have a gap behind them by now: away with them.
+        for topic in dict.fromkeys(last[0] for last in side.store.last_units()):
+            if gained(topic):
+                with side.filling:
+                    side.store.purge_topic(topic)
+        self._seed(side, gained)
+        part = GainedPart(side, gained, self._feed, self._feed.start_offset)
+        job.step(f"fill {name.value}", part.at, self._end())
+        pace = Pace(self._feed)
+        while (lag := self._end() - part.at) > _REST_BYTES:
+            written = self._fill_once(part)
+            double.hold_log(name, part.at)
+            job.report(part.at, self._end(), written)
+            pace.after_batch(job, lag)
+        return part
+
+    def _fill_once(self, part: GainedPart) -> int:
+        with part.side.filling:
+            requests, at = self._feed.read(part.at, self._end(), BATCH)
+            mine = split(requests, part.gained)
+            self._patiently(lambda: part.side.store.fill(mine))
+            part.at = at
+        return len(mine)
+
+
+class GainedPart:
+    """Names that a side is gaining, and how far they are filled."""
+
+    def __init__(self, side: Side, gained: Callable[[str], bool], feed: LogFeed, at: int) -> None:
+        self.side = side
+        self.gained = gained
+        self._feed = feed
+        self.at = at  # physical offset up to which they are filled
+        self.finished_rows = 0  # messages that `finish` wrote
+
+    def finish(self, end: int) -> None:
+        """They are filled up to `end`, the dispatch boundary. Raises StoreBusyError."""
+        while self.at < end:
+            requests, at = self._feed.read(self.at, end, BATCH)
+            mine = split(requests, self.gained)
+            self.side.store.fill(mine)
+            self.finished_rows += len(mine)
+            self.at = at

@@ -1,0 +1,164 @@
+"""Which records of a RocketMQ store live: topics that it deleted, and deleted and made again.
+
+RocketMQ deletes a topic by removing its configuration and its queues; the records stay in the log.
+Made again under the same name, its queues count from 0 again. So the log may hold several
+*generations* of a topic, and only the queues tell which one lives:
+
+- Where the offsets of a queue fall back along the log, another generation begins. The last one
+  lives; the front of the queue's files has to lie in it. Files that begin in an earlier one
+  contradict the log, and the store is not taken over.
+- All queues of a topic are deleted at once. So a run of offsets that begins before the end of what
+  is known to be dead is dead as a whole, also in a queue that was not written to since.
+- A queue without files whose id is beyond the topic's configured count is of an earlier generation
+  with more queues. Other queues without files are made again from the log's last generation.
+- A light queue has no configuration: it exists while its files do. Without them it was deleted, if
+  its records had come to their queues before RocketMQ ended; else it had no files yet.
+
+The outcome is carried where the store carries it for its own topics: the physical offset from
+which a topic lives (`TopicConfig.created_offset`), and marks of deletion of light queues. So
+whatever reads the log again (replay, backfills, verification, checks, Spark) admits the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.units import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from migration.plan.queue_evidence import QueueEvidence
+    from migration.plan.queue_runs import QueueRuns, Run
+
+    QueueKey = tuple[str, int]
+
+
+class DeadRecords(NamedTuple):
+    """Records in the log of a topic or light queue that nobody can read any more."""
+
+    name: str
+    records: int
+    generations: int  # at least so many are in the log, the living one included
+    live_from: int | None  # physical offset from which its records live; None: it was deleted
+
+
+@dataclass
+class Generations:
+    """What lives of a log."""
+
+    #: Topics with dead records that live: physical offset from which they do.
+    live_from: dict[str, int] = field(default_factory=dict)
+    #: Light queues with dead records: physical offset below which they are dead.
+    dead_light: dict[str, int] = field(default_factory=dict)
+    #: Queue offsets [first, end) that the log has of each queue that lives.
+    bounds: dict[QueueKey, tuple[int, int]] = field(default_factory=dict)
+    dead: list[DeadRecords] = field(default_factory=list)
+    #: What contradicts itself, so that nobody can say which records live.
+    refusals: list[str] = field(default_factory=list)
+
+
+def find_generations(
+    runs: QueueRuns,
+    topics: Mapping[str, int | None],
+    evidence: QueueEvidence | None,
+) -> Generations:
+    """Which records live.
+
+    `topics`: those that exist, with the count of queues they are configured with, None where
+    nothing says it. `evidence`: what the queues say; without it the log alone decides.
+    """
+    found = Generations()
+    queues_of: dict[str, list[int]] = {}
+    for name, queue_id in runs:
+        queues_of.setdefault(name, []).append(queue_id)
+    for name in sorted(queues_of):
+        if name.startswith(LMQ_PREFIX):
+            _light_queue(found, name, runs, evidence)
+        elif name in topics:
+            _topic(found, name, sorted(queues_of[name]), topics[name], runs, evidence)
+        else:
+            _deleted(found, name, queues_of[name], runs)
+    return found
+
+
+def _topic(
+    found: Generations,
+    name: str,
+    queue_ids: list[int],
+    configured: int | None,
+    runs: QueueRuns,
+    evidence: QueueEvidence | None,
+) -> None:
+    last = {queue_id: runs.last((name, queue_id)) for queue_id in queue_ids}
+    dead = [run for queue_id in queue_ids for run in runs.earlier((name, queue_id))]
+    if configured is not None and evidence is not None:
+        for queue_id in [each for each in queue_ids if each >= configured]:
+            run = last[queue_id]
+            if not evidence.exists(name, queue_id) and evidence.was_dispatched(run):
+                dead.append(last.pop(queue_id))
+    if not dead:
+        found.bounds.update(_bounds(name, last))
+        return
+    live_from = max(run.end for run in dead)
+    for queue_id, run in sorted(last.items(), key=lambda each: each[1].begin):
+        front = None if evidence is None else evidence.front(name, queue_id)
+        if front is not None and front.physical_offset < min(run.begin, live_from):
+            _refuse(found, name, queue_id, front.physical_offset, live_from)
+        elif run.begin < live_from:
+            # What begins before the end of the dead is dead as a whole, if nothing says it lives.
+            if front is not None or runs.earlier((name, queue_id)):
+                _refuse(found, name, queue_id, run.begin, live_from)
+            dead.append(last.pop(queue_id))
+            live_from = max(live_from, run.end)
+    found.live_from[name] = live_from
+    found.bounds.update(_bounds(name, last))
+    most = max(1 + len(runs.earlier((name, queue_id))) for queue_id in queue_ids)
+    found.dead.append(DeadRecords(name, sum(run.count for run in dead), max(2, most), live_from))
+
+
+def _light_queue(
+    found: Generations, name: str, runs: QueueRuns, evidence: QueueEvidence | None
+) -> None:
+    earlier, last = runs.earlier((name, 0)), runs.last((name, 0))
+    dead = [*earlier]
+    lives = True
+    if evidence is not None:
+        if not evidence.exists(name, 0):
+            lives = not evidence.was_dispatched(last)
+        elif dead:
+            front = evidence.front(name, 0)
+            if front is not None and front.physical_offset < last.begin:
+                _refuse(found, name, 0, front.physical_offset, last.begin)
+    if lives:
+        found.bounds.update(_bounds(name, {0: last}))
+    else:
+        dead.append(last)
+    if dead:
+        live_from = found.dead_light[name] = dead[-1].end
+        count = sum(run.count for run in dead)
+        generations = len(earlier) + 1
+        found.dead.append(DeadRecords(name, count, generations, live_from if lives else None))
+
+
+def _deleted(found: Generations, name: str, queue_ids: list[int], runs: QueueRuns) -> None:
+    chains = [
+        [*runs.earlier((name, queue_id)), runs.last((name, queue_id))] for queue_id in queue_ids
+    ]
+    count = sum(run.count for chain in chains for run in chain)
+    found.dead.append(DeadRecords(name, count, max(map(len, chains)), None))
+
+
+def _refuse(found: Generations, name: str, queue_id: int, begins: int, live_from: int) -> None:
+    found.refusals.append(
+        f"queue {queue_id} of {name!r} begins with the record at physical offset {begins}, but "
+        f"records of an earlier {name!r}, which was deleted, reach to {live_from}. Which of them "
+        f"are to be kept cannot be told: bring consumequeue/{name} back from a copy, or delete "
+        "the topic in RocketMQ"
+    )
+
+
+def _bounds(name: str, live: Mapping[int, Run]) -> Iterable[tuple[QueueKey, tuple[int, int]]]:
+    for queue_id, run in live.items():
+        yield (name, queue_id), (run.first_offset, run.next_offset)

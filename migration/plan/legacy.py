@@ -1,0 +1,357 @@
+"""What a directory that RocketMQ wrote holds, and what is wrong in it. Reads only."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from migration.broker_config import BrokerConfig, is_own_topic, read_config
+from migration.errors import LogDamageError
+from migration.files.record_lookup import RecordLookup
+from migration.formats.index import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexLayout,
+    parse_index_name,
+)
+from migration.formats.unit import UNIT_SIZE, UNITS_PER_FILE, parse_file_name, parse_queue_id
+from migration.plan.generations import Generations, find_generations
+from migration.plan.legacy_check import check_legacy
+from migration.plan.legacy_findings import Fault, Remedy
+from migration.plan.legacy_index_check import TagEntries
+from migration.plan.log_survey import LogSurvey, segment_files, survey_log
+from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
+from migration.state.state import FileLayout, Phase, read_state
+from store.errors import InvalidArgumentError, StoreFormatError
+from store.segment_set import SegmentSet
+from store.store_dir import DirKind, inspect
+from store.units import LMQ_PREFIX
+from store.validation import check_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from migration.plan.legacy_findings import Finding
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All there is to know before the directory is taken over."""
+
+    segment_bytes: int
+    segment_count: int
+    layout: FileLayout
+    log: LogSurvey
+    last_store_time_ms: int
+    was_closed: bool  # RocketMQ removed its abort file
+    topics: dict[str, int]  # queue counts
+    generations: Generations
+    findings: list[Finding]
+    config: BrokerConfig = field(default_factory=BrokerConfig)
+    #: Queues that RocketMQ keeps in its own RocksDB alone: their files are made from the log.
+    queues_in_rocksdb: int = 0
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why the directory cannot be taken over; empty when it can."""
+        log = self.log
+        found = []
+        if log.goes_on_at is not None:
+            found.append(
+                f"commitlog: {log.end_reason} at physical offset {log.end}, and the log goes on "
+                f"behind it at {log.goes_on_at}: bring the segment back from a copy"
+            )
+        found += [
+            f"{finding.path}: {finding.detail}"
+            for finding in self.findings
+            if finding.remedy is Remedy.REFUSE
+        ]
+        return found + self.generations.refusals
+
+
+def take_inventory(
+    root: Path,
+    layout: FileLayout | None,
+    progress: Callable[[str, float], None],
+) -> Inventory:
+    """Read the log once, and hold all derived files against it.
+
+    Raises StoreFormatError when the segments cannot be those of one log, the sizes of queue and
+    index files cannot be told, or a table of `config/` makes no sense; EngineFailedError when one
+    of its databases cannot be read.
+    """
+    config = read_config(root)
+    segment_bytes = detect_segment_bytes(root)
+    layout = layout or detect_layout(root)
+    try:
+        segments = SegmentSet.load(root / "commitlog", segment_bytes, read_only=True)
+    except StoreFormatError as error:
+        raise LogDamageError(error.path, error.reason) from error
+    lookup = RecordLookup(root / "commitlog", segment_bytes)
+    tags = TagEntries()
+    try:
+        log = survey_log(segments, lambda share: progress("reading the log", share))
+        topics, generations = _what_lives(root, log, config, lookup)
+        findings = list(
+            check_legacy(
+                root,
+                log_start=log.start,
+                # Behind damage the log goes on, and units that point there are good ones.
+                log_end=log.end
+                if log.goes_on_at is None
+                else segments.first_offset + len(segments) * segment_bytes,
+                damaged_from=None if log.goes_on_at is None else log.end,
+                record_at=lookup.request,
+                log_bounds=generations.bounds,
+                file_bytes=layout.units_per_file * UNIT_SIZE,
+                layout=layout.index,
+                progress=progress,
+                tags=tags,
+            )
+        )
+        last_ms = _last_store_time_ms(lookup, log)
+    finally:
+        segments.close()
+        lookup.close()
+    faults, in_rocksdb = _queues_without_files(root, topics, findings)
+    since = tags.since
+    if since is not None and any(each.remedy is Remedy.REBUILD_INDEX for each in faults):
+        since = 0  # what was lost of it may have had them, and more of them do no harm
+    return Inventory(
+        segment_bytes,
+        len(segments),
+        replace(layout, index_tags_from=since),
+        log,
+        last_ms,
+        not (root / "abort").exists(),
+        {name: count for name, count in topics.items() if _can_be_ours(name)},
+        generations,
+        faults,
+        config,
+        in_rocksdb,
+    )
+
+
+def find_what_lives(
+    root: Path, progress: Callable[[str, float], None]
+) -> tuple[dict[str, int], Generations]:
+    """Topics of the directory with their queue counts, and which of their records live.
+
+    Reads the log once. Raises StoreFormatError when the segments cannot be those of one log, and
+    what `read_config` raises.
+    """
+    segment_bytes = detect_segment_bytes(root)
+    segments = SegmentSet.load(root / "commitlog", segment_bytes, read_only=True)
+    lookup = RecordLookup(root / "commitlog", segment_bytes)
+    try:
+        log = survey_log(segments, lambda share: progress("reading the log", share))
+        return _what_lives(root, log, read_config(root), lookup)
+    finally:
+        segments.close()
+        lookup.close()
+
+
+def detect_segment_bytes(root: Path) -> int:
+    """The one size that all segments have. Raises StoreFormatError."""
+    commitlog = root / "commitlog"
+    try:
+        paths = segment_files(commitlog)
+    except OSError as error:
+        raise StoreFormatError(commitlog, f"cannot be read: {error}") from error
+    sizes = {path.stat().st_size for path in paths}
+    if not paths:
+        raise StoreFormatError(commitlog, "has no segments: there is nothing to take over")
+    size = max(sizes)
+    starts = [int(path.name) for path in paths]
+    if len(starts) > 1:
+        # A last file cut short would hide the size; the names tell it.
+        size = min(after - before for before, after in pairwise(starts))
+    if size < 4096 or size % 4096:
+        raise StoreFormatError(
+            commitlog, f"segments of {size} bytes: only multiples of 4096 can be taken over"
+        )
+    return size
+
+
+def detect_layout(
+    root: Path,
+    *,
+    units_per_file: int | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+) -> FileLayout:
+    """Sizes of queue and index files: the ones given, the rest from the files.
+
+    Raises StoreFormatError.
+    """
+    return FileLayout(
+        units_per_file or _units_per_file(root), *_index_layout(root, index_slots, index_entries)
+    )
+
+
+def layout_given(
+    root: Path, units_per_file: int | None, index_slots: int | None, index_entries: int | None
+) -> FileLayout | None:
+    """What an operator said of the sizes, made whole from the files; None if that is nothing.
+
+    None as well for a directory that is not RocketMQ's: ours knows its sizes.
+    Raises StoreFormatError.
+    """
+    if units_per_file is None and index_slots is None and index_entries is None:
+        return None
+    state = read_state(root)
+    being_taken_over = state is not None and state.phase is Phase.ADOPTING
+    if inspect(root)[0] is not DirKind.ROCKETMQ and not being_taken_over:
+        return None
+    return detect_layout(
+        root,
+        units_per_file=units_per_file,
+        index_slots=index_slots,
+        index_entries=index_entries,
+    )
+
+
+def _units_per_file(root: Path) -> int:
+    """What most of the first queue files say; RocketMQ's default when there is none."""
+    sizes: dict[int, int] = {}
+    for topic in _entries(root / "consumequeue"):
+        for queue in _entries(topic):
+            for path in _entries(queue):
+                if (
+                    parse_queue_id(queue.name) is not None
+                    and parse_file_name(path.name) is not None
+                ):
+                    size = path.stat().st_size
+                    sizes[size] = sizes.get(size, 0) + 1
+        if sum(sizes.values()) >= 1000:
+            break
+    whole = {size: count for size, count in sizes.items() if size and size % UNIT_SIZE == 0}
+    if not whole:
+        return UNITS_PER_FILE
+    return max(whole, key=lambda size: (whole[size], size)) // UNIT_SIZE
+
+
+def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLayout:
+    """Of the two numbers the one that is not given follows from the size of the files."""
+    default = IndexLayout()
+    if slots is not None and entries is not None:
+        return IndexLayout(slots, entries)
+    paths = [path for path in _entries(root / "index") if parse_index_name(path.name) is not None]
+    sizes = {path.stat().st_size for path in paths}
+    if not sizes:
+        return IndexLayout(slots or default.slots, entries or default.entries)
+    if slots is None and entries is None and default.file_bytes in sizes:
+        return default
+    for size in sorted(sizes, reverse=True):
+        if slots is not None:
+            found, odd = divmod(size - HEADER_SIZE - SLOT_SIZE * slots, ENTRY_SIZE)
+            layout = IndexLayout(slots, found)
+        elif entries is not None:
+            found, odd = divmod(size - HEADER_SIZE - ENTRY_SIZE * entries, SLOT_SIZE)
+            layout = IndexLayout(found, entries)
+        else:
+            break
+        if found > 0 and not odd:
+            return layout
+    raise StoreFormatError(
+        root / "index",
+        f"the sizes cannot be told from index files of {max(sizes)} bytes: say RocketMQ's "
+        "maxHashSlotNum and maxIndexNum with --index-slots and --index-entries "
+        f"(bytes = {HEADER_SIZE} + {SLOT_SIZE} * slots + {ENTRY_SIZE} * entries)",
+    )
+
+
+def _queues_without_files(
+    root: Path, topics: Mapping[str, int], findings: Sequence[Finding]
+) -> tuple[list[Finding], int]:
+    """The findings that are faults, and how many queues are in RocketMQ's RocksDB alone.
+
+    A broker with storeType=defaultRocksDB has no queue files, one with combineCQUseRocksdbForLmq
+    none of light queues. Of a deleted topic there are none to miss.
+    """
+    names = [
+        topic.name
+        for topic in _entries(root / "consumequeue")
+        if any(parse_queue_id(queue.name) is not None for queue in _entries(topic))
+    ]
+    no_files = own_rocksdb(root) is not None and not names
+    no_light_files = own_rocksdb(root) is not None and not any(
+        name.startswith(LMQ_PREFIX) for name in names
+    )
+    faults = []
+    elsewhere = 0
+    for finding in findings:
+        name = finding.topic
+        if finding.fault is not Fault.MISSING_QUEUE or name is None:
+            faults.append(finding)
+        elif name not in topics and not name.startswith(LMQ_PREFIX):
+            continue
+        elif no_light_files if name.startswith(LMQ_PREFIX) else no_files:
+            elsewhere += 1
+        else:
+            faults.append(finding)
+    return faults, elsewhere
+
+
+def _what_lives(
+    root: Path, log: LogSurvey, config: BrokerConfig, lookup: RecordLookup
+) -> tuple[dict[str, int], Generations]:
+    """Topics with their queue counts, and which of their records live.
+
+    A topic has as many queues as the broker's table, the queue files, or the log say, whichever
+    says the most. With a table, a topic that only the log knows was deleted, and stays so; but for
+    those that every broker has, which need not be in it.
+    """
+    configured = config.topics
+    counts = dict(configured or {})
+    for topic in _entries(root / "consumequeue"):
+        for queue in _entries(topic):
+            queue_id = parse_queue_id(queue.name) if queue.is_dir() else None
+            if queue_id is not None:
+                counts[topic.name] = max(counts.get(topic.name, 1), queue_id + 1)
+    for name in log.topics:
+        if configured is None or is_own_topic(name):
+            counts.setdefault(name, 1)
+    known = {name: (configured or {}).get(name) for name in counts}
+    evidence = QueueEvidence(root, log.start, lookup.request)
+    try:
+        generations = find_generations(log.queues, known, evidence)
+    finally:
+        evidence.close()
+    for name, queue_id in log.topics.items():
+        if name in known and name not in generations.live_from:
+            counts[name] = max(counts[name], queue_id + 1)
+    for name, queue_id in generations.bounds:
+        if name in known:
+            counts[name] = max(counts[name], queue_id + 1)
+    return dict(sorted(counts.items())), generations
+
+
+def _can_be_ours(name: str) -> bool:
+    """Whether it is a topic's name here. Light queues need no row."""
+    if name.startswith(LMQ_PREFIX):
+        return False
+    try:
+        check_topic(name)
+    except InvalidArgumentError as error:
+        logger.warning("topic %r is left out: %s", name, error)
+        return False
+    return True
+
+
+def _last_store_time_ms(lookup: RecordLookup, log: LogSurvey) -> int:
+    """Store time of the newest record of a queue; 0 without one."""
+    return lookup.store_time_ms(log.last_physical_offset) or 0 if log.records else 0
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

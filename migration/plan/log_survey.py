@@ -1,0 +1,87 @@
+"""One pass over a log that somebody else wrote, before it is taken over. Changes nothing.
+
+It tells where the log ends, and whether that is an end: a record that does not verify, and behind
+which the log goes on, is damage, and cutting the log there would lose what follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from migration.plan.queue_runs import QueueRuns
+from store.log_walk import Damage, End, Poison, Run, walk
+from store.sealed_run import SealedParser
+from store.segment import parse_segment_name
+from store.time_fall import TimeFallFinder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from store.consume_queue import DispatchRequest
+    from store.segment_set import SegmentSet
+
+_POISON_KEPT = 100
+
+
+@dataclass
+class LogSurvey:
+    """What the log holds."""
+
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    units: int = 0
+    last_physical_offset: int = 0
+    #: Of each queue and light queue, where its offsets rise and where they fall back.
+    queues: QueueRuns = field(default_factory=QueueRuns)
+    #: Highest queue id met of each topic, records that stand in no queue included.
+    topics: dict[str, int] = field(default_factory=dict)
+    #: Records that no queue can hold, by physical offset: the first few.
+    poison: list[int] = field(default_factory=list)
+    #: Where store times fall along the log.
+    times: TimeFallFinder = field(default_factory=TimeFallFinder)
+    end_reason: str = ""
+    #: Physical offset where the log goes on behind its `end`, which is damage then.
+    goes_on_at: int | None = None
+
+    def add(self, requests: Sequence[DispatchRequest]) -> None:
+        topics = self.topics
+        self.records += len(requests)
+        self.queues.add(requests)
+        self.times.look(requests)
+        if requests:
+            self.last_physical_offset = requests[-1].physical_offset
+        for request in requests:
+            topic, queue_id = request[:2]
+            if topics.get(topic, -1) < queue_id:
+                topics[topic] = queue_id
+            if request.in_queue:
+                self.units += 1 + len(request.light_queues)
+
+
+def survey_log(segments: SegmentSet, progress: Callable[[float], None] | None = None) -> LogSurvey:
+    """Read every record up to the end, or to the first damage. Memory: one entry for each queue."""
+    found = LogSurvey(start=segments.first_offset)
+    span = max(1, len(segments) * segments.segment_bytes)
+    for step in walk(segments, found.start, parser=SealedParser()):
+        match step:
+            case Run():
+                found.add(step.requests)
+            case Poison() if len(found.poison) < _POISON_KEPT:
+                found.poison.append(step.physical_offset)
+            case Damage():
+                found.end, found.end_reason = step.physical_offset, step.reason
+                found.goes_on_at = step.next_offset
+                break
+            case End():
+                found.end, found.end_reason = step.next_offset, step.reason
+        if progress is not None:
+            progress((step.next_offset - found.start) / span)
+    return found
+
+
+def segment_files(commitlog: Path) -> list[Path]:
+    """Segment files of a log, oldest first."""
+    return sorted(path for path in commitlog.iterdir() if parse_segment_name(path.name) is not None)

@@ -1,0 +1,232 @@
+"""What the queues that RocketMQ left say about the log: where each begins, and which are gone.
+
+Read from its queue files, and where a queue has none from its own RocksDB. Reads only, and only
+the front of the queues that it is asked about.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.errors import KvcqError
+from kvcq.keys import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix
+from kvcq.options import ROCKETMQ
+from kvcq.rocks import RocksEngine
+from kvcq.values import unpack_i64
+from migration.formats.unit import (
+    UNIT_SIZE,
+    parse_file_name,
+    parse_queue_id,
+    unpack_units,
+    valid_units,
+)
+from store.checkpoint import read_checkpoint
+from store.errors import StoreFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from migration.plan.queue_runs import Run
+    from store.consume_queue import DispatchRequest
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_UNITS = 4096
+_PAGE = 1000
+_LAST_OFFSET = b"\xff" * 8
+
+
+class Front(NamedTuple):
+    """The first unit of a queue that points into the log and that its record confirms."""
+
+    queue_offset: int
+    physical_offset: int
+
+
+class QueueEvidence:
+    """One look at one stopped store. To be closed. Thread: one."""
+
+    def __init__(
+        self,
+        root: Path,
+        log_start: int,
+        record_at: Callable[[int], DispatchRequest | None],
+    ) -> None:
+        """`record_at`: the record at a physical offset, None when no whole one is there."""
+        self._queues = root / "consumequeue"
+        self._log_start = log_start
+        self._record_at = record_at
+        self._closing = ExitStack()
+        self._database = self._open_database(own_rocksdb(root))
+        self._any_files = self._has_files()
+        self._dispatched_ms = _dispatched_ms(root)
+        self._database_end: int | None = None  # read when it is asked for
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def front(self, topic: str, queue_id: int) -> Front | None:
+        """Where the queue begins in the log; None when nothing of it says so."""
+        places: Iterable[tuple[int, int]] = self._in_files(topic, queue_id)
+        if self._database is not None:
+            places = chain(places, self._in_database(topic, queue_id))
+        for queue_offset, physical_offset in places:
+            record = self._record_at(physical_offset)
+            if record is not None and _stands_in(record, topic, queue_id, queue_offset):
+                return Front(queue_offset, physical_offset)
+        return None
+
+    def exists(self, topic: str, queue_id: int) -> bool:
+        """Whether anything of the queue is kept, sound or not."""
+        if any(True for _ in self._files_of(topic, queue_id)):
+            return True
+        if self._database is None:
+            return False
+        prefix = unit_prefix(topic, queue_id)
+        return bool(self._database.scan(UNITS, prefix, prefix + _LAST_OFFSET, limit=1))
+
+    def was_dispatched(self, run: Run) -> bool:
+        """Whether all of the run had come to its queue for good before RocketMQ ended.
+
+        Then a queue that is not there any more was removed. False where nothing says so: no queue
+        is left at all, or RocketMQ was killed too soon after.
+        """
+        if not self._any_files and self._database is None:
+            return False
+        if (
+            self._any_files
+            and self._dispatched_ms is not None
+            and run.last_ms >= self._dispatched_ms
+        ):
+            return False
+        return self._database is None or run.end <= self._end_of_database()
+
+    # --- files -----------------------------------------------------------------------------
+
+    def _has_files(self) -> bool:
+        return any(
+            parse_file_name(path.name) is not None
+            for topic in _entries(self._queues)
+            for queue in _entries(topic)
+            if parse_queue_id(queue.name) is not None
+            for path in _entries(queue)
+        )
+
+    def _files_of(self, topic: str, queue_id: int) -> Iterator[tuple[int, Path]]:
+        if "/" in topic or "\0" in topic:  # no name of a directory
+            return
+        for path in _entries(self._queues / topic / str(queue_id)):
+            start = parse_file_name(path.name)
+            if start is not None and path.is_file():
+                yield start, path
+
+    def _in_files(self, topic: str, queue_id: int) -> Iterator[tuple[int, int]]:
+        """Queue and physical offsets of the units that point into the log, in their order."""
+        for start, path in self._files_of(topic, queue_id):
+            try:
+                with path.open("rb") as file:
+                    first = start // UNIT_SIZE
+                    while len(units := unpack_units(file.read(_CHUNK_UNITS * UNIT_SIZE))):
+                        offsets = units["physical_offset"]
+                        live = np.flatnonzero(valid_units(units) & (offsets >= self._log_start))
+                        for at in live.tolist():
+                            yield first + at, int(offsets[at])
+                        first += len(units)
+            except OSError as error:  # found again, and told, when the files are checked
+                logger.warning("%s says nothing: %s", path, error)
+
+    # --- RocketMQ's RocksDB ----------------------------------------------------------------
+
+    def _open_database(self, path: Path | None) -> RocksEngine | None:
+        if path is None:
+            return None
+        try:
+            engine = RocksEngine.open_read_only(path, ROCKETMQ)
+        except KvcqError as error:
+            logger.warning("%s: RocketMQ's database says nothing: %s", path, error)
+            return None
+        self._closing.callback(engine.close)
+        return engine
+
+    def _in_database(self, topic: str, queue_id: int) -> Iterator[tuple[int, int]]:
+        assert self._database is not None
+        prefix = unit_prefix(topic, queue_id)
+        start = prefix
+        while rows := self._database.scan(UNITS, start, prefix + _LAST_OFFSET, limit=_PAGE):
+            for key, value in rows:
+                physical_offset = unpack_i64(value[:8])
+                if physical_offset >= self._log_start:
+                    yield queue_offset_of(key), physical_offset
+            start = rows[-1][0] + b"\0"
+
+    def _end_of_database(self) -> int:
+        """A physical offset up to which everything was dispatched to it, if it is sound."""
+        if self._database_end is None:
+            assert self._database is not None
+            units = KvConsumeQueueStore(self._database).last_units()
+            last = max((physical_offset for *_, physical_offset in units), default=-1)
+            record = self._record_at(last)
+            self._database_end = last + (0 if record is None else record.record_size)
+        return self._database_end
+
+
+def own_rocksdb(root: Path) -> Path | None:
+    """RocketMQ's own RocksDB of queues, among the queue files or apart; None without one.
+
+    Source: RocketMQ 5.5, useSeparateStorePathForRocksdbCQ.
+    """
+    for name in ("consumequeue", "consumequeue_rocksdb"):
+        if (root / name / "CURRENT").is_file():
+            return root / name
+    return None
+
+
+def _stands_in(record: DispatchRequest, topic: str, queue_id: int, queue_offset: int) -> bool:
+    if not record.in_queue:
+        return False
+    own = (record.topic, record.queue_id, record.queue_offset)
+    return own == (topic, queue_id, queue_offset) or (
+        queue_id == 0 and (topic, queue_offset) in record.light_queues
+    )
+
+
+def _dispatched_ms(root: Path) -> int | None:
+    """Store time before which all had come to the queues for good; None after a clean stop: all."""
+    if not (root / "abort").exists():
+        return None
+    try:
+        checkpoint = read_checkpoint(root / "checkpoint")
+    except StoreFormatError as error:
+        logger.warning("%s", error)
+        return 0
+    return 0 if checkpoint is None else checkpoint.min_time_ms
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def end_of_own_rocksdb(root: Path) -> int | None:
+    """Physical end of what RocketMQ's own RocksDB has units of; None without one.
+
+    Raises EngineFailedError.
+    """
+    database = own_rocksdb(root)
+    if database is None:
+        return None
+    engine = RocksEngine.open_read_only(database, ROCKETMQ)
+    try:
+        end = engine.get(BOUNDS, CHECKPOINT_KEY)
+    finally:
+        engine.close()
+    return 0 if end is None else unpack_i64(end)

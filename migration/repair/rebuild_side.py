@@ -1,0 +1,79 @@
+"""Set one side of a stopped store aside, to be made again from the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from migration.check import check_store
+from migration.check_findings import MADE_FROM_THE_LOG
+from migration.errors import IllegalStepError
+from migration.next_step import NextStep
+from migration.repair.queues import move_aside
+from migration.state.keeper import next_step
+from migration.state.routes import SideName
+from migration.state.state import read_state, write_state
+from store.errors import StoreFormatError
+from store.files import make_directory
+from store.store_dir import DirKind, StoreDir, inspect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from migration.state.state import MigrationState
+    from store.clock import Clock
+
+
+def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
+    """The side's directories have other names, and an empty one stands in their place.
+
+    So the next opening takes the side for one that has nothing yet, not for one that is missing.
+    Raises StoreFormatError, StoreLockedError, IllegalStepError when the side is not in use, or
+    nothing has proved it wrong: it may be the one that is right.
+    """
+    kind, identity = inspect(root)
+    state = read_state(root)
+    if kind is not DirKind.OURS or identity is None or state is None:
+        raise StoreFormatError(root, "has no migration")
+    needed = state.needs_files if name is SideName.FILES else state.needs_rocksdb
+    if not needed:
+        raise IllegalStepError(
+            f"rebuild {name.value}", state.phase.value, "it is not in use", next_step(state)
+        )
+    if not _is_proved_wrong(root, state, name):
+        raise IllegalStepError(
+            f"rebuild {name.value}",
+            state.phase.value,
+            f"no verification has found the {name.value} side wrong, and it may be the right one",
+            NextStep("verify"),
+        )
+    directory = StoreDir.open(root, identity.segment_bytes, clock)
+    try:
+        # First: what is verified must never be said of a side that is gone.
+        event = f"the {name.value} side is made anew; what was verified of it is gone"
+        write_state(root, state.moved(clock.now_ms(), event, **state.made_anew(name.value)))
+        if name is SideName.ROCKSDB:
+            paths = [directory.kvcq]
+        else:
+            paths = [root / "file_queue_checkpoint", directory.index, directory.consumequeue]
+        for path in paths:
+            if path.exists():
+                move_aside(path, "replaced")
+        make_directory(paths[-1])
+    finally:
+        directory.close()
+
+
+def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
+    """Whether a verification blames the side, or it is missing or cannot be opened.
+
+    RocksDB is also proved wrong by a check of the whole store, which is done then.
+    """
+    if name.value in state.blamed:
+        return True
+    if state.stopped and state.unopened == name.value:
+        return True
+    if name is SideName.FILES:
+        return not (root / "consumequeue").is_dir()
+    if not (root / "kvcq").is_dir():
+        return True
+    return any(each.kind in MADE_FROM_THE_LOG for each in check_store(root))

@@ -1,0 +1,445 @@
+"""Two stores of queues behind one dispatch: RocketMQ's files and RocksDB.
+
+Each side has its own watermark, the physical offset up to which it took everything; recovery
+starts each from its own, and dispatching again what a side has changes nothing there. A side that
+serves reads is required: its failure is dispatch's failure. The failure of the other side leaves
+that side behind, never the broker: it is told to `on_stopped`, and a backfill brings it up again.
+
+Invariant: a joined side has taken everything below `dispatched_offset` that is routed to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from migration.sides.side import NO_TOPIC, Side
+from migration.state.routes import SideName
+from store.errors import StoreBusyError, StoreError
+from store.properties import is_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from migration.sides.side import SideStore
+    from migration.state.routes import Routes
+    from migration.steps.live import LiveMigration
+    from store.consume_queue import Bounds, CqUnit, DispatchRequest, KeyHit, LastUnit
+    from store.message import Boundary
+
+logger = logging.getLogger(__name__)
+
+#: On opening, a side this far behind is brought up by the replay of the log; one that is farther
+#: behind by a backfill, while the store runs.
+JOIN_BYTES = 64 << 20
+#: One dispatch waits no longer than this for a filler.
+_HELD_BACK_MOST_S = 0.05
+
+
+class DoubleQueueStore:
+    """ConsumeQueueStore over one side or two.
+
+    Thread: any. `_dispatching` lets one dispatch, join, or change of routes through at a time; a
+    side's `filling` is taken before it, never after.
+    Reads take no lock: they look at `routes`, which is replaced as a whole.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        stores: dict[SideName, SideStore],
+        on_stopped: Callable[[SideName, BaseException], None],
+    ) -> None:
+        """`stores` holds at least the sides that are required."""
+        # Constant after construction.
+        self._on_stopped = on_stopped
+        self._dispatching = threading.Lock()
+        #: Called first when the store closes: whoever fills a side ends then.
+        self.closers: list[Callable[[], None]] = []
+        #: Called about every second, for whoever brings lagging sides up.
+        self.on_maintain: Callable[[], None] | None = None
+        #: The steps of the migration, set once by whoever opens the store.
+        self.live: LiveMigration | None = None
+        #: Share of their time that those who dispatch have to wait, for a filler that would not
+        #: meet them otherwise; 0 to below 1.
+        self.brake = 0.0
+        self._dispatched_s = 0.0
+        # Guarded by _dispatching; read freely.
+        self.routes = routes
+        self._sides = {name: Side(name, store) for name, store in stores.items()}
+        self._held_from: dict[SideName, int] = {}  # see `hold_log`
+        self._closed = False
+        #: Expiry that a side was too busy for, done again by `maintain`: log start, store time.
+        self._owed_expiry: dict[SideName, tuple[int, int]] = {}
+        for side in self._sides.values():
+            side.joined = routes.required(side.name)
+        self._dispatched = self._least_joined()
+        for side in self._sides.values():
+            side.joined |= side.store.dispatched_offset >= self._dispatched - JOIN_BYTES
+        self._dispatched = self._least_joined()
+
+    def _least_joined(self) -> int:
+        return min(
+            (side.store.dispatched_offset for side in self._sides.values() if side.joined),
+            default=0,
+        )
+
+    # --- the sides -------------------------------------------------------------------------
+
+    def side(self, name: SideName) -> Side | None:
+        """The side, if it is in use."""
+        return self._sides.get(name)
+
+    def watermark(self, name: SideName) -> int | None:
+        """Up to where the side took everything; None when it is not in use."""
+        side = self._sides.get(name)
+        return None if side is None else side.store.dispatched_offset
+
+    def is_joined(self, name: SideName) -> bool:
+        side = self._sides.get(name)
+        return side is not None and side.joined
+
+    def failure(self, name: SideName) -> BaseException | None:
+        side = self._sides.get(name)
+        return None if side is None else side.failure
+
+    def attach(self, name: SideName, store: SideStore) -> Side:
+        """A side comes into use, behind the others; a backfill brings it up and joins it.
+
+        Its count of deletions becomes that of the others, so that the next one is applied.
+        """
+        with self._dispatching:
+            applied = self._applied_deletions()
+            if applied > store.applied_deletions:
+                store.delete_topic(NO_TOPIC, applied)
+            side = Side(name, store)
+            self._sides = {**self._sides, name: side}
+            return side
+
+    def detach(self, name: SideName) -> SideStore:
+        """A side goes out of use, closed by the caller. It must not be required any more."""
+        with self._dispatching:
+            side = self._sides[name]
+            self._sides = {other: each for other, each in self._sides.items() if other is not name}
+        # Whoever fills it right now ends first.
+        with side.filling:
+            return side.store
+
+    def change_routes(self, make: Callable[[int], Routes]) -> None:
+        """At a dispatch boundary, whose offset `make` is given, the routes become what it returns.
+
+        What `make` does, such as writing the state to disk, is done before anything else is
+        dispatched; when it raises, nothing changes.
+        """
+        with self._dispatching:
+            self.routes = make(self._dispatched)
+
+    def join(self, name: SideName, fill_rest: Callable[[int, int], None]) -> None:
+        """Live dispatch feeds the side from now on.
+
+        `fill_rest(start, end)` dispatches to it what is left, while everything else waits.
+        """
+        side = self._sides[name]
+        with side.filling, self._dispatching:
+            fill_rest(side.store.dispatched_offset, self._dispatched)
+            side.joined = True
+
+    def hold_log(self, name: SideName, start: int | None) -> None:
+        """Retention stays below `start`, which a filler of the side has yet to read; None: free."""
+        with self._dispatching:
+            if start is None:
+                self._held_from.pop(name, None)
+            else:
+                self._held_from[name] = start
+
+    def still_needed(self) -> int:
+        """Physical offset at and above which something has yet to be read from the log."""
+        held = self._held_from
+        return min([self._dispatched, *held.values()])
+
+    def _required(self) -> Iterator[Side]:
+        return (side for side in self._sides.values() if self.routes.required(side.name))
+
+    def _usable(self) -> list[Side]:
+        """Sides that did not fail, required ones first: when those raise, nothing else is done."""
+        routes = self.routes
+        found = [side for side in self._sides.values() if side.failure is None]
+        return sorted(found, key=lambda side: not routes.required(side.name))
+
+    def keep_out(self, name: SideName, reason: str) -> None:
+        """On opening: the side was stopped before, and stays so until somebody resumes."""
+        side = self._sides[name]
+        side.failure = StoreError(reason)
+        side.joined = False
+        self._dispatched = self._least_joined()
+
+    def stop_side(self, side: Side, error: BaseException) -> None:
+        """Leave the side behind; dispatch goes on without it."""
+        if side.failure is not None:
+            return
+        side.failure = error
+        side.joined = False
+        self._held_from.pop(side.name, None)
+        logger.error(
+            "the %s side stopped at physical offset %d, the store goes on without it: %s",
+            side.name.value,
+            side.store.dispatched_offset,
+            error,
+        )
+        self._on_stopped(side.name, error)
+
+    def _on_each(
+        self,
+        action: Callable[[Side], None],
+        on_busy: Callable[[Side], None] | None = None,
+    ) -> None:
+        """Do something on every usable side; the failure of one not required stops that one.
+
+        A side that is busy did not fail: `on_busy` is called for it if it is not required. Without
+        one the caller gets the error, and does all of it again: only for what is repeatable.
+        """
+        for side in self._usable():
+            if self.routes.required(side.name):
+                action(side)
+                continue
+            try:
+                action(side)
+            except StoreBusyError as error:
+                if on_busy is None:
+                    raise
+                logger.info("the %s side is busy: %s", side.name.value, error)
+                on_busy(side)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is not the broker's
+                self.stop_side(side, error)
+
+    # --- dispatch --------------------------------------------------------------------------
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self._dispatched
+
+    @property
+    def gathers(self) -> bool:
+        return any(side.joined and side.store.gathers for side in self._sides.values())
+
+    def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
+        """See Dispatcher. Visible on return; raises what a required side raises."""
+        with self._dispatching:
+            routes = self.routes
+            for side in self._sides.values():
+                if side.joined and routes.required(side.name):
+                    mine = requests
+                    if not routes.takes_all(side.name):
+                        mine = routes.split(requests, side.name)
+                    side.store.dispatch(mine, end_offset)
+            for side in self._sides.values():
+                if side.joined and not routes.required(side.name):
+                    try:
+                        mine = requests
+                        if not routes.takes_all(side.name):
+                            mine = routes.split(requests, side.name)
+                        side.store.dispatch(mine, end_offset)
+                    except StoreBusyError as error:
+                        # It lags from here on; the backfill looks for that and brings it up.
+                        side.joined = False
+                        logger.warning("the %s side lags: %s", side.name.value, error)
+                    except Exception as error:  # noqa: BLE001 - not the broker's failure
+                        self.stop_side(side, error)
+            self._dispatched = max(self._dispatched, end_offset)
+        if self.brake:
+            self._hold_back()
+
+    def _hold_back(self) -> None:
+        """Wait in proportion to the time since the last dispatch: rates fall by the brake."""
+        now_s = time.monotonic()
+        took_s = min(now_s - self._dispatched_s, _HELD_BACK_MOST_S)
+        time.sleep(min(took_s * self.brake / (1 - self.brake), _HELD_BACK_MOST_S))
+        self._dispatched_s = time.monotonic()
+
+    def restore(self, requests: Sequence[DispatchRequest]) -> None:
+        """See ConsumeQueueStore: on every side that has the queues.
+
+        Raises StoreBusyError also for a side that nothing is read from; repeatable.
+        """
+
+        def restore(side: Side) -> None:
+            if side.joined:
+                side.store.restore(self.routes.split(requests, side.name))
+
+        self._on_each(restore)
+
+    # --- reads -----------------------------------------------------------------------------
+
+    def _serving(self, name: str) -> SideStore:
+        return self._sides[self.routes.serving(name)].store
+
+    def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
+        routes = self.routes
+        if routes.only_server is not None:
+            return self._sides[routes.only_server].store.next_offsets(queues)
+        found: dict[int, int] = {}
+        for name, side in self._sides.items():
+            mine = [at for at, queue in enumerate(queues) if routes.serving(queue[0]) is name]
+            found.update(
+                zip(mine, side.store.next_offsets([queues[at] for at in mine]), strict=True)
+            )
+        return [found[at] for at in range(len(queues))]
+
+    def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
+        return self._serving(topic).bounds(topic, queue_id, log_start)
+
+    def read_units(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, CqUnit]]:
+        return self._serving(topic).read_units(topic, queue_id, start, count)
+
+    def search_time(
+        self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
+    ) -> int:
+        return self._serving(topic).search_time(topic, queue_id, time_ms, boundary, log_start)
+
+    def query_key(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        after: KeyHit | None,
+        limit: int,
+    ) -> list[KeyHit]:
+        store = self._with_marks() if is_mark(key) else self._serving(topic)
+        return store.query_key(topic, key, begin_ms, end_ms, after, limit)
+
+    def marks_below(self, key: str, limit: int) -> list[tuple[str, int]] | None:
+        return self._with_marks().marks_below(key, limit)
+
+    def _with_marks(self) -> SideStore:
+        """Keys of batches are complete on the side that serves everything; else in RocksDB."""
+        return self._sides[self.routes.only_server or SideName.ROCKSDB].store
+
+    def queue_ids(self, topic: str) -> list[int]:
+        return self._serving(topic).queue_ids(topic)
+
+    def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
+        """See ConsumeQueueStore. Names on both sides are told by the one that serves them."""
+        routes = self.routes
+        if routes.only_server is not None:
+            return self._sides[routes.only_server].store.list_names(prefix, after, limit)
+        found: list[str] = []
+        for name, side in self._sides.items():
+            served: list[str] = []
+            at = after
+            while len(served) < limit:
+                page = side.store.list_names(prefix, at, limit)
+                served += [each for each in page if routes.serving(each) is name]
+                if len(page) < limit:
+                    break
+                at = page[-1]
+            found += served[:limit]
+        return sorted(found, key=lambda each: (len(each.encode()), each.encode()))[:limit]
+
+    def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
+        """See ConsumeQueueStore: of each name from the side that serves it."""
+        routes = self.routes
+        for name, side in self._sides.items():
+            for page in side.store.last_units_between(start, end):
+                yield [unit for unit in page if routes.serving(unit.topic) is name]
+
+    def restore_last_units(self, units: Sequence[LastUnit]) -> None:
+        """See ConsumeQueueStore: on each side, what is routed to it."""
+        routes = self.routes
+        self._on_each(
+            lambda side: side.store.restore_last_units(
+                [unit for unit in units if routes.takes(side.name, unit.topic)]
+            )
+        )
+
+    # --- removal ---------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, sequence: int) -> None:
+        """See ConsumeQueueStore: on both sides, wherever the topic is routed now.
+
+        A side that has applied the deletion is passed over: the topic may be there again.
+        Raises StoreBusyError also for a side that nothing is read from: deletions are counted, so
+        none may be left out before the next one. The caller does it again.
+        """
+
+        def delete(side: Side) -> None:
+            with side.filling:
+                if sequence > side.store.applied_deletions:
+                    side.store.delete_topic(topic, sequence)
+
+        self._on_each(delete)
+
+    @property
+    def applied_deletions(self) -> int:
+        """The lowest of the sides, stopped ones included: marks stay as long as one needs them."""
+        return self._applied_deletions()
+
+    def _applied_deletions(self) -> int:
+        return min(side.store.applied_deletions for side in self._sides.values())
+
+    def truncate(self, log_end: int) -> None:
+        self._on_each(lambda side: side.store.truncate(log_end))
+        with self._dispatching:
+            self._dispatched = self._least_joined()
+
+    def expire(self, log_start: int, store_time_ms: int) -> None:
+        self._owed_expiry.clear()  # this one covers it
+
+        def later(side: Side) -> None:
+            self._owed_expiry[side.name] = (log_start, store_time_ms)
+
+        self._on_each(lambda side: side.store.expire(log_start, store_time_ms), later)
+
+    def maintain(self) -> int:
+        if self.on_maintain is not None:
+            self.on_maintain()
+        if owed := next(iter(self._owed_expiry.values()), None):
+            self.expire(*owed)
+        lost_until = [0]
+        self._on_each(lambda side: lost_until.append(side.store.maintain()), _next_time)
+        return max(lost_until)
+
+    def compact(self, progress: Callable[[float], None] | None = None) -> None:
+        self._on_each(lambda side: side.store.compact(progress), _next_time)
+
+    # --- durability and end of life --------------------------------------------------------
+
+    def flush(self) -> None:
+        """See ConsumeQueueStore. Each side at its own point; the log was flushed before."""
+        self._on_each(lambda side: side.store.flush(), _next_time)
+
+    def statistics(self) -> dict[str, float]:
+        values: dict[str, float] = {}
+        for name, side in self._sides.items():
+            values.update(side.store.statistics())
+            values[f"migration_{name.value}_dispatched_offset"] = side.store.dispatched_offset
+            values[f"migration_{name.value}_joined"] = float(side.joined)
+            values[f"migration_{name.value}_stopped"] = float(side.failure is not None)
+        return values
+
+    def close(self) -> None:
+        """See ConsumeQueueStore. Both sides are let go of, also when one cannot be flushed."""
+        if self._closed:
+            return
+        self._closed = True
+        for end in self.closers:
+            end()
+        failure: Exception | None = None
+        for side in self._sides.values():
+            try:
+                with side.filling:
+                    side.store.close()
+            except (StoreError, OSError) as error:
+                if side in list(self._required()):
+                    failure = failure or error
+                logger.exception("the %s side was not closed in order", side.name.value)
+        if failure is not None:
+            raise failure
+
+
+def _next_time(_: Side) -> None:
+    """A busy side is left as it is: what was asked for comes again by itself."""

@@ -1,0 +1,147 @@
+"""Opens the two sides of a store directory, and removes what a phase does not need."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from typing import TYPE_CHECKING
+
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.expiry_filter import ExpiryFilter
+from kvcq.options import DERIVED
+from kvcq.rocks import RocksEngine, damage_mark
+from migration.errors import MigrationStateError
+from migration.files.checkpoint import FILE_NAME as FILE_CHECKPOINT
+from migration.files.options import (
+    INDEX_DIRECTORY,
+    QUEUE_DIRECTORY,
+    TRASH_DIRECTORY,
+    Adoption,
+    FileQueueOptions,
+)
+from migration.files.record_lookup import RecordLookup
+from migration.repair.queues import move_aside
+from migration.sides.side import FileSideStore
+from migration.state.routes import SideName
+from store.files import fsync_directory, make_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from migration.sides.side import SideStore
+    from migration.state.state import MigrationState
+    from store.clock import Clock
+    from store.config import StoreConfig
+    from store.store_dir import StoreDir
+
+logger = logging.getLogger(__name__)
+
+
+class SideOpener:
+    """Makes side stores of one directory. Thread: one at a time."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        directory: StoreDir,
+        progress: Callable[[str, float], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._directory = directory
+        self._progress = progress
+
+    def open(self, name: SideName, state: MigrationState) -> SideStore:
+        """The side as it is on disk, empty if it is not there. Raises StoreError."""
+        if name is SideName.ROCKSDB:
+            return self.rocksdb()
+        return self.files(state)
+
+    def rocksdb(self) -> KvConsumeQueueStore:
+        """The database; one that cannot be opened is moved aside, and a new one made."""
+        engine = open_derived(self._directory.kvcq)
+        expiry = ExpiryFilter(engine, self._clock, self._config.expiry_margin_s)
+        return KvConsumeQueueStore(engine, expiry)
+
+    def files(self, state: MigrationState) -> FileSideStore:
+        """Raises StoreFormatError for a damaged checkpoint of the files."""
+        layout = state.layout
+        # Its being there says that there are file queues, also while no message is in them.
+        make_directory(self._directory.consumequeue)
+        return FileSideStore(
+            self._directory.root,
+            RecordLookup(self._directory.commitlog, self._config.segment_bytes),
+            FileQueueOptions(
+                units_per_file=layout.units_per_file,
+                index=layout.index,
+                index_tags_from=layout.index_tags_from,
+            ),
+            self._clock,
+            Adoption.TRUST if state.trust_files else Adoption.COMPARE,
+            self._progress,
+        )
+
+    def exists(self, name: SideName) -> bool:
+        directory = self._directory
+        path = directory.kvcq if name is SideName.ROCKSDB else directory.consumequeue
+        return path.is_dir()
+
+    def remove(self, name: SideName) -> None:
+        """Everything of a side that is not open. Repeatable; a crash leaves a part, or nothing."""
+        root = self._directory.root
+        if name is SideName.ROCKSDB:
+            _remove_tree(self._directory.kvcq)
+            return
+        # Its checkpoint last: while it is there, what is left is not taken for RocketMQ's.
+        for directory in (QUEUE_DIRECTORY, INDEX_DIRECTORY, TRASH_DIRECTORY):
+            _remove_tree(root / directory)
+        (root / FILE_CHECKPOINT).unlink(missing_ok=True)
+        fsync_directory(root)
+
+    def require(self, name: SideName, state: MigrationState) -> None:
+        """Raises MigrationStateError when a side that serves messages is not there."""
+        log = self._directory.commitlog
+        if self.exists(name) or not log.is_dir() or not any(log.iterdir()):
+            return
+        path = self._directory.kvcq if name is SideName.ROCKSDB else self._directory.consumequeue
+        raise MigrationStateError(
+            path,
+            f"is missing, and in state {state.phase.value} messages are read through it. Bring it "
+            f"back from a copy, or have it made again from the log: "
+            f"kvcq migrate resume {self._directory.root} --rebuild {name.value}",
+        )
+
+
+def open_derived(path: Path) -> RocksEngine:
+    """The derived database; one that is damaged is moved aside, and a new one made.
+
+    Damage that a reader met counts as well: it left a mark. Raises EngineUnavailableError when
+    something else keeps it from being opened.
+    """
+    mark = damage_mark(path)
+    if mark.exists():
+        if path.exists():
+            aside = move_aside(path, "damaged")
+            logger.error("%s was found damaged: moved to %s and made again", path, aside.name)
+        mark.unlink()
+    try:
+        return RocksEngine.open(path, DERIVED)
+    except EngineUnavailableError:
+        raise  # on a full disk, say: it knows more than the log does when segments were dropped
+    except EngineFailedError as error:
+        aside = move_aside(path, "damaged")
+        logger.error("%s is moved to %s and rebuilt from the log: %s", path, aside.name, error)
+        return RocksEngine.open(path, DERIVED)
+
+
+def _remove_tree(path: Path) -> None:
+    """Under another name first, so that a crash never leaves half of it under its own."""
+    doomed = path.with_name(f"{path.name}.removed")
+    shutil.rmtree(doomed, ignore_errors=True)
+    if path.exists():
+        path.rename(doomed)
+        fsync_directory(path.parent)
+        shutil.rmtree(doomed)

@@ -1,0 +1,94 @@
+"""The state of one open directory, in memory as it is on disk, and what to do next."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from migration.errors import IllegalStepError
+from migration.next_step import NextStep
+from migration.state.state import Phase, write_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from migration.state.state import MigrationState
+    from store.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class StateKeeper:
+    """Thread: any. Locks: `_lock`, innermost: nothing else is taken while it is held."""
+
+    def __init__(self, root: Path, state: MigrationState, clock: Clock) -> None:
+        self.root = root
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Guarded by _lock; read freely.
+        self._state = state
+
+    @property
+    def state(self) -> MigrationState:
+        return self._state
+
+    def move(self, event: str, **changes: Any) -> MigrationState:  # noqa: ANN401 - fields
+        """The state is changed, durably. Raises OSError; it is then unchanged."""
+        with self._lock:
+            state = self._state.moved(self._clock.now_ms(), event, **changes)
+            write_state(self.root, state)
+            self._state = state
+            logger.info("migration: %s", event)
+            return state
+
+    def stop(self, reason: str, *, unopened: str = "") -> None:
+        """Remember why a side was left behind; on a full disk only in memory.
+
+        `unopened`: the side, where it is one that cannot be opened.
+        Nothing depends on the disk here: an opening tries the side again, and stops it again.
+        """
+        try:
+            self.move(f"stopped: {reason}", stopped=reason, unopened=unopened)
+        except OSError:
+            logger.exception("the reason could not be written to migration.json")
+            with self._lock:
+                self._state = self._state.moved(
+                    self._clock.now_ms(), f"stopped: {reason}", stopped=reason, unopened=unopened
+                )
+
+    def refuse(self, step: str, reason: str) -> IllegalStepError:
+        """The error for a step that is not possible now; the caller raises it."""
+        return IllegalStepError(step, self._state.phase.value, reason, next_step(self._state))
+
+
+def next_step(state: MigrationState) -> NextStep:
+    """What an operator would do next to get on."""
+    if state.stopped:
+        return NextStep("resume")
+    if state.pending is not None:
+        return NextStep("status", ("--wait",))
+    if blamed := state.blamed:
+        return NextStep(
+            "resume", ("--rebuild", blamed[0]), hint="verify again afterwards", stopped_only=True
+        )
+    if state.verified is not None and "log" in state.verified.sides.split():
+        # Taken over by a program that did not tell the lives of a topic apart.
+        if state.phase is Phase.FILES:
+            return NextStep("release", stopped_only=True)
+        return NextStep("rollback", hint="roll back until the state is FILES, then release")
+    return _AHEAD[state.phase]
+
+
+_AHEAD = {
+    Phase.ADOPTING: NextStep("start"),
+    Phase.FILES: NextStep("start"),
+    Phase.DOUBLE_WRITE: NextStep("verify"),
+    Phase.VERIFIED: NextStep("cutover"),
+    Phase.ROCKSDB: NextStep(
+        "finish", hint="finish removes the files; before that, rollback returns to them at once"
+    ),
+    Phase.FINISHED: NextStep(
+        hint="the migration is done; rollback would rebuild the files from the log"
+    ),
+}

@@ -1,0 +1,249 @@
+"""The state of a migration, in `<root>/migration.json`: what it says is so, whatever crashed.
+
+| phase        | files hold             | RocksDB holds          | reads come from                |
+|--------------|------------------------|------------------------|--------------------------------|
+| FILES        | all                    | nothing; leftovers     | files                          |
+| DOUBLE_WRITE | all                    | routed rocksdb or both | files                          |
+| VERIFIED     | all                    | routed rocksdb or both | files                          |
+| ROCKSDB      | routed files or both   | routed rocksdb or both | RocksDB; files where routed so |
+| FINISHED     | routed files           | routed rocksdb or both | RocksDB; files where routed so |
+
+A store without the file was made by this program and is in RocksDB alone. The file is replaced
+whole, by a rename, and fsynced; each change of phase is one replacement, so a crash leaves the
+phase before it or the phase after it. What a step does to other files is done before it when
+it makes something (a phase that needs it is not written sooner), and after it when it removes
+something (what a phase does not need is removed again on the next opening).
+
+One line of JSON, then its CRC-32 in hex, so that a flipped bit is noticed.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from migration.errors import MigrationStateError
+from migration.formats.checked_json import ChecksumError, read_checked, write_checked
+from migration.formats.index import ENTRIES_PER_FILE, SLOTS_PER_FILE, IndexLayout
+from migration.formats.unit import UNITS_PER_FILE
+from migration.state.routing import Route, RoutingPolicy
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_NAME = "migration.json"
+_VERSION = 1
+#: Changes of phase that the state remembers, for people.
+_HISTORY = 50
+
+
+class Phase(enum.Enum):
+    """How far the migration is."""
+
+    ADOPTING = "ADOPTING"  # a RocketMQ store is being taken over; `start` goes on with it
+    FILES = "FILES"
+    DOUBLE_WRITE = "DOUBLE_WRITE"
+    VERIFIED = "VERIFIED"
+    ROCKSDB = "ROCKSDB"
+    FINISHED = "FINISHED"
+
+
+#: Phases before the cutover: files hold everything, and serve it.
+BEFORE_CUTOVER = frozenset({Phase.ADOPTING, Phase.FILES, Phase.DOUBLE_WRITE, Phase.VERIFIED})
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """Sizes of the queue and index files; RocketMQ must be set to the same ones."""
+
+    units_per_file: int = UNITS_PER_FILE
+    index_slots: int = SLOTS_PER_FILE
+    index_entries: int = ENTRIES_PER_FILE
+    #: Physical offset from which on records have their tags in the index, too, as RocketMQ writes
+    #: it from 5.5 on. None: no record; also in states that older programs wrote.
+    index_tags_from: int | None = None
+
+    @property
+    def index(self) -> IndexLayout:
+        return IndexLayout(self.index_slots, self.index_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What the last finished verification found."""
+
+    cut_offset: int  # physical: everything below was compared
+    compared_units: int
+    difference_count: int
+    finished_ms: int
+    sides: str = ""  # those that differ from the log (or "log" itself), a blank between them
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenOff:
+    """Why a verification did not end. The next one begins anew, always."""
+
+    reason: str
+    side: str = ""  # the one that could not be read; empty when none is to blame
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a change of routes goes to."""
+
+    phase: Phase
+    routing: RoutingPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationState:
+    """All that is kept about a migration."""
+
+    phase: Phase
+    layout: FileLayout = field(default_factory=FileLayout)
+    routing: RoutingPolicy = field(default_factory=RoutingPolicy)
+    #: A change of routes under way: a side that gains names is being filled for it.
+    pending: Target | None = None
+    #: Why a side was left behind; empty while all is well. `resume` goes on.
+    stopped: str = ""
+    #: With `stopped`: the side, where it is one that cannot be opened.
+    unopened: str = ""
+    #: RocketMQ stopped in good order before it was taken over: its units need not be compared.
+    trust_files: bool = False
+    #: Whether the broker deleted unexpired messages for space (cleanFileForciblyEnable); None where
+    #: that is not known. What an operator sets for the store wins.
+    reclaim_unexpired: bool | None = None
+    verified: VerifyResult | None = None
+    #: Of the last verification; None when it ended.
+    broken_off: BrokenOff | None = None
+    #: Tables of the broker's `config/` that were taken over; None when nobody noted that.
+    config: tuple[str, ...] | None = None
+    #: (ms since 1970, what happened)
+    history: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether the file queues are in use."""
+        targets = [Target(self.phase, self.routing)]
+        if self.pending is not None:
+            targets.append(self.pending)
+        return any(
+            each.phase is not Phase.FINISHED or each.routing.uses(Route.FILES) for each in targets
+        )
+
+    @property
+    def needs_rocksdb(self) -> bool:
+        return self.phase not in (Phase.ADOPTING, Phase.FILES)
+
+    @property
+    def blamed(self) -> list[str]:
+        """Sides in use that the last verification proved wrong, or could not read."""
+        unread = "" if self.broken_off is None else self.broken_off.side
+        found = [unread] if unread else []
+        if self.verified is not None:
+            found += self.verified.sides.split()
+        in_use = {"files": self.needs_files, "rocksdb": self.needs_rocksdb}
+        return [side for side in dict.fromkeys(found) if in_use.get(side)]
+
+    def made_anew(self, side: str) -> dict[str, Any]:
+        """Changes of fields when a side is made anew: what was verified of it is gone.
+
+        What the log proved of the other side is as true as before.
+        """
+        phase = Phase.DOUBLE_WRITE if self.phase is Phase.VERIFIED else self.phase
+        verified = None
+        if self.verified is not None:
+            others = [each for each in self.verified.sides.split() if each != side]
+            verified = replace(self.verified, sides=" ".join(others)) if others else None
+        broken_off = self.broken_off
+        if broken_off is not None and broken_off.side == side:
+            broken_off = None
+        return {"phase": phase, "verified": verified, "broken_off": broken_off}
+
+    def moved(self, now_ms: int, event: str, **changes: Any) -> MigrationState:  # noqa: ANN401 - fields
+        """A copy with `changes`, and the event in its history."""
+        history = (*self.history, (now_ms, event))[-_HISTORY:]
+        return replace(self, history=history, **changes)
+
+
+def to_document(state: MigrationState) -> dict[str, Any]:
+    """The state in plain values, for the file."""
+    pending = state.pending
+    broken_off = state.broken_off or BrokenOff("")
+    return {
+        "phase": state.phase.value,
+        "layout": asdict(state.layout),
+        "routing": state.routing.to_document(),
+        "pending": None
+        if pending is None
+        else {
+            "phase": pending.phase.value,
+            "routing": pending.routing.to_document(),
+        },
+        "stopped": state.stopped,
+        "unopened_side": state.unopened,
+        "trust_files": state.trust_files,
+        "reclaim_unexpired": state.reclaim_unexpired,
+        "verified": None if state.verified is None else asdict(state.verified),
+        "verify_broken_off": broken_off.reason,
+        "unreadable_side": broken_off.side,
+        "config": None if state.config is None else list(state.config),
+        "history": [list(each) for each in state.history],
+    }
+
+
+def has_migration(root: Path) -> bool:
+    """Whether there is a migration.json, readable or not."""
+    return (root / FILE_NAME).exists()
+
+
+def read_state(root: Path) -> MigrationState | None:
+    """What migration.json says; None when there is none. Raises MigrationStateError."""
+    path = root / FILE_NAME
+    try:
+        document = read_checked(path)
+    except ChecksumError:
+        raise MigrationStateError(
+            path, "its checksum does not fit: bring it back from a copy of the directory"
+        ) from None
+    if document is None:
+        return None
+    # The version comes first: a newer one may have changed everything else.
+    if document["version"] > _VERSION:
+        raise MigrationStateError(
+            path, f"version {document['version']}, this program knows up to {_VERSION}"
+        )
+    try:
+        pending = document["pending"]
+        verified = document["verified"]
+        return MigrationState(
+            phase=Phase(document["phase"]),
+            layout=FileLayout(**document["layout"]),
+            routing=RoutingPolicy.from_document(document["routing"]),
+            pending=None
+            if pending is None
+            else Target(Phase(pending["phase"]), RoutingPolicy.from_document(pending["routing"])),
+            stopped=document["stopped"],
+            trust_files=document["trust_files"],
+            verified=None if verified is None else VerifyResult(**verified),
+            # Not in files of the first programs.
+            reclaim_unexpired=document.get("reclaim_unexpired"),
+            unopened=document.get("unopened_side", ""),
+            broken_off=BrokenOff(reason, document.get("unreadable_side", ""))
+            if (reason := document.get("verify_broken_off", ""))
+            else None,
+            config=None if document.get("config") is None else tuple(document["config"]),
+            history=tuple((time_ms, event) for time_ms, event in document["history"]),
+        )
+    except (KeyError, TypeError, ValueError, InvalidArgumentError) as error:
+        raise MigrationStateError(path, f"does not make sense: {error!r}") from error
+
+
+def write_state(root: Path, state: MigrationState) -> None:
+    """migration.json says `state`, durably; after a crash, that or what it said before.
+
+    Raises OSError; the file is then unchanged.
+    """
+    write_checked(root / FILE_NAME, {"version": _VERSION, **to_document(state)})

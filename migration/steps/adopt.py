@@ -1,0 +1,293 @@
+"""Take over a directory that RocketMQ wrote: afterwards it is a store of ours in state FILES.
+
+Its log, queue files and index files stay as they are, except queues and index files in which a
+fault was found: those are made again from the log. Topics and committed offsets are imported.
+
+The order makes each step repeatable: migration.json says ADOPTING before anything else is
+written, and FILES when all is done; in between only `kvcq migrate start` opens the directory.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.keys import BOUNDS, UNITS
+from kvcq.metadata_store import MetadataStore
+from kvcq.options import FamilyProfile, Profile, metadata_profile
+from kvcq.rocks import RocksEngine
+from migration.errors import LogDamageError
+from migration.files.options import Adoption, FileQueueOptions
+from migration.files.record_lookup import RecordLookup
+from migration.plan.legacy import Inventory, take_inventory
+from migration.plan.legacy_findings import Remedy
+from migration.plan.log_survey import segment_files
+from migration.plan.queue_evidence import own_rocksdb
+from migration.sides.side import FileSideStore
+from migration.state.state import FILE_NAME, MigrationState, Phase, read_state, write_state
+from store.checkpoint import Checkpoint, write_checkpoint
+from store.consume_queue import LastUnit
+from store.errors import StoreFormatError, StoreLockedError
+from store.files import make_directory
+from store.metadata import DeleteMark, TopicConfig
+from store.store_dir import DirKind, StoreDir, inspect
+from store.time_fall import write_time_fall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from migration.plan.legacy_findings import Finding
+    from migration.state.routing import RoutingPolicy
+    from migration.state.state import FileLayout
+    from store.clock import Clock
+    from store.metadata import Metadata
+
+    Progress = Callable[[str, float], None]
+
+#: Of the files of a directory that are left alone.
+_NAMED = 5
+
+#: The families of RocketMQ's own database, which lies among its queue files.
+_ROCKETMQ_ROCKSDB = Profile(
+    families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUNDS)), wal=False
+)
+
+
+def adopt(
+    root: Path,
+    layout: FileLayout | None,
+    routing: RoutingPolicy | None,
+    clock: Clock,
+    progress: Progress,
+    tell: Callable[[str], None] | None = None,
+    *,
+    reclaim_unexpired: bool | None = None,
+) -> MigrationState:
+    """The store in `root` is ours, in state FILES. Repeatable; in a later state nothing is done.
+
+    `tell` is called with a line for each thing that was made again, or passed over.
+    `reclaim_unexpired`: what the broker did when its disk was full, if that is known.
+
+    Raises StoreFormatError for a directory that is neither RocketMQ's nor being taken over,
+    LogDamageError, StoreLockedError while a broker has it open. Durable on return.
+    """
+    state = read_state(root)
+    kind, _ = inspect(root)
+    if state is not None and state.phase is not Phase.ADOPTING:
+        return state
+    if state is None and kind is not DirKind.ROCKETMQ:
+        raise StoreFormatError(
+            root, "is not a store that RocketMQ wrote: there is nothing to take over"
+        )
+    inventory = take_inventory(root, layout, progress)
+    if inventory.refusals:
+        kind_of_error = StoreFormatError if inventory.log.goes_on_at is None else LogDamageError
+        raise kind_of_error(root, "; ".join(inventory.refusals) + ". Nothing was changed")
+    trust = (
+        inventory.was_closed
+        and not inventory.queues_in_rocksdb
+        and all(finding.remedy is Remedy.IGNORE for finding in inventory.findings)
+    )
+    if reclaim_unexpired is None and state is not None:
+        reclaim_unexpired = state.reclaim_unexpired
+    state = MigrationState(
+        Phase.ADOPTING,
+        reclaim_unexpired=reclaim_unexpired,
+        layout=inventory.layout,
+        trust_files=trust,
+        config=inventory.config.sources,
+    ).moved(clock.now_ms(), "taking over a store of RocketMQ's")
+    if routing is not None:
+        state = replace(state, routing=routing)
+    fresh = not (root / FILE_NAME).exists()
+    write_state(root, state)
+    with ExitStack() as held:
+        try:
+            directory = StoreDir.open(root, inventory.segment_bytes, clock, adopt=True)
+        except StoreLockedError:
+            if fresh:
+                (root / FILE_NAME).unlink()
+            raise
+        held.callback(directory.close)
+        _make_log_durable(directory, inventory, progress)
+        # In state FILES the queues are there, also where all are yet to be made from the log.
+        make_directory(directory.consumequeue)
+        _mend(directory, inventory, clock, progress)
+        _seed_expired(directory, inventory, clock, progress)
+        progress("topics and groups", 0.0)
+        metadata = MetadataStore(RocksEngine.open(directory.meta, metadata_profile()))
+        held.callback(metadata.close)
+        _import_metadata(inventory, metadata, clock)
+        progress("topics and groups", 1.0)
+        made, passed_over = _what_was_done(root, inventory)
+        event = f"taken over; made again from the log: {len(made)} queues or indexes"
+        state = state.moved(clock.now_ms(), event, phase=Phase.FILES)
+        write_state(root, state)
+        if tell is not None:
+            for line in (
+                *_config_told(inventory),
+                *made,
+                *passed_over,
+                *_on_a_full_disk(state),
+            ):
+                tell(line)
+        return state
+
+
+def _on_a_full_disk(state: MigrationState) -> list[str]:
+    """What is no longer as an operator of RocketMQ may expect."""
+    if state.reclaim_unexpired is not None:
+        return []
+    return [
+        "a full disk: messages that have not expired stay, and puts are refused; RocketMQ deletes "
+        "the oldest unless cleanFileForciblyEnable is false, as does store.reclaim_unexpired=true"
+    ]
+
+
+def _what_was_done(root: Path, inventory: Inventory) -> tuple[list[str], list[str]]:
+    """Queues and index that were made again, each with its first fault; files passed over."""
+    made: dict[str, tuple[Finding, int]] = {}
+    passed_over: dict[tuple[Path, str], list[str]] = {}
+    for finding in inventory.findings:
+        if finding.remedy is Remedy.IGNORE:
+            where = finding.path.parent.relative_to(root)
+            passed_over.setdefault((where, finding.fault.value), []).append(finding.path.name)
+            continue
+        what = "the index"
+        if finding.remedy is Remedy.REBUILD_QUEUE:
+            what = f"queue {finding.queue_id} of {finding.topic}"
+        first, count = made.get(what, (finding, 0))
+        made[what] = first, count + 1
+    lines = []
+    for what, (first, count) in made.items():
+        more = f", and {count - 1} more" if count > 1 else ""
+        lines.append(
+            f"made again from the log: {what}: {first.path.relative_to(root)}, position "
+            f"{first.position}: {first.fault.value}: {first.detail}{more}"
+        )
+    left = []
+    for (where, fault), names in passed_over.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        left.append(f"left alone in {where}/: {fault}: {', '.join(names[:_NAMED])}{more}")
+    return lines, left
+
+
+def _config_told(inventory: Inventory) -> list[str]:
+    """What was found of the broker's topics, groups and offsets, table by table."""
+    return [
+        f"{table.path}: {table.rows} {table.holds}: {table.detail}"
+        if not table.offsets
+        else f"{table.path}: {table.offsets} offsets of {table.rows} topics and groups: "
+        f"{table.detail}"
+        for table in inventory.config.found
+    ]
+
+
+def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progress) -> None:
+    """What was surveyed survives a power loss, so that no opening has to survey it again."""
+    paths = segment_files(directory.commitlog)
+    for done, path in enumerate(paths):
+        progress("making the log durable", done / len(paths))
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    end = inventory.log.end
+    time_ms = inventory.last_store_time_ms
+    write_checkpoint(
+        directory.checkpoint,
+        Checkpoint(
+            log_time_ms=time_ms,
+            confirmed_offset=inventory.log.last_physical_offset,
+            flushed_offset=end,
+        ),
+    )
+
+
+def _seed_expired(
+    directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress
+) -> None:
+    """Queues that only RocketMQ's own RocksDB knows the end of go on from there.
+
+    The log has no message of them any more, and without file queues nothing else knows them.
+    """
+    database = own_rocksdb(directory.root)
+    if inventory.log.start == 0 or database is None:
+        return
+    engine = RocksEngine.open_read_only(database, _ROCKETMQ_ROCKSDB)
+    theirs = KvConsumeQueueStore(engine)
+    files = _open_files(directory, inventory, clock, progress)
+    try:
+        for topic, queue_id, offset, physical_offset in theirs.last_units():
+            if physical_offset < inventory.log.start:
+                files.restore_last_units([LastUnit(topic, queue_id, offset, physical_offset)])
+    finally:
+        files.close()
+        theirs.close()
+
+
+def _open_files(
+    directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress
+) -> FileSideStore:
+    layout = inventory.layout
+    return FileSideStore(
+        directory.root,
+        RecordLookup(directory.commitlog, inventory.segment_bytes),
+        FileQueueOptions(
+            units_per_file=layout.units_per_file,
+            index=layout.index,
+            index_tags_from=layout.index_tags_from,
+        ),
+        clock,
+        Adoption.COMPARE,
+        progress,
+    )
+
+
+def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress) -> None:
+    """Forget queues and index files with a fault; the first opening makes them from the log."""
+    queues = {
+        (finding.topic, finding.queue_id)
+        for finding in inventory.findings
+        if finding.remedy is Remedy.REBUILD_QUEUE
+    }
+    index = any(finding.remedy is Remedy.REBUILD_INDEX for finding in inventory.findings)
+    if not queues and not index:
+        return
+    files = _open_files(directory, inventory, clock, progress)
+    try:
+        for topic, queue_id in sorted(queues, key=str):
+            if topic is not None and queue_id is not None:
+                files.rebuild_queue(topic, queue_id, inventory.log.start)
+        if index:
+            files.rebuild_index()
+    finally:
+        files.close()
+
+
+def _import_metadata(inventory: Inventory, metadata: Metadata, clock: Clock) -> None:
+    """Topics with as many queues as anything says they have; offsets as they were committed."""
+    now_ms = clock.now_ms()
+    write_time_fall(metadata, inventory.log.times.found)
+    # Their records count from the start of the log on, unless RocketMQ deleted some.
+    lives = inventory.generations
+    metadata.put_topics(
+        TopicConfig(name, count, now_ms, lives.live_from.get(name, 0))
+        for name, count in inventory.topics.items()
+    )
+    # A take-over that was cut short may have left some.
+    metadata.drop_marks([mark.sequence for mark in metadata.delete_marks()])
+    metadata.put_marks(
+        DeleteMark(name, below_offset, -number)
+        for number, (name, below_offset) in enumerate(sorted(lives.dead_light.items()))
+    )
+    groups: dict[str, list[tuple[str, int, int]]] = {}
+    for group, topic, queue_id, offset in inventory.config.offsets:
+        groups.setdefault(group, []).append((topic, queue_id, offset))
+    for group, offsets in groups.items():
+        metadata.commit_offsets(group, offsets)

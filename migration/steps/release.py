@@ -1,0 +1,216 @@
+"""Give a stopped store back to RocketMQ: on queue files, or on RocksDB as the broker keeps it.
+
+Commit log, queue files and index files are RocketMQ's own formats already, and so are the units and
+bounds in our RocksDB. What is left to do is to write topics and committed offsets where it reads
+them, and to remove what is ours. The last two things to go are store.json and migration.json, in
+this order: until then the step can be repeated.
+"""
+
+from __future__ import annotations
+
+import enum
+import shutil
+from typing import TYPE_CHECKING
+
+from kvcq.keys import BOUNDS, UNITS
+from kvcq.rocks import hand_over
+from migration.errors import IllegalStepError
+from migration.files.checkpoint import FILE_NAME as FILE_CHECKPOINT
+from migration.files.options import QUEUE_DIRECTORY
+from migration.migrator import open_migrator
+from migration.next_step import NextStep
+from migration.plan.queue_evidence import own_rocksdb
+from migration.state.keeper import next_step
+from migration.state.routing import Route
+from migration.state.state import FILE_NAME, Phase, read_state, write_state
+from store.clock import SystemClock
+from store.errors import StoreFormatError
+from store.files import fsync_directory
+from store.store_dir import DirKind, StoreDir, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from migration.broker_config import WrittenBack
+    from migration.state.state import MigrationState
+
+_EVENT = "given back to RocketMQ"
+_ROCKSDB_EVENT = "given back to RocketMQ with its queues in RocksDB"
+#: The broker's own queues, on their way out.
+_OLD_QUEUES = "consumequeue.removed"
+_START_THE_BROKER = "start the RocketMQ broker on it"
+
+
+class Home(enum.Enum):
+    """Where the broker finds its queues."""
+
+    FILES = "files"  # storeType=default
+    ROCKSDB = "rocksdb"  # storeType=defaultRocksDB
+
+
+def release(
+    root: Path,
+    progress: Callable[[str, float], None] | None = None,
+    home: Home | None = None,
+) -> list[str]:
+    """A broker can be started on `root`; what was done, for people. Repeatable after a crash.
+
+    Without `home` the queues are in files, and a RocksDB of RocketMQ's that is behind them is a
+    reason to refuse: a broker that goes by it would miss messages. With FILES it is removed.
+
+    Raises IllegalStepError in another state than FILES, or for ROCKSDB than VERIFIED or ROCKSDB;
+    StoreLockedError while a service has it open, StoreFormatError, EngineFailedError.
+    """
+    state = read_state(root)
+    if state is None and inspect(root)[0] is DirKind.ROCKETMQ:
+        raise IllegalStepError(
+            "release", None, "it is RocketMQ's already", NextStep(hint=_START_THE_BROKER)
+        )
+    event = state.history[-1][1] if state is not None and state.history else ""
+    if event == _ROCKSDB_EVENT:
+        home = Home.ROCKSDB
+    if home is Home.ROCKSDB:
+        state = _check_rocksdb(state, begun=event == _ROCKSDB_EVENT)
+    else:
+        state = _check_files(state)
+    kind, identity = inspect(root)
+    done: list[str] = []
+    if kind is DirKind.OURS and identity is not None:
+        done += _give_back(root, identity.segment_bytes, state, home, progress)
+    else:
+        (root / FILE_NAME).unlink()
+        fsync_directory(root)
+    done.append(f"removed store.json, meta/, ends, {FILE_NAME} and {FILE_CHECKPOINT}")
+    return done
+
+
+def _check_files(state: MigrationState | None) -> MigrationState:
+    if state is not None and state.phase is Phase.FILES and state.pending is None:
+        return state
+    phase = None if state is None else state.phase.value
+    following = NextStep("rollback", hint="roll back until the state is FILES")
+    if state is not None and (state.phase is Phase.ADOPTING or state.pending is not None):
+        following = next_step(state)
+    raise IllegalStepError("release", phase, "not everything is in files alone", following)
+
+
+def _check_rocksdb(state: MigrationState | None, *, begun: bool) -> MigrationState:
+    if state is None or state.phase is Phase.FINISHED:
+        # Its files, and with them the index, are made again first.
+        reason, following = (
+            "there are no index files, which a broker reads",
+            NextStep("rollback"),
+        )
+    elif state.phase not in (Phase.VERIFIED, Phase.ROCKSDB) or state.pending is not None:
+        reason, following = "RocksDB was not verified", next_step(state)
+    elif state.routing.uses(Route.FILES):
+        reason = "not everything is in RocksDB"
+        following = NextStep("routing", ("--default", Route.BOTH.value))
+    else:
+        return state
+    if begun and state is not None:
+        return state
+    phase = None if state is None else state.phase.value
+    raise IllegalStepError("release --rocksdb", phase, reason, following)
+
+
+def _give_back(
+    root: Path,
+    segment_bytes: int,
+    state: MigrationState,
+    home: Home | None,
+    progress: Callable[[str, float], None] | None,
+) -> list[str]:
+    clock = SystemClock()
+    meta = root / "meta"
+    event = _ROCKSDB_EVENT if home is Home.ROCKSDB else _EVENT
+    begun = any(each == event for _, each in state.history[-1:])
+    done: list[str] = []
+    if not begun:
+        if not meta.exists():
+            raise StoreFormatError(
+                meta, "is missing: committed offsets are in it. Bring it back from a copy"
+            )
+        # Opened, so that log and queues agree, and everything is flushed.
+        with open_migrator(root, progress) as migrator:
+            live = migrator.live
+            if not live.is_settled:
+                raise IllegalStepError(
+                    "release", state.phase.value, "a side is behind", NextStep("resume")
+                )
+            if home is None and live.rocketmqs_rocksdb_is_behind():
+                raise IllegalStepError(
+                    "release",
+                    state.phase.value,
+                    "RocketMQ's own RocksDB does not have all messages. A broker with "
+                    "storeType=defaultRocksDB takes the queues from it: move to RocksDB, and "
+                    "`kvcq migrate release --rocksdb`. For one with storeType=default it can go",
+                    NextStep("release", ("--files",), stopped_only=True),
+                )
+            done += _told(root, live.give_config_back())
+    directory = StoreDir.open(root, segment_bytes, clock)
+    try:
+        if not begun:
+            latest = read_state(root) or state
+            write_state(root, latest.moved(clock.now_ms(), event))
+        if home is Home.ROCKSDB:
+            target = _move_queues(root)
+            done.append(
+                f"queues are in RocksDB in {target}: the broker needs storeType=defaultRocksDB"
+            )
+        elif home is Home.FILES:
+            _remove_rocketmqs_rocksdb(root)
+        for path in (meta, root / "kvcq"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in (root / FILE_CHECKPOINT, directory.ends):
+            path.unlink(missing_ok=True)
+        fsync_directory(root)
+        (root / "store.json").unlink()
+        fsync_directory(root)
+        (root / FILE_NAME).unlink()
+        fsync_directory(root)
+    finally:
+        directory.close()
+    return done
+
+
+def _move_queues(root: Path) -> str:
+    """Our database takes the place of RocketMQ's queues; the name of its directory. Repeatable."""
+    ours = root / "kvcq"
+    target = own_rocksdb(root) or root / QUEUE_DIRECTORY
+    if ours.exists():
+        # RocketMQ finds messages by key in its index files.
+        hand_over(ours, keep=(UNITS, BOUNDS))
+        old = root / _OLD_QUEUES
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        ours.rename(target)
+        fsync_directory(root)
+    shutil.rmtree(root / _OLD_QUEUES, ignore_errors=True)
+    return f"{target.name}/"
+
+
+def _remove_rocketmqs_rocksdb(root: Path) -> None:
+    """CURRENT goes first: without it nothing takes the rest for a database. Repeatable."""
+    database = own_rocksdb(root)
+    if database is None:
+        return
+    (database / "CURRENT").unlink()
+    fsync_directory(database)
+    for path in database.iterdir():
+        if path.is_file():
+            path.unlink()
+
+
+def _told(root: Path, written: WrittenBack | None) -> list[str]:
+    lines = written.lines() if written is not None else []
+    if not (root / "config").is_dir():
+        return [
+            "there is no config/ in the directory: topics and committed offsets were NOT written "
+            "back. RocketMQ goes on from those in its own config/"
+        ]
+    if written is None or not written.offsets_path:
+        lines.append("no offsets were committed: none written")
+    return lines

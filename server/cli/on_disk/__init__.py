@@ -1,1 +1,0 @@
-"""Commands for the directory of a stopped store."""

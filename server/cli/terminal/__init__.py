@@ -1,1 +1,0 @@
-"""What the commands take and show: types of options, tables, JSON, errors."""

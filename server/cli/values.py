@@ -1,0 +1,115 @@
+"""What arguments and options may be: numbers that fit the request, and text that is UTF-8.
+
+A number that its field in the request cannot hold, or bytes that are no text, are wrong usage:
+click says so with the name of the option, and exit code 2.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from time import time
+
+import click
+
+from kvcq_client.connection import is_target
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class Whole(click.ParamType[int]):
+    """A whole number with bounds, which the help does not repeat."""
+
+    name = "number"
+
+    def __init__(self, low: int, high: int) -> None:
+        self._low, self._high = low, high
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Raises BadParameter, naming the bounds."""
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is no whole number", param, ctx)
+        if not self._low <= number <= self._high:
+            self.fail(f"{number} is not from {self._low} to {self._high}", param, ctx)
+        return number
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "N"
+
+
+class Moment(click.ParamType[int]):
+    """A time: `2026-01-31`, `2026-01-31T12:00`, `-90m` for that long ago, `now`, or ms since 1970.
+
+    UTC where it says nothing else. Its value is in ms since 1970.
+    """
+
+    name = "time"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Raises BadParameter."""
+        if isinstance(value, int):
+            return value
+        moment_ms = self._parse(str(value))
+        if moment_ms is None or not 0 <= moment_ms <= INT64_MAX:
+            self.fail(f"{value!r} is no time such as 2026-01-31T12:00, -90m or now", param, ctx)
+        return moment_ms
+
+    def _parse(self, value: str) -> int | None:
+        if value == "now":
+            return round(time() * 1000)
+        if ago := _AGO.fullmatch(value):
+            return round((time() - float(ago[1]) * _SECONDS[ago[2]]) * 1000)
+        if value.isascii() and value.isdigit() and len(value) != 8:  # 20260131
+            return int(value)
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "TIME"
+
+
+_AGO = re.compile(r"-(\d{1,9}(?:\.\d+)?)([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+#: A queue of a topic.
+QUEUE = Whole(0, INT32_MAX)
+#: A count of queues, or of rows to print.
+COUNT = Whole(1, INT32_MAX)
+#: A queue offset.
+OFFSET = Whole(0, INT64_MAX)
+TIME = Moment()
+#: What a help says of such an option.
+TIMES = "Times are UTC: 2026-01-31T12:00, or -1h for an hour ago."
+
+
+def text(value: str) -> str:
+    """Text that can be sent: bytes that are not UTF-8 come in as lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{value!r} is not UTF-8") from None
+    return value
+
+
+def server(value: str) -> str:
+    """Host and port of a server, or another target that gRPC knows."""
+    if not is_target(text(value)):
+        raise click.BadParameter(f"{value!r} is not HOST:PORT")
+    return value
+
+
+def argument_bytes(argument: str) -> bytes:
+    """The bytes of an argument as they were typed, also where they are not UTF-8."""
+    return argument.encode(errors="surrogateescape")

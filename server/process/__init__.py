@@ -1,1 +1,0 @@
-"""What a process sets for itself: its streams, descriptors, memory and end."""

@@ -1,1 +1,0 @@
-"""The way of messages out of the store: pulls, long polls, subscriptions."""

@@ -1,1 +1,0 @@
-"""The gRPC services: each handler decodes, calls the store, and encodes."""

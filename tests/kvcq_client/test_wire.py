@@ -1,0 +1,160 @@
+"""Messages as they are sent, against messages as the service reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.wire import FRAME_BYTES, Checker, Outgoing, as_bytes, put_stream_request, varint
+from server.convert import request_in
+from server.put_limits import Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+lists = st.lists(texts, max_size=3).map(tuple)
+messages = st.builds(
+    Outgoing,
+    topic=st.sampled_from(["a", "b", "é"]) | texts,
+    body=st.binary(max_size=40) | st.integers(0, 20_000).map(bytes),
+    queue_id=st.none() | st.integers(0, (1 << 31) - 1),
+    tag=st.just("") | texts,
+    keys=st.just(()) | lists,
+    light_queues=st.just(()) | lists,
+    properties=st.none() | st.dictionaries(texts, texts, max_size=2),
+    flag=st.just(0) | st.integers(-(1 << 31), (1 << 31) - 1),
+    born_time_ms=st.just(0) | st.integers(0, 1 << 50),
+)
+CHOSEN = 4
+
+
+def outgoing(
+    topic: str = "t",
+    queue_id: int | None = 0,
+    tag: str = "",
+    keys: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    flag: int = 0,
+    born_time_ms: int = 0,
+) -> Outgoing:
+    return Outgoing(topic, b"body", queue_id, tag, keys, (), properties, flag, born_time_ms)
+
+
+def sent(batch: Sequence[Outgoing]) -> pb.PutBatchRequest:
+    request = pb.PutStreamRequest.FromString(put_stream_request(3, batch, "me", 9))
+    assert request.request_id == 3
+    assert request.batch.producer == pb.ProducerSequence(producer_id="me", sequence=9)
+    return request.batch
+
+
+@given(st.lists(messages, min_size=1, max_size=6))
+def test_the_service_reads_what_was_sent(batch: list[Outgoing]) -> None:
+    read = request_in(sent(batch), ("127.0.0.1", 1), lambda _: CHOSEN, Budget())
+    assert [
+        Outgoing(
+            one.topic,
+            one.body,
+            one.queue_id,
+            one.tag,
+            one.keys,
+            one.light_queues,
+            one.properties or None,
+            one.flag,
+            one.born_time_ms,
+        )
+        for one in read
+    ] == [
+        one._replace(
+            queue_id=CHOSEN if one.queue_id is None else one.queue_id,
+            properties=one.properties or None,
+        )
+        for one in batch
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "by_columns"),
+    [
+        (outgoing(tag="new", keys=("k1", "k2")), True),
+        (outgoing(properties={"a": "b"}), False),
+        (outgoing(keys=("two words",)), False),  # a column would make two keys of it
+        (outgoing(keys=("",)), False),  # a column would lose it
+    ],
+)
+def test_columns_carry_what_they_can(message: Outgoing, by_columns: bool) -> None:
+    request = sent([outgoing(), message])
+    assert request.HasField("columns") == by_columns
+    assert bool(request.messages) != by_columns
+
+
+@given(messages)
+def test_what_passes_the_check_can_be_sent(message: Outgoing) -> None:
+    checked, size = Checker().check(message)
+    assert size >= FRAME_BYTES + len(message.body)
+    assert sent([checked]).ByteSize() > len(message.body)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (outgoing(queue_id=-1), "queue_id -1"),
+        (outgoing(queue_id=1 << 31), "queue_id"),
+        (outgoing(topic="\ud800"), "surrogates"),
+        (outgoing(tag="\ud800"), "surrogates"),
+        (outgoing(keys=("\ud800",)), "surrogates"),
+        (outgoing(properties={"a": "\ud800"}), "surrogates"),
+        (outgoing(flag=1 << 31), "flag"),
+        (outgoing(born_time_ms=-1), "born_time_ms"),
+    ],
+)
+def test_what_no_request_can_carry_is_refused(message: Outgoing, field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        Checker().check(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (outgoing(keys="key"), "keys: a sequence"),
+        (outgoing(keys=[1]), "keys: text"),  # type: ignore[list-item] # what a caller may do
+        (outgoing(properties={"a": 1}), "properties"),  # type: ignore[dict-item] # the same
+        (outgoing(topic=b"t"), "topic"),  # type: ignore[arg-type] # the same
+        (outgoing(queue_id="1"), "queue_id"),  # type: ignore[arg-type] # the same
+        (outgoing(flag=1.5), "flag"),  # type: ignore[arg-type] # the same
+    ],
+)
+def test_other_types_are_refused(message: Outgoing, field: str) -> None:
+    with pytest.raises(TypeError, match=field):
+        Checker().check(message)
+
+
+def test_lists_of_the_caller_are_frozen() -> None:
+    keys, properties = ["a"], {"a": "b"}
+    checked, _ = Checker().check(outgoing(keys=keys, properties=properties))
+    keys.append("b")
+    properties.clear()
+    assert checked.keys == ("a",)
+    assert checked.properties == {"a": "b"}
+
+
+@pytest.mark.parametrize("value", [1, 127, 128, 300, 1 << 35, (1 << 63) - 1])
+def test_varint_is_that_of_protobuf(value: int) -> None:
+    assert varint(value) == pb.Placed(queue_offset=value).SerializeToString()[1:]
+
+
+def test_text_is_no_body() -> None:
+    assert as_bytes(bytearray(b"ab")) == b"ab"
+    with pytest.raises(TypeError, match="encode text"):
+        as_bytes("text")
+
+
+def test_cache_is_bounded() -> None:
+    checker = Checker()
+    for number in range(20_000):
+        checker.check_place(f"topic-{number}", 0, "")
+    assert len(checker.known) <= 8192

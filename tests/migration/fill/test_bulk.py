@@ -1,0 +1,306 @@
+"""History through sorted files, made by another process or handed over: same rows, any fault."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.keys import BOUNDS, INDEX, UNITS
+from migration.errors import IllegalStepError
+from migration.fill import bulk as bulk_backfill
+from migration.fill import bulk_worker
+from migration.fill.bulk_worker import BulkPlan, BulkWorker
+from migration.opening import open_store
+from migration.state.routes import SideName
+from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state.state import Phase
+from store.admission import Admission, admission_of
+from store.errors import InvalidArgumentError
+from tests.support.migrating import (
+    LIGHT,
+    SEGMENT_BYTES,
+    check_messages,
+    config,
+    differences,
+    done,
+    live,
+    make_on_files,
+    messages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store.message_store import MessageStore
+
+FIRST, LAST = b"", b"\xff" * 8
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    """On files, with 9000 messages in several segments."""
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root)) as opened:
+        for first in range(0, 9000, 1000):
+            opened.put(messages(first, 1000))
+        opened.delete_topic("audit-us")
+        opened.flush()
+        yield opened
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces small enough that there are several."""
+    monkeypatch.setattr(bulk_backfill, "LEAST_BYTES", 50_000)
+    monkeypatch.setattr(bulk_backfill, "_PIECE_BYTES", 300_000)
+    monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 1000)
+
+
+def rows_of(store: MessageStore) -> dict[str, list[tuple[bytes, bytes]]]:
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    engine = side.store._engine  # type: ignore[attr-defined]
+    return {family: engine.scan(family, FIRST, LAST) for family in (UNITS, BOUNDS, INDEX)}
+
+
+def test_it_writes_the_rows_that_dispatch_writes(store: MessageStore, small: None) -> None:
+    job = live(store).start()
+    done(job)
+    assert job.status().rows > 0
+    made = rows_of(store)
+    done(live(store).rollback())
+    bulk_backfill.LEAST_BYTES = 1 << 40  # restored with the fixture
+    done(live(store).start())
+    again = rows_of(store)
+    for family, rows in again.items():
+        assert set(rows) ^ set(made[family]) == set(), family
+    assert again == made
+    assert differences(store) == []
+    assert not (store.config.root / "kvcq.bulk").exists()
+
+
+def test_without_the_process_the_backfill_goes_on(
+    store: MessageStore, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = subprocess.Popen
+
+    def broken(_: object, **settings: object) -> subprocess.Popen[bytes]:
+        return original(["false"], **settings)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(subprocess, "Popen", broken)
+    done(live(store).start())
+    assert differences(store) == []
+
+
+def test_the_process_finds_a_store_that_is_named_by_a_relative_path(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = Path("store")
+    make_on_files(root)
+    with open_store(config(root)) as opened:
+        opened.put(messages(0, 3000))
+        opened.flush()
+        done(live(opened).start())
+        assert differences(opened) == []
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_the_process_is_heard_above_descriptor_1023(store: MessageStore, small: None) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4096
+    if hard not in (-1, resource.RLIM_INFINITY) and hard < wanted:
+        pytest.skip(f"no more than {hard} descriptors are allowed here")
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    opened: list[int] = []
+    try:
+        opened += (os.open(os.devnull, os.O_RDONLY) for _ in range(2000))
+        job = live(store).start()
+        done(job)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert job.status().rows > 0
+    assert differences(store) == []
+
+
+def test_files_made_before_a_deletion_are_not_taken_in(
+    store: MessageStore, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = bulk_backfill.BulkBackfill._take_in
+    calls = [0]
+
+    def delete_first(self: bulk_backfill.BulkBackfill, *args: object) -> bool:
+        calls[0] += 1
+        if calls[0] == 2:
+            store.delete_topic("payments")
+        return original(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bulk_backfill.BulkBackfill, "_take_in", delete_first)
+    done(live(store).start())
+    assert calls[0] > 2
+    assert differences(store) == []
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    assert "payments" not in {last[0] for last in side.store.last_units()}
+
+
+def test_routes_and_deleted_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
+    store.delete_topic(LIGHT)
+    policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
+    plan = BulkPlan(
+        store.config.root / "commitlog",
+        SEGMENT_BYTES,
+        0,
+        1 << 30,
+        tmp_path,
+        Phase.DOUBLE_WRITE,
+        policy,
+        Admission({"orders": 0, "payments": 0}, {LIGHT: store.log.appended_offset}),
+    )
+    answer = BulkWorker(plan).make(store.log.appended_offset)
+    assert answer["end"] == store.log.appended_offset
+    done(live(store).start(policy))
+    before = rows_of(store)
+    names = {key[5 : 5 + int.from_bytes(key[:4], "big")] for key, _ in before[UNITS]}
+    assert names == {b"payments", b"audit-eu"}
+    assert differences(store) == []
+
+
+@pytest.fixture
+def lagging(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> MessageStore:
+    """A store whose RocksDB side has nothing, and whose backfill was stopped."""
+    monkeypatch.setattr(
+        "migration.fill.catch_up.Filler.catch_up",
+        lambda *_: (_ for _ in ()).throw(OSError("later")),
+    )
+    job = live(store).start()
+    assert job.wait(60)
+    monkeypatch.undo()
+    return store
+
+
+def sorted_files(store: MessageStore, directory: Path, end: int) -> dict[str, list[Path]]:
+    directory.mkdir()
+    plan = BulkPlan(
+        store.config.root / "commitlog",
+        SEGMENT_BYTES,
+        0,
+        1 << 40,
+        directory,
+        Phase.DOUBLE_WRITE,
+        RoutingPolicy(),
+        admission_of(store.metadata),
+    )
+    worker = bulk_worker.BulkWorker(plan)
+    worker.make(end)
+    return {family: sorted(directory.glob(f"{family}-*.sst")) for family in (UNITS, BOUNDS, INDEX)}
+
+
+def test_handed_over_files_move_the_watermark_forward_and_only_so(
+    lagging: MessageStore, tmp_path: Path
+) -> None:
+    store = lagging
+    end = store.flushed_offset
+    files = sorted_files(store, tmp_path / "sst", end)
+    with pytest.raises(InvalidArgumentError, match="begin"):
+        live(store).ingest(files, end, start_offset=end - 1)
+    with pytest.raises(InvalidArgumentError, match="durable"):
+        live(store).ingest(files, end + 1)
+    with pytest.raises(InvalidArgumentError, match="no file"):
+        live(store).ingest({UNITS: [tmp_path / "missing"]}, end)
+    with pytest.raises(IllegalStepError, match="deleted since"):
+        live(store).ingest(files, end, deletions=0)
+    assert live(store).double.watermark(SideName.ROCKSDB) == 0
+    assert live(store).ingest(files, end, deletions=store.queues.applied_deletions)
+    assert live(store).double.watermark(SideName.ROCKSDB) == end
+    assert not live(store).ingest(files, end)
+    done(live(store).resume())
+    assert differences(store) == []
+    assert not live(store).ingest(files, end)
+    live(store).cutover()
+    store.put([message for message in messages(9000, 40) if message.topic != "audit-us"])
+    assert differences(store) == []
+
+
+def test_a_store_killed_in_the_middle_of_taking_files_in_goes_on(
+    lagging: MessageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = lagging
+    end = store.flushed_offset
+    files = sorted_files(store, tmp_path / "sst", end)
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    engine = side.store._engine  # type: ignore[attr-defined]
+    original = engine.ingest
+    done_families: list[str] = []
+
+    def die(family: str, *args: object, **settings: object) -> None:
+        if done_families:
+            raise OSError("killed here")
+        done_families.append(family)
+        original(family, *args, **settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "ingest", die)
+        with pytest.raises(OSError, match="killed"):
+            live(store).ingest(files, end)
+    root = store.config.root
+    store.close()
+    with open_store(config(root)) as again:
+        assert live(again).double.watermark(SideName.ROCKSDB) == 0
+        done(live(again).resume())
+        assert differences(again) == []
+
+
+def test_messages_are_all_there_after_a_bulk_backfill_with_traffic(
+    tmp_path: Path, small: None
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root)) as store:
+        for first in range(0, 6000, 1000):
+            store.put(messages(first, 1000))
+        store.flush()
+        job = live(store).start()
+        put = 6000
+        while job.is_running and put < 20_000:
+            store.put(messages(put, 20))
+            put += 20
+        done(job)
+        assert differences(store) == []
+        live(store).cutover()
+        assert check_messages(store, put) == put
+
+
+def test_producers_are_held_back_only_while_what_is_left_does_not_shrink(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("migration.fill.bulk.time.monotonic", lambda: now_s[0])
+    double = live(store).double
+    trend = bulk_backfill.Trend(double)
+    for left, brake in ((100, 0.0), (80, 0.0), (79, 0.2), (90, 0.4), (40, 0.4), (39, 0.6)):
+        trend.look(left)
+        assert double.brake == pytest.approx(brake)
+        now_s[0] += 4.0
+    for _ in range(5):
+        trend.look(39)
+        now_s[0] += 4.0
+    assert double.brake == pytest.approx(0.8)
+    double.brake = 0.0
+
+
+def test_a_brake_lets_go_when_the_backfill_ends(store: MessageStore, small: None) -> None:
+    live(store).double.brake = 0.5
+    done(live(store).start())
+    assert live(store).double.brake == 0.0
+    store.put(messages(9000, 20))

@@ -1,0 +1,67 @@
+"""Who fills a side meets damage as live dispatch does: it ends there, unless it may be left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from migration.fill.bulk_worker import BulkPlan, BulkWorker
+from migration.fill.feed import LogFeed
+from migration.opening import open_store
+from migration.state.routing import RoutingPolicy
+from migration.state.state import Phase
+from store.admission import admission_of
+from store.errors import CorruptRecordError
+from tests.support.migrating import SEGMENT_BYTES, config, messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+
+COUNT = 50
+
+
+@pytest.fixture(params=[False, True], ids=["damage ends it", "damage is left out"])
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MessageStore]:
+    settings = config(tmp_path / "store", skip_damaged_records=request.param)
+    with open_store(settings) as opened:
+        opened.put(messages(0, COUNT))
+        opened.flush()
+        segment = opened.log.segments.find(0)
+        assert segment is not None
+        segment.buffer[90] ^= 1  # in the body of the first record
+        yield opened
+
+
+def test_a_feed(store: MessageStore) -> None:
+    feed = LogFeed(store)
+    if not store.config.skip_damaged_records:
+        with pytest.raises(CorruptRecordError, match="CRC"):
+            feed.read(0, feed.appended_offset, 1000)
+        return
+    requests, at = feed.read(0, feed.appended_offset, 1000)
+    assert (len(requests), at) == (COUNT - 1, feed.appended_offset)
+
+
+def test_the_process_beside_it(store: MessageStore, tmp_path: Path) -> None:
+    plan = BulkPlan(
+        store.config.root / "commitlog",
+        SEGMENT_BYTES,
+        0,
+        1 << 30,
+        tmp_path,
+        Phase.DOUBLE_WRITE,
+        RoutingPolicy(),
+        admission_of(store.metadata),
+        store.config.skip_damaged_records,
+    )
+    end = store.log.appended_offset
+    if not plan.skip_damaged:
+        with pytest.raises(CorruptRecordError, match="CRC"):
+            BulkWorker(plan).make(end)
+        return
+    made = BulkWorker(plan).make(end)
+    assert (made["records"], made["end"]) == (COUNT - 1, end)

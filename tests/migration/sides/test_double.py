@@ -1,0 +1,109 @@
+"""A side that is busy did not fail: what it was asked for is done again, by it or by the caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from migration.opening import open_store
+from migration.state.routes import SideName
+from store.errors import StoreBusyError
+from tests.support.migrating import config, done, live, make_on_files, messages, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from migration.sides.double import DoubleQueueStore
+    from store.message_store import MessageStore
+
+
+class Busy:
+    """A method that is busy `times` times."""
+
+    def __init__(self, method: object, times: int) -> None:
+        self.method = method
+        self.left = times
+        self.calls: list[tuple[object, ...]] = []
+
+    def __call__(self, *arguments: object) -> object:
+        self.calls.append(arguments)
+        if self.left:
+            self.left -= 1
+            raise StoreBusyError("stalls")
+        assert callable(self.method)
+        return self.method(*arguments)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    """In DOUBLE_WRITE: RocksDB is written, and nothing is read from it."""
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root)) as opened:
+        opened.put(messages(0, 40))
+        done(live(opened).start())
+        settle(opened)
+        yield opened
+
+
+def busy(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, name: str, times: int = 1
+) -> tuple[DoubleQueueStore, Busy]:
+    double = live(store).double
+    side = double.side(SideName.ROCKSDB)
+    assert side is not None
+    method = Busy(getattr(side.store, name), times)
+    monkeypatch.setattr(side.store, name, method)
+    return double, method
+
+
+def check_in_use(double: DoubleQueueStore) -> None:
+    assert double.failure(SideName.ROCKSDB) is None
+    assert double.is_joined(SideName.ROCKSDB)
+
+
+def test_a_deletion_that_meets_a_busy_side_is_done_again(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double, delete = busy(store, monkeypatch, "delete_topic", times=2)
+    store.delete_topic("orders")
+    check_in_use(double)
+    assert len(delete.calls) == 3
+    for name in SideName:
+        side = double.side(name)
+        assert side is not None
+        assert "orders" not in side.store.names()
+
+
+def test_an_expiry_that_meets_a_busy_side_is_done_by_the_next_tick(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double, expire = busy(store, monkeypatch, "expire", times=2)
+    double.expire(0, 0)
+    double.maintain()
+    double.maintain()
+    double.maintain()
+    assert expire.calls == [(0, 0)] * 3
+    check_in_use(double)
+
+
+def test_restoring_tells_the_caller_of_a_busy_side(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    double, restore = busy(store, monkeypatch, "restore")
+    with pytest.raises(StoreBusyError):
+        double.restore([])
+    check_in_use(double)
+    double.restore([])
+    assert len(restore.calls) == 2
+
+
+@pytest.mark.parametrize("name", ["flush", "maintain", "compact"])
+def test_what_comes_again_by_itself_passes_over_a_busy_side(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    double, _ = busy(store, monkeypatch, name)
+    getattr(double, name)()
+    check_in_use(double)

@@ -1,0 +1,112 @@
+"""A database is given up only when it is damaged, not when the machine lacks something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import kvcq.rocks.opening
+from kvcq.engine import KvBatch
+from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.keys import BOUNDS
+from kvcq.options import DERIVED, metadata_profile
+from kvcq.rocks import RocksEngine
+from migration.repair.metadata import repair_metadata
+from migration.sides.opener import open_derived
+from store.message import Message
+from tests.support.stores import open_small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# RocksDB's words for a full disk, too few descriptors, and another process that has it open.
+LACKING = (
+    "IO error: No space left on device: While appending to file: /x/MANIFEST-000016: "
+    "No space left on device",
+    "IO error: While open a file for random read: /x/000012.sst: Too many open files",
+    "IO error: While lock file: /x/LOCK: Resource temporarily unavailable",
+)
+DAMAGED = "Corruption: checksum mismatch in file MANIFEST-000016"
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """The next opening of a database fails in these words; those behind it do not."""
+    real: Callable[..., object] = vars(kvcq.rocks.opening)["Rdict"]
+    words = iter([text])
+
+    def opening(*arguments: object) -> object:
+        if (said := next(words, None)) is not None:
+            raise Exception(said)  # as the binding does
+        return real(*arguments)
+
+    monkeypatch.setattr(kvcq.rocks.opening, "Rdict", opening)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "kvcq"
+    engine = RocksEngine.open(path, DERIVED)
+    engine.write(KvBatch(puts={BOUNDS: [(b"a", b"b")]}))
+    engine.close()
+    return path
+
+
+def test_a_database_that_is_in_use_stays_where_it_is(database: Path) -> None:
+    engine = RocksEngine.open(database, DERIVED)
+    with pytest.raises(EngineUnavailableError, match="lock hold"):
+        open_derived(database)
+    assert engine.get(BOUNDS, b"a") == b"b"
+    engine.close()
+    assert [path.name for path in database.parent.iterdir()] == ["kvcq"]
+
+
+@pytest.mark.parametrize("text", LACKING)
+def test_a_machine_that_lacks_something_is_no_damage(
+    database: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    plant(monkeypatch, text)
+    with pytest.raises(EngineUnavailableError):
+        open_derived(database)
+    monkeypatch.undo()
+    engine = open_derived(database)
+    assert engine.get(BOUNDS, b"a") == b"b"
+    engine.close()
+
+
+def test_a_damaged_database_is_kept_beside_a_new_one(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, DAMAGED)
+    engine = open_derived(database)
+    assert engine.get(BOUNDS, b"a") is None
+    engine.close()
+    assert {path.name for path in database.parent.iterdir()} == {"kvcq", "kvcq.damaged-1"}
+
+
+def test_committed_offsets_are_not_set_aside_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    with open_small(root) as store:
+        store.put([Message("T", b"x")])
+        store.commit_offsets("g", [("T", 0, 1)])
+    plant(monkeypatch, LACKING[0])
+    with pytest.raises(EngineUnavailableError):
+        repair_metadata(root)
+    plant(monkeypatch, LACKING[0])
+    with pytest.raises(EngineUnavailableError):
+        open_small(root)
+    monkeypatch.undo()
+    with open_small(root) as store:
+        assert store.committed_offsets("g", [("T", 0)]) == [1]
+
+
+def test_damage_is_not_taken_for_something_that_passes(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, DAMAGED)
+    with pytest.raises(EngineFailedError) as caught:
+        RocksEngine.open(database, metadata_profile())
+    assert not isinstance(caught.value, EngineUnavailableError)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from migration.errors import MigrationStateError
+from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state.state import (
+    FILE_NAME,
+    FileLayout,
+    MigrationState,
+    Phase,
+    Target,
+    VerifyResult,
+    read_state,
+    write_state,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POLICY = RoutingPolicy((Rule("a*", Route.FILES),), Route.ROCKSDB)
+FULL = MigrationState(
+    Phase.ROCKSDB,
+    FileLayout(16, 101, 1000),
+    POLICY,
+    Target(Phase.DOUBLE_WRITE, RoutingPolicy()),
+    "no space",
+    verified=VerifyResult(1, 2, 3, 4),
+    trust_files=True,
+).moved(5, "an event")
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    assert read_state(tmp_path) is None
+    for state in (FULL, MigrationState(Phase.FILES)):
+        write_state(tmp_path, state)
+        assert read_state(tmp_path) == state
+
+
+def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    write_state(tmp_path, FULL)
+    path = tmp_path / FILE_NAME
+    whole = path.read_bytes()
+    for at in range(len(whole) - 1):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(MigrationStateError):
+            read_state(tmp_path)
+
+
+def test_every_cut_is_noticed(tmp_path: Path) -> None:
+    write_state(tmp_path, FULL)
+    path = tmp_path / FILE_NAME
+    whole = path.read_bytes()
+    for size in range(len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(MigrationStateError):
+            read_state(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"version": 2}, "knows up to 1"), ({"phase": "LOST"}, "sense"), ({"layout": {}}, "FILES")],
+)
+def test_what_another_program_wrote_is_refused(
+    tmp_path: Path, change: dict[str, object], reason: str
+) -> None:
+    write_state(tmp_path, FULL)
+    path = tmp_path / FILE_NAME
+    document = json.loads(path.read_bytes().split(b"\n")[0])
+    document.update(change)
+    if reason == "FILES":  # a layout without sizes takes the defaults: nothing to refuse
+        document["routing"] = {}
+        reason = "sense"
+    body = json.dumps(document).encode()
+    path.write_bytes(body + f"\n{zlib.crc32(body):08x}\n".encode())
+    with pytest.raises(MigrationStateError, match=reason):
+        read_state(tmp_path)
+
+
+def test_a_failed_write_leaves_the_state_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_state(tmp_path, FULL)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_state(tmp_path, MigrationState(Phase.FILES))
+    assert read_state(tmp_path) == FULL
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+
+
+def test_files_are_needed_while_anything_is_routed_to_them() -> None:
+    assert MigrationState(Phase.ROCKSDB).needs_files
+    assert not MigrationState(Phase.FINISHED).needs_files
+    assert MigrationState(Phase.FINISHED, routing=POLICY).needs_files
+    assert MigrationState(
+        Phase.FINISHED, pending=Target(Phase.ROCKSDB, RoutingPolicy())
+    ).needs_files
+    assert not MigrationState(Phase.FILES).needs_rocksdb
+
+
+def test_history_keeps_the_last_events() -> None:
+    state = MigrationState(Phase.FILES)
+    for number in range(60):
+        state = state.moved(number, f"event {number}")
+    assert len(state.history) == 50
+    assert state.history[-1] == (59, "event 59")

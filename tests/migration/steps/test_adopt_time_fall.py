@@ -1,0 +1,36 @@
+"""A log in which somebody set the clock back is taken over: how far is noted for good."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from migration.opening import open_store
+from migration.repair.metadata import repair_metadata
+from migration.state.state import FileLayout
+from migration.steps.adopt import adopt
+from store.clock import SystemClock
+from store.time_fall import TimeFall, read_time_fall
+from tests.support.log_writer import Entry, LogWriter
+from tests.support.migrating import config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEGMENT_BYTES = 64 << 10
+
+
+def test_a_fall_of_store_times_is_noted_on_taking_over_and_on_repair(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    log = LogWriter(root / "commitlog", SEGMENT_BYTES, crc_item=False)
+    log.extend([Entry(store_time_ms=time_ms) for time_ms in (1000, 5000, 2000, 4000, 6000)])
+    log.flush()
+    (root / "consumequeue").mkdir()
+    adopt(root, FileLayout(1000, 100, 400), None, SystemClock(), lambda _step, _share: None)
+    fall = TimeFall(3000, log.rows[4].physical_offset)
+    with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
+        assert read_time_fall(store.metadata) == fall
+    shutil.rmtree(root / "meta")
+    repair_metadata(root)
+    with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
+        assert read_time_fall(store.metadata) == fall
