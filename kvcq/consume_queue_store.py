@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from kvcq.dispatch_batch import DispatchBatchBuilder
-from kvcq.engine import KvBatch
+from kvcq.engine.protocol import KvBatch
 from kvcq.errors import CorruptValueError
-from kvcq.keys import (
+from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
     DELETIONS_KEY,
@@ -33,12 +33,12 @@ from kvcq.keys import (
     unpack_bounds_key,
     unpack_index_key,
 )
-from kvcq.last_units import last_units_between, restore_last_units
-from kvcq.min_offsets import MinOffsets
-from kvcq.removal import remove_range
-from kvcq.time_search import search_time
-from kvcq.truncate import truncate_rows
-from kvcq.values import unpack_i64, unpack_max, unpack_unit, unpack_units
+from kvcq.tables.last_units import last_units_between, restore_last_units
+from kvcq.tables.min_offsets import MinOffsets
+from kvcq.tables.removal import remove_range
+from kvcq.tables.time_search import search_time
+from kvcq.tables.truncate import truncate_rows
+from kvcq.tables.values import unpack_i64, unpack_max, unpack_unit, unpack_units
 from store.consume_queue import Bounds, CqUnit, KeyHit
 from store.errors import DamagedQueueError
 
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kvcq.engine import KvEngine
-    from store.consume_queue import DispatchRequest, LastUnit
-    from store.message import Boundary
+    from kvcq.engine.protocol import KvEngine
+    from store.consume_queue import Boundary, DispatchRequest, LastUnit
 
 _INT64_MAX = (1 << 63) - 1
 _END = b"\xff"  # above every key: those begin with a length

@@ -12,7 +12,7 @@ from kvcq_bench.target import resources_of
 from kvcq_client import Bounds, Pulled, Queue, split_records
 from migration.opening import open_store
 from store.config import FlushMode, StoreConfig
-from store.message import Boundary as StoreBoundary
+from store.consume_queue import Boundary as StoreBoundary
 from store.message import Message as StoreMessage
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine
 from migration.files.record_lookup import RecordLookup
 from migration.files.store import FileQueueStore
 from store.clock import SystemClock

@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.rocks import DERIVED, RocksEngine, metadata_profile
 from kvcq.errors import KvcqError
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import DERIVED, metadata_profile
-from kvcq.rocks import RocksEngine
 from migration.check_expected import ExpectedRows
 from migration.check_findings import Checked, CheckResult, Finding, Findings, Kind
 from migration.check_log import LogCheck
@@ -22,15 +21,15 @@ from migration.check_rows import RowCheck
 from migration.state.routes import Routes
 from migration.state.state import FILE_NAME as STATE_FILE
 from migration.state.state import Phase, read_state
-from store.admission import Admission, dead_light_of
-from store.checkpoint import Checkpoint, read_checkpoint
 from store.clock import SystemClock
-from store.ends_reserve import EndsReserve
+from store.derive.ends_reserve import EndsReserve
+from store.derive.queue_ends import noted_log_start
 from store.errors import StoreFormatError
-from store.live_topics import LiveTopics
-from store.queue_ends import noted_log_start
-from store.segment_set import SegmentSet
+from store.format.checkpoint import Checkpoint, read_checkpoint
+from store.log.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
+from store.topics.admission import Admission, dead_light_of
+from store.topics.live_topics import LiveTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.keys import (
+from kvcq.tables.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
     DELETIONS_KEY,
@@ -17,12 +17,12 @@ from kvcq.keys import (
     unit_prefix,
     unpack_bounds_key,
 )
-from kvcq.values import unpack_max
+from kvcq.tables.values import unpack_max
 from migration.check_findings import Kind
 from migration.check_lookup import BAD_ROW
 
 if TYPE_CHECKING:
-    from kvcq.engine import Pair
+    from kvcq.engine.protocol import Pair
     from migration.check_lookup import Lookup
 
 _ALWAYS = 1 << 62

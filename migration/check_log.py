@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from migration.check_findings import Kind
 from store.errors import CorruptRecordError
-from store.log_bytes import PreadWindow, look_at, pread
-from store.log_walk import Damage, Poison, Run, walk
-from store.record import Found, unpack_record
-from store.sealed_run import SealedParser
-from store.units import LMQ_PREFIX
+from store.format.fast_scan import SealedParser
+from store.format.record import Found, unpack_record
+from store.light_queue import LMQ_PREFIX
+from store.log.log_bytes import PreadWindow, look_at, pread
+from store.log.walk import Damage, Poison, Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from migration.check_findings import Findings
     from store.consume_queue import DispatchRequest
-    from store.segment import Segment
-    from store.segment_set import SegmentSet
+    from store.log.segment import Segment
+    from store.log.segment_set import SegmentSet
 
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)

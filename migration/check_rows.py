@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvcq.keys import (
+from kvcq.tables.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
     INDEX,
@@ -19,18 +19,18 @@ from kvcq.keys import (
     unpack_index_key,
     unpack_unit_key,
 )
-from kvcq.values import expiry_stamp, unpack_unit
+from kvcq.tables.values import expiry_stamp, unpack_unit
 from migration.check_bounds import look_at_bounds
 from migration.check_findings import Kind, size_text
 from migration.check_lookup import BAD_ROW, Lookup
 from migration.check_units import UnitOrder, plain_units
-from store.properties import is_mark
-from store.units import LMQ_PREFIX
+from store.format.properties import is_mark
+from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kvcq.engine import Pair
+    from kvcq.engine.protocol import Pair
     from migration.check_expected import ExpectedRows
     from store.consume_queue import DispatchRequest
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kvcq.keys import BOUNDS, UNITS, max_key, unit_prefix, unpack_unit_key
-from kvcq.values import (
+from kvcq.tables.keys import BOUNDS, UNITS, max_key, unit_prefix, unpack_unit_key
+from kvcq.tables.values import (
     ROCKETMQ_UNIT_SIZE,
     UNIT_SIZE,
     expiry_stamp,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kvcq.engine import Pair
+    from kvcq.engine.protocol import Pair
     from migration.check_lookup import Lookup
 
 _UNIT = np.dtype(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kvcq.engine.rocks import DERIVED, ROCKETMQ, RocksEngine
 from kvcq.errors import EngineFailedError
-from kvcq.keys import (
+from kvcq.tables.keys import (
     INDEX,
     UNITS,
     index_prefix,
@@ -22,9 +23,7 @@ from kvcq.keys import (
     unit_prefix,
     unpack_index_key,
 )
-from kvcq.options import DERIVED, ROCKETMQ
-from kvcq.rocks import RocksEngine
-from kvcq.values import unpack_unit
+from kvcq.tables.values import unpack_unit
 from migration.formats.index import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -43,9 +42,9 @@ from migration.formats.unit import (
 from migration.plan.legacy import detect_layout, detect_segment_bytes
 from migration.state.state import read_state
 from store.errors import CorruptRecordError, StoreFormatError
-from store.log_walk import Blank, Damage, Run, walk
-from store.record import unpack_record
-from store.segment_set import SegmentSet
+from store.format.record import unpack_record
+from store.log.segment_set import SegmentSet
+from store.log.walk import Blank, Damage, Run, walk
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine
 from migration.errors import MigrationStateError
 from migration.fill.bulk import remove_leftovers
 from migration.sides.double import DoubleQueueStore

@@ -46,7 +46,7 @@ from server.queue_growth import QueueGrowth
 from server.stage import Parts, Stage
 from server.topic_service import TopicService
 from server.workers import Workers
-from store.record import pack_host
+from store.format.record import pack_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable

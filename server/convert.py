@@ -12,9 +12,10 @@ from urllib.parse import unquote
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.put_limits import SHORT_TAG
+from store.consume_queue import Boundary
 from store.errors import InvalidArgumentError
-from store.message import Boundary, Host, Message, PullStatus
-from store.record import message_id, pack_host, unpack_record
+from store.format.record import message_id, pack_host, unpack_record
+from store.message import Host, Message, PullStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -8,14 +8,14 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server import convert
 from server.workers import QUEUES_A_TURN
+from store.consume_queue import Boundary
 from store.errors import (
     InvalidArgumentError,
     OffsetOutOfRangeError,
     UnknownQueueError,
     UnknownTopicError,
 )
-from store.message import Boundary
-from store.units import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,8 +20,8 @@ from server.reader import QueueRead, may_begin, read_queue
 from server.subscription import Subscription
 from server.workers import QUEUES_A_TURN
 from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
+from store.format.record import parse_message_id
 from store.reader import TagFilter
-from store.record import parse_message_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence

@@ -5,8 +5,8 @@ number of each producer is remembered, with the answers to its latest batches an
 what was in them: a number stands for one content.
 
 That memory is bounded and dies with the process; the log is the truth. The first record of every
-batch is marked (store/batch_mark.py), so the log says of any number whether it is new, and what
-was stored under it (store/numbered_batches.py).
+batch is marked (store/format/batch_mark.py), so the log says of any number whether it is new, and
+what was stored under it (store/numbered_batches.py).
 
 What is looked up in the log: where a producer stands that is not remembered, once; and a batch
 with an older number whose answer is not remembered. Neither happens in steady running.
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from server.columns import Columns, Stored
 from server.durability import wait_visible
 from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceError
-from store.batch_mark import BatchMark
 from store.errors import InvalidArgumentError
+from store.format.batch_mark import BatchMark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

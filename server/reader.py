@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.convert import pulled_out
 from store.errors import InvalidArgumentError
-from store.record import properties_size
-from store.units import LMQ_PREFIX
-from store.validation import check_light_queue
+from store.format.limits import check_light_queue
+from store.format.record import properties_size
+from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from server.stage import Parts

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from server.convert import MAX_QUEUES
 from server.put_limits import MAX_MESSAGES
 from store.errors import InvalidArgumentError
-from store.properties import MAX_PROPERTIES_BYTES
+from store.format.properties import MAX_PROPERTIES_BYTES
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

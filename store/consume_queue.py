@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from store.message import Boundary
 
 
 class CqUnit(NamedTuple):
@@ -55,6 +54,13 @@ class KeyHit(NamedTuple):
 
     store_time_ms: int
     physical_offset: int
+
+
+class Boundary(enum.Enum):
+    """Which of several units a search by time returns."""
+
+    LOWER = "lower"  # the first unit stored at or after the time
+    UPPER = "upper"  # the last unit stored at or before the time
 
 
 class Dispatcher(Protocol):
@@ -109,7 +115,7 @@ class ConsumeQueueStore(Dispatcher, Protocol):
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:
-        """The boundary table in kvcq/time_search.py, clamped to min..max."""
+        """The boundary table in kvcq/tables/time_search.py, clamped to min..max."""
         ...
 
     def query_key(

@@ -129,10 +129,3 @@ class KeyQueryPage:
     records: list[bytes]
     cursor: bytes | None
     complete: bool
-
-
-class Boundary(enum.Enum):
-    """Which of several units a search by time returns."""
-
-    LOWER = "lower"  # the first unit stored at or after the time
-    UPPER = "upper"  # the last unit stored at or before the time

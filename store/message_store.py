@@ -12,9 +12,9 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from store.batch_place import MAX_MESSAGES
-from store.checkpoint import Checkpoint, write_checkpoint
 from store.config import FlushMode
+from store.derive.repair import QueueRepair
+from store.derive.reput import SLICE_ROWS
 from store.errors import (
     LACKS,
     AppendWouldWaitError,
@@ -29,38 +29,38 @@ from store.errors import (
     StoreClosedError,
     StoreFailedError,
 )
+from store.format.batch_place import MAX_MESSAGES
+from store.format.checkpoint import Checkpoint, write_checkpoint
+from store.format.limits import check_group, prepare
+from store.format.properties import ITEM_END
+from store.light_queue import LMQ_PREFIX
 from store.message import Appended
 from store.numbered_batches import NumberedBatches
-from store.properties import ITEM_END
 from store.reader import TagFilter
-from store.repair import QueueRepair
-from store.reput import SLICE_ROWS
-from store.units import LMQ_PREFIX
-from store.validation import check_group, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from store.admission import Admission
-    from store.batch_mark import BatchMark
     from store.clock import Clock
-    from store.commit_log import CommitLog, LogAppend
     from store.config import StoreConfig
-    from store.consume_queue import Bounds, ConsumeQueueStore
-    from store.disk import DiskGuard
-    from store.flush import FlushService
+    from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
+    from store.derive.reput import ReputService
+    from store.format.batch_mark import BatchMark
+    from store.format.limits import Prepared
     from store.jobs import Jobs
-    from store.message import Boundary, KeyQueryPage, Message, Pulled
+    from store.log.commit_log import CommitLog, LogAppend
+    from store.log.disk import DiskGuard
+    from store.log.flush import FlushService
+    from store.log.page_ahead import PageAhead
+    from store.log.queue_offsets import QueueOffsets
+    from store.log.retention import RetentionService
+    from store.log.watermark import Watermark
+    from store.message import KeyQueryPage, Message, Pulled
     from store.metadata import Metadata, TopicConfig
-    from store.page_ahead import PageAhead
-    from store.queue_offsets import QueueOffsets
     from store.reader import Reader
-    from store.reput import ReputService
-    from store.retention import RetentionService
     from store.store_dir import StoreDir
-    from store.topics import Topics
-    from store.validation import Prepared
-    from store.watermark import Watermark
+    from store.topics.admission import Admission
+    from store.topics.table import Topics
 
 logger = logging.getLogger(__name__)
 
@@ -421,7 +421,10 @@ class MessageStore:
             raise
 
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
-        """Offset by store time; the table is in kvcq/time_search.py. Raises as `pull` does."""
+        """Offset by store time; the table is in kvcq/tables/time_search.py.
+
+        Raises as `pull` does.
+        """
         self._check_open()
         try:
             while True:

@@ -11,30 +11,30 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from store.batch_encoder import BatchEncoder
-from store.checkpoint import Checkpoint, read_checkpoint
-from store.commit_log import CommitLog
-from store.committed import cut_committed
 from store.config import FlushMode
-from store.disk import DiskGuard
-from store.ends_reserve import EndsReserve
+from store.derive.ends_reserve import EndsReserve
+from store.derive.queue_ends import QueueEnds
+from store.derive.reput import ReputService
+from store.derive.time_fall import read_time_fall
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
-from store.flush import GroupCommitService, IntervalFlushService
+from store.format.checkpoint import Checkpoint, read_checkpoint
 from store.jobs import Jobs
-from store.lost_topics import LostTopics
+from store.log.batch_encoder import BatchEncoder
+from store.log.commit_log import CommitLog
+from store.log.disk import DiskGuard
+from store.log.flush import GroupCommitService, IntervalFlushService
+from store.log.page_ahead import PageAhead
+from store.log.preallocate import Preallocator
+from store.log.queue_offsets import QueueOffsets
+from store.log.recovery import Recovered, recover_log
+from store.log.retention import RetentionService
+from store.log.segment_set import DirectSource, SegmentSet
+from store.log.watermark import Watermark
 from store.message_store import MessageStore
-from store.page_ahead import PageAhead
-from store.preallocate import Preallocator
-from store.queue_ends import QueueEnds
-from store.queue_offsets import QueueOffsets
 from store.reader import Reader
-from store.recovery import Recovered, recover_log
-from store.reput import ReputService
-from store.retention import RetentionService
-from store.segment_set import DirectSource, SegmentSet
-from store.time_fall import read_time_fall
-from store.topics import Topics
-from store.watermark import Watermark
+from store.topics.committed import cut_committed
+from store.topics.lost_topics import LostTopics
+from store.topics.table import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
+    from store.log.segment import Segment
     from store.metadata import Metadata
-    from store.segment import Segment
     from store.store_dir import StoreDir
 
     #: Called with what is being done, and how much of it, from 0 to 1.

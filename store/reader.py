@@ -18,18 +18,17 @@ from store.errors import (
     MessageNotFoundError,
     OffsetOutOfRangeError,
 )
+from store.format.properties import MAX_PROPERTIES_BYTES
+from store.format.record import java_hash, tag_of, unpack_record
+from store.light_queue import LMQ_PREFIX
 from store.message import KeyQueryPage, Pulled, PullStatus
-from store.properties import MAX_PROPERTIES_BYTES
-from store.record import java_hash, tag_of, unpack_record
-from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.commit_log import CommitLog
-    from store.consume_queue import ConsumeQueueStore, CqUnit
-    from store.message import Boundary
-    from store.topics import Topics
+    from store.consume_queue import Boundary, ConsumeQueueStore, CqUnit
+    from store.log.commit_log import CommitLog
+    from store.topics.table import Topics
 
 #: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is
 #: 800; a range read here costs a fraction of it).

@@ -17,8 +17,8 @@ from migration.broker_config.reading import (
 )
 from migration.broker_config.tables import DIRECTORY, SEPARATOR, Form, Kind, Table
 from store.errors import InvalidArgumentError
-from store.units import LMQ_PREFIX
-from store.validation import check_topic
+from store.format.limits import check_topic
+from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

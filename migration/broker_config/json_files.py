@@ -24,7 +24,7 @@ from migration.broker_config.tables import (
 )
 from store.errors import StoreFormatError
 from store.files import write_file
-from store.units import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from pathlib import Path

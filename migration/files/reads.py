@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migration.formats.unit import valid_units
-from store.consume_queue import Bounds, CqUnit, KeyHit, LastUnit
+from store.consume_queue import Boundary, Bounds, CqUnit, KeyHit, LastUnit
 from store.errors import StoreClosedError
-from store.message import Boundary
-from store.properties import is_mark
+from store.format.properties import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -15,8 +15,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError
-from store.properties import ITEM_END, NAME_END, TAGS, decode_properties
-from store.record import (
+from store.format.properties import ITEM_END, NAME_END, TAGS, decode_properties
+from store.format.record import (
     BORN_HOST_V6,
     MAGIC_V1,
     MAGIC_V2,
@@ -29,7 +29,7 @@ from store.record import (
     dispatch_request,
     locate,
 )
-from store.segment import segment_name
+from store.log.segment import segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

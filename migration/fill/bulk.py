@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, cast
 from migration.fill.bulk_worker import BulkPlan
 from migration.fill.import_root import import_root
 from migration.state.routes import SideName
-from store.admission import admission_of
 from store.errors import StoreError
 from store.files import DIRECTORY_MODE
+from store.topics.admission import admission_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,23 +21,22 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kvcq.dispatch_batch import DispatchBatchBuilder
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS
-from kvcq.options import DERIVED
-from kvcq.rocks import write_sst
+from kvcq.engine.rocks import DERIVED, write_sst
+from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS
 from migration.state.routes import Routes, SideName
 from store.errors import CorruptRecordError
-from store.log_walk import Damage, Run, walk
-from store.sealed_run import SealedParser
-from store.segment import Segment, segment_name
+from store.format.fast_scan import SealedParser
+from store.log.segment import Segment, segment_name
+from store.log.walk import Damage, Run, walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.state.routing import RoutingPolicy
     from migration.state.state import Phase
-    from store.admission import Admission
     from store.consume_queue import DispatchRequest
+    from store.topics.admission import Admission
 
 _RUN = 8192
 _FAMILIES = {family.name: family for family in DERIVED.families}

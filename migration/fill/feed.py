@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError
-from store.log_walk import Damage, Run, walk
-from store.sealed_run import SealedParser
+from store.format.fast_scan import SealedParser
+from store.log.walk import Damage, Run, walk
 
 if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.units import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -26,10 +26,10 @@ from migration.plan.log_survey import LogSurvey, segment_files, survey_log
 from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
 from migration.state.state import FileLayout, Phase, read_state
 from store.errors import InvalidArgumentError, StoreFormatError
-from store.segment_set import SegmentSet
+from store.format.limits import check_topic
+from store.light_queue import LMQ_PREFIX
+from store.log.segment_set import SegmentSet
 from store.store_dir import DirKind, inspect
-from store.units import LMQ_PREFIX
-from store.validation import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migration.plan.queue_runs import QueueRuns
-from store.log_walk import Damage, End, Poison, Run, walk
-from store.sealed_run import SealedParser
-from store.segment import parse_segment_name
-from store.time_fall import TimeFallFinder
+from store.derive.time_fall import TimeFallFinder
+from store.format.fast_scan import SealedParser
+from store.log.segment import parse_segment_name
+from store.log.walk import Damage, End, Poison, Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from store.consume_queue import DispatchRequest
-    from store.segment_set import SegmentSet
+    from store.log.segment_set import SegmentSet
 
 _POISON_KEPT = 100
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
+from kvcq.engine.rocks import DERIVED, RocksEngine
 from migration.fill.feed import LogFeed
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.plan.legacy import take_inventory
@@ -24,9 +23,9 @@ from migration.plan.log_survey import segment_files, survey_log
 from migration.state.keeper import next_step
 from migration.state.state import Phase, read_state
 from store.errors import StoreFormatError
-from store.log_walk import Run, walk
-from store.sealed_run import SealedParser
-from store.segment_set import SegmentSet
+from store.format.fast_scan import SealedParser
+from store.log.segment_set import SegmentSet
+from store.log.walk import Run, walk
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.errors import KvcqError
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix
-from kvcq.options import ROCKETMQ
-from kvcq.rocks import RocksEngine
-from kvcq.values import unpack_i64
+from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix
+from kvcq.tables.values import unpack_i64
 from migration.formats.unit import (
     UNIT_SIZE,
     parse_file_name,
@@ -26,8 +25,8 @@ from migration.formats.unit import (
     unpack_units,
     valid_units,
 )
-from store.checkpoint import read_checkpoint
 from store.errors import StoreFormatError
+from store.format.checkpoint import read_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -6,11 +6,10 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
 from migration.state.state import has_migration
-from store.units import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from store.store_dir import StoreDir

@@ -12,22 +12,21 @@ import logging
 import shutil
 from typing import TYPE_CHECKING
 
+from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError, KvcqError
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine
 from migration.check import read_topics
 from migration.repair.known_topics import known_topics
 from migration.repair.queues import move_aside
 from store.clock import SystemClock
+from store.derive.time_fall import TimeFallFinder, write_time_fall
 from store.errors import StoreFormatError
 from store.files import fsync_directory
-from store.log_walk import Damage, Run, walk
+from store.format.fast_scan import SealedParser
+from store.log.segment_set import SegmentSet
+from store.log.walk import Damage, Run, walk
 from store.metadata import TopicConfig
-from store.sealed_run import SealedParser
-from store.segment_set import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
-from store.time_fall import TimeFallFinder, write_time_fall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import KvcqError
-from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
 from migration.state.state import read_state
 from store.clock import SystemClock
 from store.errors import DamagedLogError, StoreFormatError
-from store.log_walk import Damage, walk
-from store.segment_set import SegmentSet
+from store.log.segment_set import SegmentSet
+from store.log.walk import Damage, walk
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from migration.sides.side import NO_TOPIC, Side
 from migration.state.routes import SideName
 from store.errors import StoreBusyError, StoreError
-from store.properties import is_mark
+from store.format.properties import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from migration.sides.side import SideStore
     from migration.state.routes import Routes
     from migration.steps.live import LiveMigration
-    from store.consume_queue import Bounds, CqUnit, DispatchRequest, KeyHit, LastUnit
-    from store.message import Boundary
+    from store.consume_queue import Boundary, Bounds, CqUnit, DispatchRequest, KeyHit, LastUnit
 
 logger = logging.getLogger(__name__)
 

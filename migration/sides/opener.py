@@ -7,10 +7,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.rocks import DERIVED, ExpiryFilter, RocksEngine, damage_mark
 from kvcq.errors import EngineFailedError, EngineUnavailableError
-from kvcq.expiry_filter import ExpiryFilter
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine, damage_mark
 from migration.errors import MigrationStateError
 from migration.files.checkpoint import FILE_NAME as FILE_CHECKPOINT
 from migration.files.options import (

@@ -13,7 +13,7 @@ from migration.formats.index import tag_as_key
 from migration.formats.unit import valid_units
 from store.consume_queue import ConsumeQueueStore, DispatchRequest
 from store.files import DIRECTORY_MODE, fsync_directory
-from store.units import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

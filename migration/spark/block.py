@@ -16,8 +16,9 @@ from migration.spark.columns import COMMITLOG
 from migration.spark.gather import Bytes, Ints, gather, gather_ints, slices
 from migration.spark.property_scan import PropertyScan
 from migration.spark.text import as_text, is_text
-from store.properties import decode_properties
-from store.record import (
+from store.format.limits import OWN_PROPERTIES
+from store.format.properties import decode_properties
+from store.format.record import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
@@ -30,7 +31,6 @@ from store.record import (
     tag_code_of,
     unpack_host,
 )
-from store.validation import OWN_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     Bools = npt.NDArray[np.bool_]
 
-# The layout is in store/record.py; these are its fixed runs of fields.
+# The layout is in store/format/record.py; these are its fixed runs of fields.
 _HEAD = np.dtype(
     [
         ("record_size", ">i4"),

@@ -1,6 +1,6 @@
 """What dispatch derives from a block of records, as columns: units and index keys.
 
-Same rows, byte for byte, as kvcq/dispatch_batch.py writes; that module is the definition.
+Same rows, byte for byte, as kvcq/tables/dispatch_batch.py writes; that module is the definition.
 
 Units, in log order: prefix (binary: the unit key without its queue offset), queue_offset,
 physical_offset, record_size (i32), tag_code, store_time_ms.
@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvcq.keys import NO_TOPIC, topic_prefix, unit_prefix
+from kvcq.tables.keys import NO_TOPIC, topic_prefix, unit_prefix
 from migration.state.routes import SideName
-from store.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from store.format.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -89,7 +89,7 @@ def unit_columns(
 
 
 def expiry_stamps(store_times_ms: Ints) -> Ints:
-    """As kvcq.values.expiry_stamp, in bulk, as numbers."""
+    """As kvcq.tables.values.expiry_stamp, in bulk, as numbers."""
     return np.clip(store_times_ms // 1000, 0, _LAST_STAMP)
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineFailedError
-from kvcq.keys import INDEX
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
+from kvcq.tables.keys import INDEX
 from migration.spark.errors import QueueLayoutError
 from migration.spark.gather import gather_ints, slices
 from migration.spark.key_cuts import plan_cuts, sample_log

@@ -1,7 +1,7 @@
 """Which records of the log belong to something, and to which side of a migration.
 
-The rule is that of store/admission.py, for many records at once. During a migration a name is
-routed to file queues, to RocksDB or to both, by migration/state/routes.py.
+The rule is that of store/topics/admission.py, for many records at once. During a migration a name
+is routed to file queues, to RocksDB or to both, by migration/state/routes.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from migration.state.routes import SideName
-from store.admission import Admission, dead_light_of, starts_of
+from store.topics.admission import Admission, dead_light_of, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

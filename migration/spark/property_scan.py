@@ -2,7 +2,7 @@
 
 Looks at every 01 byte, and whether a wanted name stands before it: no string is split, and no
 Python runs per record but for light queues and repeated keys, which are rare. What counts as a
-property is in store/properties.py; tests hold the two together.
+property is in store/format/properties.py; tests hold the two together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from migration.spark.gather import Bytes, Ints, gather, slices, spread
 from migration.spark.text import as_text
-from store.properties import (
+from store.format.properties import (
     BATCH,
     ITEM_END,
     KEYS,
@@ -25,7 +25,7 @@ from store.properties import (
     UNIQ_KEY,
     light_queues,
 )
-from store.units import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX
 
 _NAME_END = 1
 _ITEM_END = 2

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvcq.keys import INDEX, UNITS
-from kvcq.options import DERIVED
-from kvcq.rocks import write_sst
+from kvcq.engine.rocks import DERIVED, write_sst
+from kvcq.tables.keys import INDEX, UNITS
 from migration.spark.decoder import ReadOptions, read_blocks
 from migration.spark.derived_rows import INDEX_ROWS, UNIT_ROWS, derive, expiry_stamps
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kvcq.engine import Pair
+    from kvcq.engine.protocol import Pair
     from migration.spark.gather import Ints
     from migration.spark.key_cuts import KeyCuts
     from migration.spark.liveness import Liveness
@@ -183,7 +182,7 @@ _VALUE = np.dtype(
 
 
 def _unit_values(columns: dict[str, npt.NDArray[np.int64]], rows: slice) -> list[bytes]:
-    """As kvcq.values.pack_unit, in bulk."""
+    """As kvcq.tables.values.pack_unit, in bulk."""
     values = np.empty(rows.stop - rows.start, dtype=_VALUE)
     for name in ("physical_offset", "record_size", "tag_code", "store_time_ms"):
         values[name] = columns[name][rows]

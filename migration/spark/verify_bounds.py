@@ -19,7 +19,7 @@ from migration.state.routes import SideName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kvcq.rocks import RocksEngine
+    from kvcq.engine.rocks import RocksEngine
     from migration.spark.unit_digest import Hashes
     from migration.spark.verify_tasks import Piece, VerifyTask
 

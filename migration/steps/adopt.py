@@ -15,10 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.keys import BOUNDS, UNITS
+from kvcq.engine.rocks import FamilyProfile, Profile, RocksEngine, metadata_profile
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import FamilyProfile, Profile, metadata_profile
-from kvcq.rocks import RocksEngine
+from kvcq.tables.keys import BOUNDS, UNITS
 from migration.errors import LogDamageError
 from migration.files.options import Adoption, FileQueueOptions
 from migration.files.record_lookup import RecordLookup
@@ -28,13 +27,13 @@ from migration.plan.log_survey import segment_files
 from migration.plan.queue_evidence import own_rocksdb
 from migration.sides.side import FileSideStore
 from migration.state.state import FILE_NAME, MigrationState, Phase, read_state, write_state
-from store.checkpoint import Checkpoint, write_checkpoint
 from store.consume_queue import LastUnit
+from store.derive.time_fall import write_time_fall
 from store.errors import StoreFormatError, StoreLockedError
 from store.files import make_directory
+from store.format.checkpoint import Checkpoint, write_checkpoint
 from store.metadata import DeleteMark, TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
-from store.time_fall import write_time_fall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

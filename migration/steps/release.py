@@ -12,8 +12,8 @@ import enum
 import shutil
 from typing import TYPE_CHECKING
 
-from kvcq.keys import BOUNDS, UNITS
-from kvcq.rocks import hand_over
+from kvcq.engine.rocks import hand_over
+from kvcq.tables.keys import BOUNDS, UNITS
 from migration.errors import IllegalStepError
 from migration.files.checkpoint import FILE_NAME as FILE_CHECKPOINT
 from migration.files.options import QUEUE_DIRECTORY

@@ -13,8 +13,8 @@ from isal.isal_zlib import crc32
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine import KvBatch
-from kvcq.keys import INDEX, index_key
+from kvcq.engine.protocol import KvBatch
+from kvcq.tables.keys import INDEX, index_key
 from migration.opening import open_store
 from store.config import StoreConfig
 from store.message import Message

@@ -13,9 +13,9 @@ from migration.migrator import Migrator
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy
 from migration.state.state import MigrationState, Phase, write_state
-from store.admission import Admission
 from store.config import StoreConfig
 from store.message import Message
+from store.topics.admission import Admission
 from tests.benchmarks.measure import BATCH, Bench, Row
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvcq.engine import KvBatch, KvEngine
+from kvcq.engine.memory import MemoryEngine, write_sorted
+from kvcq.engine.protocol import KvBatch, KvEngine
+from kvcq.engine.rocks import RocksEngine, write_sst
+from kvcq.engine.rocks.options import DERIVED, FamilyProfile
 from kvcq.errors import EngineClosedError, EngineFailedError
-from kvcq.memory import MemoryEngine, write_sorted
-from kvcq.options import DERIVED, FamilyProfile
-from kvcq.rocks import RocksEngine, write_sst
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kvcq.engine import Pair
+    from kvcq.engine.protocol import Pair
 
 FAMILIES = DERIVED.names
 ALL = (b"", b"\xff" * 8)  # more than any key here

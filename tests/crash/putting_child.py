@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 #: Name of a point to module, class (or none) and function.
 POINTS = {
-    "after append": ("store.reput", "ReputService", "offer"),
-    "in append": ("store.segment", "Segment", "append"),
-    "at roll": ("store.segment_set", "SegmentSet", "roll"),
-    "new segment": ("store.segment", "Segment", "create"),
+    "after append": ("store.derive.reput", "ReputService", "offer"),
+    "in append": ("store.log.segment", "Segment", "append"),
+    "at roll": ("store.log.segment_set", "SegmentSet", "roll"),
+    "new segment": ("store.log.segment", "Segment", "create"),
     "before fsync": ("os", None, "fdatasync"),
-    "in dispatch": ("kvcq.rocks", "RocksEngine", "write"),
-    "in flush of queues": ("kvcq.rocks", "RocksEngine", "flush"),
+    "in dispatch": ("kvcq.engine.rocks", "RocksEngine", "write"),
+    "in flush of queues": ("kvcq.engine.rocks", "RocksEngine", "flush"),
     "in checkpoint": ("store.message_store", None, "write_checkpoint"),
     "in deletion": ("kvcq.consume_queue_store", "KvConsumeQueueStore", "delete_topic"),
-    "after deletion": ("store.topics", "Topics", "end_delete"),
+    "after deletion": ("store.topics.table", "Topics", "end_delete"),
 }
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from migration.check import check_store
 from store.errors import StoreError, StoreFormatError
+from store.format.record import unpack_record
 from store.message import Message
-from store.record import unpack_record
 from tests.crash.images import flip
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import open_small

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine import KvBatch
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks import engine as rocks_engine
+from kvcq.engine.rocks.options import DERIVED, metadata_profile
 from kvcq.errors import EngineFailedError, EngineFullError, EngineUnavailableError
-from kvcq.options import DERIVED, metadata_profile
-from kvcq.rocks import RocksEngine
-from kvcq.rocks import engine as rocks_engine
 from migration.check import check_store
 from store.config import FlushMode
-from store.ends_reserve import EndsReserve
+from store.derive.ends_reserve import EndsReserve
+from store.derive.queue_ends import noted_log_start
 from store.errors import DiskFullError, StoreFailedError
+from store.format.record import unpack_record
 from store.message import Message
-from store.queue_ends import noted_log_start
-from store.record import unpack_record
 from tests.support.engines import ALL
 from tests.support.fake_clock import FakeClock
 from tests.support.server_process import ServerProcess, run_kvcq
@@ -112,7 +112,7 @@ def test_metadata_refuses_reads_on_and_resumes(
     monkeypatch: pytest.MonkeyPatch,
     opened_again: bool,
 ) -> None:
-    caplog.set_level(logging.INFO, "kvcq.rocks.engine")
+    caplog.set_level(logging.INFO, "kvcq.engine.rocks.engine")
     engine = RocksEngine.open(disk.root / "meta", metadata_profile())
     disk.fill()
     count = write_until_full(engine, 0)

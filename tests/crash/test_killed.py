@@ -13,8 +13,8 @@ import pytest
 from migration.check import check_store
 from store.config import FlushMode
 from store.errors import UnknownTopicError
+from store.format.record import unpack_record
 from store.message import Message
-from store.record import unpack_record
 from tests.crash.putting_child import POINTS
 from tests.support.rebuild import differences
 from tests.support.stores import open_small

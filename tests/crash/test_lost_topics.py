@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.check import check_store
-from store.checkpoint import read_checkpoint
 from store.config import FlushMode
 from store.errors import UnknownTopicError
+from store.format.checkpoint import read_checkpoint
+from store.format.record import unpack_record
 from store.message import Message
-from store.record import unpack_record
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
 from tests.support.tree import copy_open

@@ -11,10 +11,10 @@ from migration.check import check_store
 from migration.check_findings import Kind
 from migration.repair.queues import set_queues_aside
 from store.errors import StoreFormatError, UnknownTopicError
+from store.format.record import unpack_record
+from store.log.recovery import recover_log
+from store.log.segment_set import SegmentSet
 from store.message import Message
-from store.record import unpack_record
-from store.recovery import recover_log
-from store.segment_set import SegmentSet
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import SEGMENT_BYTES, open_small

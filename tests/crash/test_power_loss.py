@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.check import check_store
-from store.checkpoint import Checkpoint, write_checkpoint
+from store.format.checkpoint import Checkpoint, write_checkpoint
+from store.format.record import unpack_record
+from store.log.recovery import recover_log
+from store.log.segment_set import SegmentSet
 from store.message import Message
-from store.record import unpack_record
-from store.recovery import recover_log
-from store.segment_set import SegmentSet
 from store.store_dir import StoreDir
 from tests.crash.images import power_loss
 from tests.support.fake_clock import FakeClock

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.batch_place import DISTANCE_SHIFT, PLACE
+from store.format.batch_place import DISTANCE_SHIFT, PLACE
+from store.log.recovery import recover_log
+from store.log.segment_set import SegmentSet
 from store.message import Message
-from store.recovery import recover_log
-from store.segment_set import SegmentSet
 from tests.crash.images import power_loss
 from tests.support.log_writer import Entry, LogWriter
 from tests.support.rebuild import differences, records

@@ -19,9 +19,9 @@ from store.errors import (
     StoreError,
     StoreFailedError,
 )
+from store.format.record import unpack_record
+from store.log.preallocate import Preallocator
 from store.message import Message
-from store.preallocate import Preallocator
-from store.record import unpack_record
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
 
@@ -127,7 +127,7 @@ def test_p14_a_full_disk_at_the_roll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: FlushMode, preallocate: bool
 ) -> None:
     root = tmp_path / "store"
-    monkeypatch.setattr("store.preallocate.RETRY_S", 0.05)
+    monkeypatch.setattr("store.log.preallocate.RETRY_S", 0.05)
     store = open_small(root, flush_mode=mode, preallocate=preallocate)
     store.create_topics([("T", 4)])
     allocate = os.posix_fallocate

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from store.consume_queue import CqUnit
-from store.properties import CRC_ITEM
-from store.record import (
+from store.format.properties import CRC_ITEM
+from store.format.record import (
     Found,
     check_record,
     dispatch_request,

@@ -11,8 +11,8 @@ from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
 from migration.plan.plan import plan_directory
 from migration.steps.release import Home, release
+from store.format.record import unpack_record
 from store.message import Message
-from store.record import unpack_record
 from tests.support.broker_store import (
     FORMS,
     LAYOUT,

@@ -8,7 +8,7 @@ import pytest
 
 from migration.files.store import Adoption, FileQueueOptions, FileQueueStore
 from migration.formats.index import IndexLayout
-from store.message import Boundary
+from store.consume_queue import Boundary
 from tests.golden.rocketmq_log import golden_log
 from tests.support.golden_store import (
     INDEX_ENTRIES,

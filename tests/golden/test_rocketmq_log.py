@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.record import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from store.format.record import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from tests.golden.rocketmq_log import check_keys, check_records, check_units, golden_log
 from tests.support.golden_store import SEGMENT_BYTES, STORES, expected
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unpack_bounds_key, unpack_unit_key
-from kvcq.options import FamilyProfile, Profile
-from kvcq.rocks import RocksEngine
-from kvcq.values import unpack_i64, unpack_max, unpack_unit
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import FamilyProfile, Profile
+from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unpack_bounds_key, unpack_unit_key
+from kvcq.tables.values import unpack_i64, unpack_max, unpack_unit
 from tests.support.golden_store import QUEUE_DIRECTORY, STORES, expected, extract_golden
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from kvcq.keys import FAMILIES, UNITS
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED
+from kvcq.tables.keys import FAMILIES, UNITS
 from migration.fill.bulk_worker import BulkPlan, BulkWorker
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy
 from migration.state.state import Phase
 from migration.steps.live import LiveMigration
 from server.cli.main import main
-from store.admission import Admission
+from store.topics.admission import Admission
 from tests.support.migrating import LIGHT, SEGMENT_BYTES, TOPICS, config, make_on_files, messages
 from tests.support.serving import serving
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from click.testing import Result
     from pyspark.sql import SparkSession
 
-    from kvcq.engine import Pair
+    from kvcq.engine.protocol import Pair
 
 pytestmark = pytest.mark.integration
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from kvcq.engine import KvBatch
-from kvcq.keys import UNITS, unit_key
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
-from kvcq.values import pack_unit, unpack_unit
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED
+from kvcq.tables.keys import UNITS, unit_key
+from kvcq.tables.values import pack_unit, unpack_unit
 from migration.files.store import FileQueueOptions, FileQueueStore
 from migration.formats.index import IndexLayout
 from migration.migrator import Migrator

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from migration.opening import open_store
-from store.message import Boundary
+from store.consume_queue import Boundary
 from tests.golden.rocketmq_log import DecodedLog, check_keys, check_records, check_units
 from tests.interop import ours
 from tests.interop.broker_judge import BrokerJudge

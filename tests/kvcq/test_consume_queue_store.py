@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine import KvBatch
+from kvcq.engine.memory import MemoryEngine
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import CorruptValueError, EngineBusyError
-from kvcq.keys import CHECKPOINT_KEY, FAMILIES, unit_key
-from kvcq.memory import MemoryEngine
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
-from store.consume_queue import CqUnit, DispatchRequest, KeyHit
+from kvcq.tables.keys import CHECKPOINT_KEY, FAMILIES, unit_key
+from store.consume_queue import Boundary, CqUnit, DispatchRequest, KeyHit
 from store.errors import DamagedQueueError, StoreBusyError
-from store.message import Boundary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq.engine import KvBatch
+from kvcq.engine.memory import MemoryEngine
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import metadata_profile
 from kvcq.errors import CorruptValueError
-from kvcq.memory import MemoryEngine
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine
 from store.consume_queue import LastUnit
 from store.metadata import DeleteMark, TopicConfig
 

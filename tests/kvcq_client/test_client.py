@@ -37,7 +37,7 @@ from kvcq_client import (
 )
 from kvcq_client.loop_thread import LoopThread
 from server.version import VERSION
-from store.record import CRC_ITEM_BYTES, CRC_MASK, crc_item
+from store.format.record import CRC_ITEM_BYTES, CRC_MASK, crc_item
 from tests.support.serving import serving
 
 if TYPE_CHECKING:

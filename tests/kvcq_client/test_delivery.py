@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq_client import Sending
-    from store.batch_mark import BatchMark
+    from store.format.batch_mark import BatchMark
     from store.message import Appended
     from store.message import Message as StoreMessage
     from tests.support.cut_line import CutLine

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq_client import CorruptRecordError, split_records
-from store.record import unpack_record
+from store.format.record import unpack_record
 from tests.support.log_writer import Entry, LogWriter
 
 ITEM = {"TAGS": "paid", "KEYS": "k1 k2", "INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "x": "y\x01z"}

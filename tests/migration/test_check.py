@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine import KvBatch
-from kvcq.keys import (
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED, metadata_profile
+from kvcq.metadata_store import MetadataStore
+from kvcq.tables.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
     INDEX,
@@ -20,18 +23,15 @@ from kvcq.keys import (
     unit_key,
     unpack_index_key,
 )
-from kvcq.metadata_store import MetadataStore
-from kvcq.options import DERIVED, metadata_profile
-from kvcq.rocks import RocksEngine
-from kvcq.values import pack_max, pack_unit, unpack_unit
+from kvcq.tables.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store, examine_store
 from migration.check_findings import Finding, Findings, Kind, size_text
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy, parse_rules
 from migration.state.state import Phase
-from store.checkpoint import read_checkpoint
 from store.clock import SystemClock
 from store.errors import StoreFormatError, StoreLockedError
+from store.format.checkpoint import read_checkpoint
 from store.message import Message
 from store.metadata import DeleteMark
 from tests.support.fake_clock import FakeClock
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kvcq.engine import KvEngine
+    from kvcq.engine.protocol import KvEngine
     from store.message_store import MessageStore
 
 TOPICS = ("alpha", "beta")

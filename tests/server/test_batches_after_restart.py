@@ -15,11 +15,11 @@ from server.appender import Appender
 from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceError
 from server.producer_sessions import ProducerSessions
 from server.workers import Workers
-from store.batch_mark import BatchMark
 from store.config import FlushMode
+from store.format.batch_mark import BatchMark
+from store.format.properties import BATCH
+from store.format.record import unpack_record
 from store.message import Message
-from store.properties import BATCH
-from store.record import unpack_record
 from tests.crash.images import power_loss
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences

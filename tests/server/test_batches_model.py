@@ -31,8 +31,8 @@ from server.put_limits import Budget
 from server.workers import Workers
 from store.clock import SystemClock
 from store.errors import UnknownTopicError
+from store.format.record import unpack_record
 from store.message import Message
-from store.record import unpack_record
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import open_small

@@ -10,7 +10,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from store.config import FlushMode
-from store.record import unpack_record
+from store.format.record import unpack_record
 from tests.support.rpc_errors import error_info, trailers_of
 from tests.support.serving import serving
 

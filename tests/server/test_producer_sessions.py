@@ -21,16 +21,16 @@ from server.producer_sessions import ProducerSessions
 from server.workers import Workers
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError
+from store.format.properties import KEYS, UNIQ_KEY
+from store.format.record import unpack_record
 from store.message import Message
-from store.properties import KEYS, UNIQ_KEY
-from store.record import unpack_record
 from tests.support.rebuild import live_engine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from kvcq.engine import KvBatch
+    from kvcq.engine.protocol import KvBatch
     from server.columns import Stored
     from store.message_store import MessageStore
 

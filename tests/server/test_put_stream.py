@@ -12,7 +12,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server import put_stream
 from store.config import FlushMode
 from store.errors import StoreBusyError
-from store.record import unpack_record
+from store.format.record import unpack_record
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from store.batch_mark import BatchMark
+    from store.format.batch_mark import BatchMark
     from store.message import Appended, Message
     from tests.support.serving import Served
 

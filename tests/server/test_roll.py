@@ -14,9 +14,9 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.check import check_store
 from store.config import FlushMode
 from store.errors import SegmentNotReadyError, StoreError
+from store.format.record import unpack_record
+from store.log.segment import Segment
 from store.message import Message
-from store.record import unpack_record
-from store.segment import Segment
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 from tests.support.stores import open_small

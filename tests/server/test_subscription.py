@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from kvcq.engine import KvBatch
-from kvcq.keys import UNITS, unit_key
-from kvcq.values import UNIT_SIZE
+from kvcq.engine.protocol import KvBatch
+from kvcq.tables.keys import UNITS, unit_key
+from kvcq.tables.values import UNIT_SIZE
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.subscription import QUEUES_A_TURN, TURN_BYTES
 from tests.support.rpc_errors import error_info

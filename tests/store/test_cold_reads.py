@@ -9,8 +9,8 @@ import pytest
 from migration.opening import open_store
 from store.config import FlushMode, StoreConfig
 from store.errors import CorruptRecordError, MessageNotFoundError
+from store.log.segment import Segment
 from store.message import Message
-from store.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.keys import UNITS
+from kvcq.tables.keys import UNITS
+from store.consume_queue import Boundary
 from store.errors import UnknownTopicError
-from store.message import Boundary, Message
+from store.message import Message
 from tests.support.rebuild import live_engine
 from tests.support.stores import open_small
 

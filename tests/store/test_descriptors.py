@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
+from kvcq.engine.rocks.failures import failure
 from kvcq.errors import EngineBusyError
-from kvcq.rocks.failures import failure
 from migration.check import check_store
 from server.status import refusal_of
 from store.config import FlushMode
 from store.errors import OutOfDescriptorsError, StoreBusyError
+from store.format.record import unpack_record
+from store.log.preallocate import Preallocator
 from store.message import Message
-from store.preallocate import Preallocator
-from store.record import unpack_record
 from tests.support.descriptors import no_descriptor_left
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
@@ -44,7 +44,7 @@ def _put_until_refused(store: MessageStore, first: int) -> int:
 def test_puts_are_refused_while_there_is_no_descriptor_and_go_on_when_there_is(
     tmp_path: Path, mode: FlushMode, preallocate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.preallocate.RETRY_S", 0.01)
+    monkeypatch.setattr("store.log.preallocate.RETRY_S", 0.01)
     with open_small(tmp_path, flush_mode=mode, preallocate=preallocate) as store:
         store.put([Message("T", b"first", 0)])
         with no_descriptor_left():

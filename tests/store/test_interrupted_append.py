@@ -8,8 +8,8 @@ import pytest
 
 from migration.check import check_store
 from store.config import FlushMode
+from store.format.record import unpack_record
 from store.message import Message
-from store.record import unpack_record
 from tests.support.interrupts import interrupt
 from tests.support.rebuild import differences
 from tests.support.stores import open_small

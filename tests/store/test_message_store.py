@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine import KvBatch
+from kvcq.engine.protocol import KvBatch
 from kvcq.errors import EngineBusyError, EngineFailedError
-from kvcq.keys import UNITS, unit_key
-from store.checkpoint import Checkpoint, read_checkpoint
+from kvcq.tables.keys import UNITS, unit_key
 from store.config import FlushMode
+from store.consume_queue import Boundary
 from store.errors import (
     DamagedQueueError,
     FlushError,
@@ -31,8 +31,9 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from store.message import Boundary, Message, PullStatus
-from store.record import unpack_record
+from store.format.checkpoint import Checkpoint, read_checkpoint
+from store.format.record import unpack_record
+from store.message import Message, PullStatus
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import SEGMENT_BYTES, open_small
@@ -402,7 +403,7 @@ def test_a_deletion_that_fails_keeps_writers_out_until_it_is_finished(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "store"
-    monkeypatch.setattr("store.topics._BUSY_TRIES", 2)
+    monkeypatch.setattr("store.topics.table._BUSY_TRIES", 2)
     with open_small(root, clock) as store:
         store.put([Message("T", b"old"), Message("U", b"x")])
         engine = live_engine(store)

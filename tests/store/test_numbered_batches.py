@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.batch_mark import BatchMark
 from store.errors import CorruptRecordError
+from store.format.batch_mark import BatchMark
 from store.message import Message
 from tests.crash.images import flip
 from tests.support.stores import SEGMENT_BYTES, open_small

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.rocks import RocksEngine
+from kvcq.engine.rocks import RocksEngine
 from migration.opening import open_store
 from store.clock import SystemClock
 from store.errors import CorruptRecordError, StoreFormatError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from kvcq.engine import Pair
+    from kvcq.engine.protocol import Pair
     from store.message_store import MessageStore
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine import KvBatch
-from kvcq.keys import INDEX, UNITS, index_key, unit_key
-from kvcq.values import expiry_stamp, pack_unit, unpack_unit
+from kvcq.engine.protocol import KvBatch
+from kvcq.tables.keys import INDEX, UNITS, index_key, unit_key
+from kvcq.tables.values import expiry_stamp, pack_unit, unpack_unit
+from store.consume_queue import Boundary
 from store.errors import (
     CorruptRecordError,
     DamagedQueueError,
@@ -17,9 +18,9 @@ from store.errors import (
     StoreError,
     UnknownTopicError,
 )
-from store.message import Boundary, Message, PullStatus
+from store.format.record import unpack_record
+from store.message import Message, PullStatus
 from store.reader import TagFilter
-from store.record import unpack_record
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import live_engine
 from tests.support.stores import SEGMENT_BYTES, open_small

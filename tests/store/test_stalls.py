@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq.engine.rocks import RocksEngine
 from kvcq.errors import EngineBusyError
-from kvcq.keys import INDEX
-from kvcq.rocks import RocksEngine
+from kvcq.tables.keys import INDEX
 from store.config import FlushMode
 from store.errors import StoreBusyError
 from store.message import Message
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from kvcq.engine import KvBatch
-    from store.queue_offsets import HotQueue, QueueKey
+    from kvcq.engine.protocol import KvBatch
+    from store.log.queue_offsets import HotQueue, QueueKey
 
 
 def run_all(actions: Iterable[Callable[[], None]]) -> None:
@@ -72,7 +72,7 @@ def test_a_later_deletion_takes_one_along_that_met_a_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, clock = tmp_path / "store", FakeClock()
-    monkeypatch.setattr("store.topics._BUSY_TRIES", 2)
+    monkeypatch.setattr("store.topics.table._BUSY_TRIES", 2)
     with open_small(root, clock) as store:
         store.put([Message("T", b"old", 1, keys=("k",)), Message("U", b"x")])
         engine = live_engine(store)

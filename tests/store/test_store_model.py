@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from store.clock import SystemClock
+from store.consume_queue import Boundary
 from store.errors import OffsetOutOfRangeError, StoreError, UnknownTopicError
-from store.message import Boundary, Message
-from store.record import unpack_record
+from store.format.record import unpack_record
+from store.message import Message
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import open_small

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.dispatch_batch import DispatchBatchBuilder
-from kvcq.engine import KvBatch
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, pack_i64, topic_range, unit_key
-from kvcq.min_offsets import MinOffsets
-from kvcq.values import pack_max
+from kvcq.engine.protocol import KvBatch
+from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, pack_i64, topic_range, unit_key
+from kvcq.tables.min_offsets import MinOffsets
+from kvcq.tables.values import pack_max
+from store.log.queue_offsets import LIGHT, HotQueue
 from store.message import Message
-from store.queue_offsets import LIGHT, HotQueue
-from store.topics import Topics
+from store.topics.table import Topics
 from tests.store.test_store_model import StoreMachine
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import open_small
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.consume_queue import DispatchRequest
-    from store.queue_offsets import QueueKey
+    from store.log.queue_offsets import QueueKey
 
 
 def tail_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

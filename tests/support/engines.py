@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.engine import KvBatch
-from kvcq.options import DERIVED, metadata_profile
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks.options import DERIVED, metadata_profile
 
 if TYPE_CHECKING:
-    from kvcq.rocks import RocksEngine
+    from kvcq.engine.rocks import RocksEngine
 
 ALL = (b"", b"\xff" * 8)
 META = metadata_profile("default", "marks")

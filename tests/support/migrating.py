@@ -11,9 +11,9 @@ from migration.state.routing import RoutingPolicy
 from migration.state.state import FileLayout, MigrationState, Phase, write_state
 from migration.steps.verify import VerifyOptions
 from store.config import StoreConfig
+from store.format.record import unpack_record
+from store.light_queue import LMQ_PREFIX
 from store.message import Message
-from store.record import unpack_record
-from store.units import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from pathlib import Path

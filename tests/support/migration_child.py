@@ -20,7 +20,7 @@ import migration.sides.double
 import migration.sides.opener
 import migration.state.keeper
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.rocks import RocksEngine
+from kvcq.engine.rocks import RocksEngine
 from migration.fill.catch_up import Filler, GainedPart
 from migration.opening import open_store
 from migration.sides.double import DoubleQueueStore

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.keys import (
+from kvcq.engine.memory import MemoryEngine
+from kvcq.tables.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
     DELETIONS_KEY,
@@ -21,14 +22,13 @@ from kvcq.keys import (
     unpack_bounds_key,
     unpack_unit_key,
 )
-from kvcq.memory import MemoryEngine
-from kvcq.values import unpack_i64, unpack_max, unpack_unit
-from store.record import Found, check_record, dispatch_request
+from kvcq.tables.values import unpack_i64, unpack_max, unpack_unit
+from store.format.record import Found, check_record, dispatch_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcq.engine import KvEngine
+    from kvcq.engine.protocol import KvEngine
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine import KvBatch
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import metadata_profile
 from kvcq.errors import EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine
 from migration.broker_config import GroupOffset, WrittenBack, read_config, write_back
 from store.errors import StoreFormatError
 from store.files import write_file

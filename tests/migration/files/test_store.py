@@ -18,7 +18,7 @@ from migration.files.checkpoint import FILE_NAME, read_checkpoint
 from migration.files.options import Adoption, FileQueueOptions
 from migration.files.store import FileQueueStore
 from migration.formats.index import IndexLayout
-from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit, KeyHit
+from store.consume_queue import Boundary, Bounds, ConsumeQueueStore, CqUnit, KeyHit
 from store.errors import (
     DiskFullError,
     FlushError,
@@ -26,7 +26,6 @@ from store.errors import (
     StoreFailedError,
     StoreFormatError,
 )
-from store.message import Boundary
 from tests.support.dispatch_log import DispatchLog
 
 if TYPE_CHECKING:

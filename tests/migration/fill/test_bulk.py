@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.keys import BOUNDS, INDEX, UNITS
+from kvcq.tables.keys import BOUNDS, INDEX, UNITS
 from migration.errors import IllegalStepError
 from migration.fill import bulk as bulk_backfill
 from migration.fill import bulk_worker
@@ -19,8 +19,8 @@ from migration.opening import open_store
 from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase
-from store.admission import Admission, admission_of
 from store.errors import InvalidArgumentError
+from store.topics.admission import Admission, admission_of
 from tests.support.migrating import (
     LIGHT,
     SEGMENT_BYTES,

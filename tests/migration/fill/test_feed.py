@@ -11,8 +11,8 @@ from migration.fill.feed import LogFeed
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy
 from migration.state.state import Phase
-from store.admission import admission_of
 from store.errors import CorruptRecordError
+from store.topics.admission import admission_of
 from tests.support.migrating import SEGMENT_BYTES, config, messages
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import metadata_profile
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine
 from migration.errors import IllegalStepError
 from migration.files.handles import FileHandles
 from migration.files.index import IndexFileSet
@@ -24,8 +24,8 @@ from migration.steps.adopt import adopt
 from migration.steps.release import release
 from store.clock import SystemClock
 from store.errors import StoreFormatError
-from store.record import dispatch_request, unpack_record
-from store.units import LMQ_PREFIX
+from store.format.record import dispatch_request, unpack_record
+from store.light_queue import LMQ_PREFIX
 from tests.support.migrating import ALL_KEYS, done
 from tests.support.tree import tree_digest
 from tests.support.written_broker import LAYOUT, SEGMENT_BYTES, BrokerStore

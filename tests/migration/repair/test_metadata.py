@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from kvcq.engine import KvBatch
-from kvcq.options import metadata_profile
-from kvcq.rocks import RocksEngine
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import metadata_profile
 from migration.check import check_store
 from migration.opening import open_store
 from migration.repair.metadata import repair_metadata
@@ -19,8 +19,8 @@ from migration.repair.queues import set_queues_aside
 from server.cli.repair import repair
 from store.config import StoreConfig
 from store.errors import StoreFormatError, UnknownTopicError
+from store.format.record import unpack_record
 from store.message import Message
-from store.record import unpack_record
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import kvcq.rocks.opening
-from kvcq.engine import KvBatch
+import kvcq.engine.rocks.opening
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED, metadata_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError
-from kvcq.keys import BOUNDS
-from kvcq.options import DERIVED, metadata_profile
-from kvcq.rocks import RocksEngine
+from kvcq.tables.keys import BOUNDS
 from migration.repair.metadata import repair_metadata
 from migration.sides.opener import open_derived
 from store.message import Message
@@ -33,7 +33,7 @@ DAMAGED = "Corruption: checksum mismatch in file MANIFEST-000016"
 
 def plant(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """The next opening of a database fails in these words; those behind it do not."""
-    real: Callable[..., object] = vars(kvcq.rocks.opening)["Rdict"]
+    real: Callable[..., object] = vars(kvcq.engine.rocks.opening)["Rdict"]
     words = iter([text])
 
     def opening(*arguments: object) -> object:
@@ -41,7 +41,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
             raise Exception(said)  # as the binding does
         return real(*arguments)
 
-    monkeypatch.setattr(kvcq.rocks.opening, "Rdict", opening)
+    monkeypatch.setattr(kvcq.engine.rocks.opening, "Rdict", opening)
 
 
 @pytest.fixture

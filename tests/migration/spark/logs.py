@@ -6,8 +6,8 @@ import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from store.properties import decode_properties
-from store.validation import OWN_PROPERTIES
+from store.format.limits import OWN_PROPERTIES
+from store.format.properties import decode_properties
 from tests.support.log_writer import COMMIT, PREPARED, ROLLBACK, Entry, LogWriter, Row
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.dispatch_batch import DispatchBatchBuilder
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED
+from kvcq.tables.dispatch_batch import DispatchBatchBuilder
 from migration.formats.unit import pack_units
-from store.record import dispatch_request
+from store.format.record import dispatch_request
 
 if TYPE_CHECKING:
     from pathlib import Path

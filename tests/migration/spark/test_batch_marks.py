@@ -10,13 +10,13 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 import numpy as np
 
-from kvcq.keys import INDEX, unpack_index_key
+from kvcq.tables.keys import INDEX, unpack_index_key
 from migration.check import check_store
 from migration.spark.derived_rows import index_keys
 from migration.spark.liveness import liveness_of
 from migration.spark.log_layout import open_segment
 from migration.spark.walk import walk
-from store.batch_mark import BatchMark, key_of
+from store.format.batch_mark import BatchMark, key_of
 from store.message import Message
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import SEGMENT_BYTES, open_small

@@ -15,9 +15,9 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from click.testing import CliRunner, Result
 
-from kvcq.keys import UNITS
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED
+from kvcq.tables.keys import UNITS
 from migration.opening import open_store
 from migration.spark import cli
 from migration.spark.errors import JavaNotFoundError
@@ -83,7 +83,7 @@ def test_a_stopped_store_is_verified_broken_rebuilt_and_verified(tmp_path: Path)
     assert document(result)["units"] == {"log": 30, "rocksdb": 30}
 
     engine = RocksEngine.open(root / "kvcq", DERIVED)
-    from kvcq.engine import KvBatch
+    from kvcq.engine.protocol import KvBatch
 
     engine.write(KvBatch(deletes=[(UNITS, before[7][0])]))
     engine.close()

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
-from kvcq.keys import UNITS
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED
+from kvcq.tables.keys import UNITS
 from kvcq_client import Client, Message, Queue
 from migration.opening import open_store
 from migration.spark.java import find_java, make_shim

@@ -10,15 +10,15 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from pyspark.errors import AnalysisException
 
-from kvcq.dispatch_batch import DispatchBatchBuilder
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED
+from kvcq.tables.dispatch_batch import DispatchBatchBuilder
 from migration.formats.unit import BLANK_UNIT, UNIT_SIZE, pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import QueueLayoutError
 from migration.spark.unit_files import group_files, list_files, read_units
 from migration.spark.unit_rows import key_ranges, open_units, read_checkpoint, read_rows
-from store.record import dispatch_request
+from store.format.record import dispatch_request
 from tests.migration.spark.logs import write_log
 from tests.support.golden_store import STORES, expected, extract_golden
 

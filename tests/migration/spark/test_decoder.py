@@ -18,7 +18,7 @@ from migration.spark.columns import COMMITLOG
 from migration.spark.decoder import DEFAULTS, ReadOptions, read_batches, read_blocks
 from migration.spark.errors import LogDamageError, LogLayoutError
 from migration.spark.log_layout import LogLayout, LogRange, read_layout, split
-from store.record import check_record, dispatch_request, unpack_record
+from store.format.record import check_record, dispatch_request, unpack_record
 from tests.migration.spark.logs import ODD_ENTRIES, expected, write_log, write_odd_log
 from tests.support.log_writer import Entry, LogWriter
 

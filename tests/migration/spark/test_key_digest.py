@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq.keys import index_key
+from kvcq.tables.keys import index_key
 from migration.spark.key_digest import KeyDigest, KeyRows, key_row_hashes, key_rows
 from migration.spark.unit_digest import bucket_of
 

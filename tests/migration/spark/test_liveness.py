@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from migration.spark.stores import find_parts, read_liveness
 from migration.steps.adopt import adopt
 from store.clock import SystemClock
-from store.units import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX
 from tests.support.written_broker import LAYOUT, BrokerStore
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from pyspark.errors import PythonException
 
-from kvcq.dispatch_batch import DispatchBatchBuilder
-from kvcq.keys import BOUNDS, FAMILIES, INDEX, UNITS
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED, metadata_profile
 from kvcq.metadata_store import MetadataStore
-from kvcq.options import DERIVED, metadata_profile
-from kvcq.rocks import RocksEngine
+from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.keys import BOUNDS, FAMILIES, INDEX, UNITS
 from migration.opening import open_store
 from migration.spark.errors import LogLayoutError, PipelineError
 from migration.spark.key_cuts import KeyCuts
@@ -36,8 +36,8 @@ from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase
 from store.config import StoreConfig
 from store.errors import CorruptRecordError
+from store.format.record import dispatch_request
 from store.message import Message
-from store.record import dispatch_request
 from tests.migration.spark.logs import write_log, write_odd_log
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_store import STORES, expected, extract_golden
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kvcq.engine import Pair
+    from kvcq.engine.protocol import Pair
     from store.message_store import MessageStore
 
 pytestmark = pytest.mark.spark

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.errors import PythonException
 
-from kvcq.engine import KvBatch
-from kvcq.keys import BOUNDS, INDEX, UNITS, index_key, max_key, unit_key
-from kvcq.options import DERIVED
-from kvcq.rocks import RocksEngine
-from kvcq.values import expiry_stamp, pack_max, pack_unit, unpack_unit
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED
+from kvcq.tables.keys import BOUNDS, INDEX, UNITS, index_key, max_key, unit_key
+from kvcq.tables.values import expiry_stamp, pack_max, pack_unit, unpack_unit
 from migration.formats.unit import pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import SourceOptionError

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from migration.spark.decoder import ReadOptions, read_blocks
 from migration.spark.errors import LogDamageError
 from migration.spark.log_layout import list_segments, read_layout, split
-from store.log_walk import Damage, Poison, Run, walk
-from store.sealed_run import SealedParser
-from store.segment_set import SegmentSet
+from store.format.fast_scan import SealedParser
+from store.log.segment_set import SegmentSet
+from store.log.walk import Damage, Poison, Run, walk
 from tests.support.damaged_log import SEGMENT, START, Harm, entries, harms, write_damaged
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from migration.steps.adopt import adopt
 from migration.steps.verify import VerifyOptions
 from server.cli.main import main
 from store.clock import SystemClock
+from store.consume_queue import Boundary
 from store.errors import StoreFormatError, StoreLockedError, UnknownTopicError
-from store.message import Boundary
+from store.light_queue import LMQ_PREFIX
 from store.store_dir import StoreDir
-from store.units import LMQ_PREFIX
 from tests.golden.rocketmq_log import golden_log
 from tests.support.golden_store import (
     INDEX_ENTRIES,

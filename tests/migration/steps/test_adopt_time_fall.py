@@ -10,7 +10,7 @@ from migration.repair.metadata import repair_metadata
 from migration.state.state import FileLayout
 from migration.steps.adopt import adopt
 from store.clock import SystemClock
-from store.time_fall import TimeFall, read_time_fall
+from store.derive.time_fall import TimeFall, read_time_fall
 from tests.support.log_writer import Entry, LogWriter
 from tests.support.migrating import config
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from kvcq.engine import KvBatch
-from kvcq.keys import UNITS, unit_key
+from kvcq.engine.protocol import KvBatch
+from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError, MigrationStateError
 from migration.fill.catch_up import Filler
 from migration.jobs import Job, JobState
@@ -23,7 +23,7 @@ from migration.state.state import BrokenOff, Phase, read_state
 from migration.steps.verify import Verification
 from server.cli.main import main
 from store.errors import DamagedQueueError, DiskFullError, StoreBusyError, StoreClosedError
-from store.record import unpack_record
+from store.format.record import unpack_record
 from tests.support.migrating import (
     ALL_KEYS,
     LIGHT,
@@ -557,8 +557,8 @@ def test_queues_that_ended_before_the_take_over_outlive_the_loss_of_the_database
 
 
 def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
-    from kvcq.keys import BOUNDS, max_key
-    from kvcq.values import pack_max, pack_unit
+    from kvcq.tables.keys import BOUNDS, max_key
+    from kvcq.tables.values import pack_max, pack_unit
     from store.consume_queue import CqUnit
 
     done(live(store).start())

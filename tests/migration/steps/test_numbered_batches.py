@@ -9,7 +9,7 @@ import pytest
 from migration.opening import open_store
 from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase
-from store.batch_mark import BatchMark
+from store.format.batch_mark import BatchMark
 from store.message import Message
 from tests.support.migrating import advance, config, differences, live, make_on_files
 

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvcq.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unit_key
-from kvcq.options import ROCKETMQ
-from kvcq.rocks import RocksEngine, list_families
-from kvcq.values import unpack_i64
+from kvcq.engine.rocks import RocksEngine, list_families
+from kvcq.engine.rocks.options import ROCKETMQ
+from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unit_key
+from kvcq.tables.values import unpack_i64
 from migration.broker_config import GroupOffset, read_config
 from migration.errors import IllegalStepError
 from migration.migrator import adopt_directory, open_migrator

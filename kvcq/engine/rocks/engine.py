@@ -1,0 +1,637 @@
+"""The engine: one RocksDB database, its calls, and the exchange of its expiry filter."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from typing import TYPE_CHECKING
+
+from rocksdict import Cache, Checkpoint, IngestExternalFileOptions, WriteBatch
+
+from kvcq.engine.rocks.carry_over import CarryOver, carry_over
+from kvcq.engine.rocks.compaction import compact_options, pieces
+from kvcq.engine.rocks.expiry_filter import build_filter_options
+from kvcq.engine.rocks.failures import damage_mark, failure, is_log_failed, is_stall, lack
+from kvcq.engine.rocks.gate import Gate
+from kvcq.engine.rocks.opening import (
+    Opened,
+    family_options,
+    let_go,
+    open_through_links,
+    open_writable,
+    scratch_of,
+)
+from kvcq.engine.rocks.proof import NoteKeeper, cut, prove, sync_logs
+from kvcq.engine.rocks.rows import encode, read_options, scan_rows, write_options
+from kvcq.engine.rocks.statistics import BACKGROUND_ERRORS, read_statistics
+from kvcq.errors import (
+    EngineClosedError,
+    EngineDamagedError,
+    EngineFailedError,
+    EngineFullError,
+    EngineOutOfDescriptorsError,
+    EngineUnavailableError,
+    KvcqError,
+)
+from store.errors import InvalidArgumentError
+from store.files import DIRECTORY_MODE, fsync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from rocksdict import Options, Rdict
+
+    from kvcq.engine.protocol import KvBatch, Pair
+    from kvcq.engine.rocks.options import Profile
+
+logger = logging.getLogger(__name__)
+
+#: So many range deletions in memory make the first read after a write about half as slow again.
+_MANY_RANGE_DELETIONS = 64
+
+#: RocksDB looks for room every five seconds; after so many calls of `settle`, one a second, it is
+#: not waited for any more.
+_RESUME_ROUNDS = 15
+#: Opening a database again writes its memtables, and takes space ahead for log and manifest.
+_ROOM_BYTES = 64 << 20
+_ROOM_DESCRIPTORS = 32
+
+_SLOW = "slow calls may enter"  # what lies behind the gate that guards nothing but its passage
+
+
+class RocksEngine:
+    """One RocksDB database with a fixed set of families. Made by `open` or `open_read_only`.
+
+    Thread: any, see KvEngine. `write`, `get` and `scan` hold the GIL, so they last microseconds;
+    `multi_get`, `flush`, `compact`, `arm` and `close` release it while RocksDB works.
+    Locks: two gates, always in this order. `_slow` lets flush, compaction, ingest and backup in;
+    `_gate` lets every call in. `arm` and `close` take `_slow` first, so they wait for a running
+    piece of compaction without holding up reads and writes meanwhile.
+    Failure: after an error of RocksDB's background work, or of a sync, writes fail until the
+    database is opened again; reads go on. If `arm` cannot open it again, later calls raise
+    EngineFailedError. A full disk is no failure, nor is it when descriptors run out: writes raise
+    EngineFullError or EngineOutOfDescriptorsError until there is room, or there are some. After a
+    full disk RocksDB resumes by itself, within seconds, and `settle` notices. Where it does not,
+    and without descriptors it never does, `settle` opens the database again: with all that is in
+    its log, or with all that is in memory, see carry_over.py.
+    """
+
+    def __init__(self, path: Path, profile: Profile, *, read_only: bool) -> None:
+        """Use `open` or `open_read_only`."""
+        # Constant after construction.
+        self._path = path
+        self._profile = profile
+        self._read_only = read_only
+        self._scratch = scratch_of(path)
+        self._numbers = count(1)  # names in the scratch directory
+        # Kept when the database is reopened: cached blocks stay valid.
+        self._cache = Cache(profile.cache_bytes)
+        self._write_options = write_options(profile)
+        self._note = NoteKeeper(path, wal=profile.wal)
+        self._slow: Gate[str] = Gate()
+        self._gate: Gate[Opened] = Gate()
+        # About how many range deletions the memtables hold: those that write add to it without a
+        # lock, and RocksDB flushes by itself as well.
+        self._range_deletions = 0
+        # Set when RocksDB met a full disk or found no descriptor, taken back by `settle`. Until
+        # then it is left alone: a flush or a sync asked for again would keep it from resuming.
+        self._lack: type[EngineFullError] | type[EngineOutOfDescriptorsError] | None = None
+        self._waited = 0  # calls of `settle` since there is room again
+        self._is_away = False  # it could not be opened again yet
+        self._carried: CarryOver | None = None  # what is to go into it before it counts as open
+        # Set once, by the call whose sync failed.
+        self._unsynced: str | None = None
+        # Owned by the caller who took `_slow`.
+        self._ttl_s: int | None = None
+
+    @classmethod
+    def open(cls, path: Path, profile: Profile) -> RocksEngine:
+        """Open the database for reading and writing, or create it if there is none.
+
+        It is created aside and moved in place, so a crash leaves all of it or nothing: a
+        directory without its families, CURRENT or manifest is damage and refused. What a crash
+        left in the scratch directory beside it (`<name>.tmp`) is removed.
+        A database that is not the one noted last is refused before anything in it changes.
+        Raises EngineFailedError; EngineUnavailableError when that says nothing of the files.
+        """
+        engine = cls(path, profile, read_only=False)
+        try:
+            if not path.exists() or not any(path.iterdir()):
+                engine._create()
+            for lost, whole in prove(path).items():
+                cut(lost, whole)
+            engine._gate.put(open_writable(path, profile, engine._family_options()))
+            # Now that the database's own lock says that nobody else is using it.
+            shutil.rmtree(engine._scratch, ignore_errors=True)
+        except OSError as error:
+            raise EngineUnavailableError(f"cannot open {path}: {error}") from error
+        if profile.wal:  # else the next flush is in time: what comes before it may be lost anyway
+            engine._note.refresh()
+        engine._slow.put(_SLOW)
+        return engine
+
+    @classmethod
+    def open_read_only(cls, path: Path, profile: Profile) -> RocksEngine:
+        """Open a backup or a closed database; nothing in its directory changes.
+
+        The directory may be somebody else's, and one that this process may not write to.
+
+        Raises EngineFailedError, also for a call that writes.
+        """
+        if not (path / "CURRENT").is_file():
+            # RocksDB would make the directory.
+            raise EngineFailedError(f"cannot open {path}: no database there")
+        cuts = prove(path)
+        engine = cls(path, profile, read_only=True)
+        engine._gate.put(open_through_links(path, profile, engine._family_options(), cuts))
+        engine._slow.put(_SLOW)
+        return engine
+
+    # --- reads --------------------------------------------------------------------------------
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        opened = self._gate.enter()
+        try:
+            value: bytes | None = opened.tables[family].get(key)
+            return value
+        except Exception as error:
+            raise self._failure(f"get in {family}", error) from error
+        finally:
+            self._gate.leave()
+
+    def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        with self._inside(f"multi_get in {family}") as opened:
+            values: list[bytes | None] = opened.tables[family].get(list(keys)) or []
+            return values
+
+    def scan(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        *,
+        limit: int | None = None,
+        reverse: bool = False,
+        fill_cache: bool = True,
+    ) -> list[Pair]:
+        """See KvEngine. With `fill_cache` off, blocks read do not push others out of the cache.
+
+        Fewest costs when `limit` is the number of rows there are: rows that end before it are
+        asked for again, to tell an end from damage.
+        """
+        opened = self._gate.enter()
+        try:
+            if start >= end or limit == 0:
+                return []
+            options = read_options(end, fill_cache=fill_cache)
+            return scan_rows(opened.tables[family], options, start, end, limit, reverse=reverse)
+        except Exception as error:
+            raise self._failure(f"scan of {family}", error) from error
+        finally:
+            self._gate.leave()
+
+    # --- writes -------------------------------------------------------------------------------
+
+    def write(self, batch: KvBatch) -> None:
+        """See KvEngine. Durable on return with a log and `batch.sync`; else after a flush.
+
+        Raises EngineBusyError on a stall: nothing was written, nothing waited.
+        """
+        opened = self._gate.enter()
+        rows = None
+        try:
+            rows = encode(batch, opened.handles)
+            if self._unsynced is not None:
+                raise EngineFailedError(f"{self._path}: {self._unsynced}")
+            if self._lack is not None:
+                self._check_room()
+            opened.db.write(rows, self._write_options)
+            if batch.delete_ranges:
+                self._range_deletions += len(batch.delete_ranges)
+            if self._profile.wal and batch.sync:
+                self._sync(opened.db)
+        except KvcqError:
+            raise
+        except Exception as error:
+            raise self._failure("write", error) from error
+        finally:
+            del rows  # it holds a handle
+            self._gate.leave()
+
+    def ingest(self, family: str, paths: Sequence[Path], *, move: bool) -> None:
+        """See KvEngine. Durable on return. The files' rows win over rows written before.
+
+        `move` links the files in and removes their names: they must be on the same file system.
+        """
+        if not paths:
+            return
+        options = IngestExternalFileOptions()
+        options.set_move_files(move)
+        with self._slowly(f"ingest into {family}") as opened:
+            opened.tables[family].ingest_external_file([str(path) for path in paths], options)
+
+    # --- durability and space -----------------------------------------------------------------
+
+    def flush(self) -> None:
+        """See KvEngine. Other threads read and write meanwhile."""
+        if self._is_away and self._carried is None:
+            return  # it was closed with all of it durable
+        with self._slowly("flush") as opened:
+            self._flush(opened)
+            self._refresh_note()
+
+    def settle(self) -> None:
+        """See KvEngine. Other threads read and write meanwhile, but not while it is opened again.
+
+        Raises EngineFailedError when it cannot be opened again.
+        """
+        if self._lack is not None and self._has_room():
+            self._come_back()
+        if self._range_deletions >= _MANY_RANGE_DELETIONS and self._lack is None:
+            with self._slowly("flush") as opened:
+                self._write_out(opened)
+        self._refresh_note()  # RocksDB flushes and compacts by itself as well
+
+    def compact(
+        self,
+        family: str,
+        start: bytes | None = None,
+        end: bytes | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """See KvEngine. Done piece by piece, within the rate limit; `progress` gets 0.0 to 1.0.
+
+        `progress` is called between pieces, on this thread; an error it raises ends the work.
+        Raises EngineFailedError when a piece failed: the database then takes no more writes.
+        """
+        with self._slowly(f"compaction of {family}") as opened:
+            parts = pieces(opened.tables[family], start, end)
+        for done, part in enumerate(parts, 1):
+            self._compact_piece(family, *part)
+            if progress is not None:
+                progress(done / len(parts))
+
+    def backup(self, target: Path) -> None:
+        """See KvEngine. Durable on return. Raises InvalidArgumentError if `target` exists."""
+        if target.exists():
+            raise InvalidArgumentError("target", f"{target} exists")
+        with self._slowly(f"backup to {target}") as opened:
+            self._flush(opened)  # releases the GIL, so that the checkpoint has little to do
+            Checkpoint(opened.db).create_checkpoint(str(target))
+            fsync_directory(target.parent)
+
+    def set_options(self, family: str, options: Mapping[str, str]) -> None:
+        """Change options of one family while it is open, until it is opened again.
+
+        RocksDB's names and values, such as `periodic_compaction_seconds`. Raises EngineFailedError.
+        """
+        with self._slowly(f"options of {family}") as opened:
+            opened.tables[family].set_options(dict(options))
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators. Per family `<family>.<name>`, the others of the database."""
+        with self._inside("statistics") as opened:
+            numbers = read_statistics(opened)
+        numbers["block_cache_bytes"] = float(self._cache.get_usage())
+        numbers["block_cache_pinned_bytes"] = float(self._cache.get_pinned_usage())
+        numbers["range_deletions_in_memory"] = float(self._range_deletions)
+        numbers["filter_armed"] = float(self._ttl_s is not None)
+        return numbers
+
+    # --- opening, closing, exchanging -------------------------------------------------------
+
+    def arm(self, ttl_s: int | None) -> None:
+        """Compactions drop values stamped more than `ttl_s` seconds ago; None: they drop nothing.
+
+        The database is closed and opened again; callers wait tens of milliseconds for it. When
+        the filter cannot be made, or the memtables not be flushed, everything stays as it was and
+        EngineFailedError is raised. Waits for a running piece of compaction.
+        """
+        families = [f for f in self._profile.families if f.name in self._profile.filtered]
+        if not families:
+            raise InvalidArgumentError("ttl_s", "no family of this database takes a filter")
+        if self._read_only:
+            raise EngineFailedError(f"{self._path} is open for reading only")
+        self._slow.take()
+        try:
+            if ttl_s is None and self._ttl_s is None:
+                return
+            options = self._family_options()
+            if ttl_s is not None:
+                self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
+                for family in families:
+                    scratch = self._scratch / f"filter-{next(self._numbers)}"
+                    options[family.name] = build_filter_options(family, ttl_s, self._cache, scratch)
+            # While others still write, so that little is left to do when they wait.
+            with self._inside("flush") as opened:
+                self._flush(opened)
+            self._reopen(options)
+            self._ttl_s = ttl_s
+            self._refresh_note()
+        except KvcqError:
+            raise
+        except Exception as error:
+            raise self._failure("expiry filter", error) from error
+        finally:
+            self._slow.put(_SLOW)
+
+    def close(self) -> None:
+        """See KvEngine. Waits for calls that run. Raises EngineFailedError when the flush failed:
+        what was written since the last one is then not durable, but the directory is let go."""
+        try:
+            self._slow.take()
+            opened = self._gate.take()
+        except KvcqError:  # closed, or away
+            self._slow.end(EngineClosedError, f"{self._path} is closed")
+            if self._carried is not None:
+                self._carried = None
+                raise
+            return
+        flushed = self._read_only
+        try:
+            if not self._read_only:
+                self._flush(opened)
+            flushed = True
+        except KvcqError as error:
+            error.__traceback__ = None  # its frames would keep the directory locked
+            raise
+        except Exception as error:
+            error.__traceback__ = None
+            raise failure("last flush", error) from error
+        finally:
+            try:
+                # What is in a log that a full disk ended is durable there, and not to be flushed.
+                let_go(opened, flushed=flushed and self._lack is None)
+            except Exception as error:
+                error.__traceback__ = None
+                if not (self._profile.wal and flushed and lack(error)):
+                    raise failure("closing", error) from error
+                # All of it is in the log, durably.
+                logger.warning("%s: closed, but %s", self._path, str(error))
+            finally:
+                del opened
+                self._refresh_note()
+                self._gate.end(EngineClosedError, f"{self._path} is closed")
+                self._slow.end(EngineClosedError, f"{self._path} is closed")
+                if not self._read_only:
+                    shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _reopen(self, options: dict[str, Options]) -> None:
+        opened = self._gate.take()
+        try:
+            self._flush(opened)
+        except Exception:
+            self._gate.put(opened)
+            raise
+        try:
+            let_go(opened, flushed=True)
+        except Exception as error:
+            if lack(error) is None:
+                self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
+                raise
+            # It is closed, and all of it was flushed before.
+        finally:
+            del opened
+        self._open_behind_gate(options)
+
+    def _open_behind_gate(self, options: dict[str, Options]) -> None:
+        """The gate has content again, with what is carried over.
+
+        Raises EngineFailedError; for lack of space or descriptors `settle` tries again, and callers
+        get the error of that until then.
+        """
+        try:
+            opened = open_writable(self._path, self._profile, options)
+            if self._carried is not None:
+                self._take_in(self._carried, opened)
+        except EngineUnavailableError as error:
+            self._is_away = True
+            self._lack = lack(error) or self._lack or EngineFullError
+            self._gate.end(self._lack, f"not opened again yet: {error}")
+            raise
+        except EngineFailedError as error:
+            self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
+            raise
+        self._is_away = False
+        self._carried = None
+        self._gate.put(opened)
+
+    def _take_in(self, carried: CarryOver, opened: Opened) -> None:
+        """What was in memory before is in the database, durably.
+
+        Raises EngineFailedError, EngineUnavailableError; the database is closed then.
+        """
+        try:
+            if carried.removed.deletes or carried.removed.delete_ranges:
+                rows = encode(carried.removed, opened.handles)
+                opened.db.write(rows, self._write_options)
+                del rows
+                self._flush_all(opened)
+            carried.apply(opened)
+        except Exception as error:
+            with suppress(Exception):
+                let_go(opened, flushed=True)
+            kind = EngineFailedError if lack(error) is None else EngineUnavailableError
+            raise kind(f"{self._path} could not be filled again: {error}") from error
+
+    def _come_back(self) -> None:
+        """There is room again: take writes when RocksDB does, or open the database again."""
+        self._waited += 1
+        error = None if self._is_away else self._refusal()
+        if self._is_away or (error is not None and (lack(error) or is_log_failed(error))):
+            # It resumes by itself after a full disk, and only then.
+            waits = self._lack is EngineFullError and not self._is_away
+            if waits and self._waited < _RESUME_ROUNDS:
+                return
+            self._open_again()
+            error = None
+        self._lack = None
+        self._waited = 0
+        if error is None:
+            logger.info("%s: writes are taken again", self._path)
+            self._refresh_note()
+        # Otherwise it failed for another reason since, for good: that is what writes raise now.
+
+    def _refusal(self) -> Exception | None:
+        """What RocksDB refuses an empty write with."""
+        opened = self._gate.enter()
+        try:
+            self._check_writable(opened.db)
+        except Exception as error:  # noqa: BLE001 - looked at by the caller
+            error.__traceback__ = None  # its frames would keep the directory locked
+            return error
+        finally:
+            self._gate.leave()
+        return None
+
+    def _open_again(self) -> None:
+        """With every write that returned: it is in a log, was flushed, or is carried over.
+
+        Callers wait while it is opened, but read on while what is in memory is looked for.
+        """
+        self._slow.take()
+        try:
+            if not self._is_away:
+                if self._profile.wal:
+                    sync_logs(self._path)
+                else:
+                    self._carry_over()
+                # Closed by name: frames of a failed call may still hold it. Closing tries to flush
+                # one family; whether that works is nothing to what the log has, or what is carried.
+                with suppress(Exception):
+                    let_go(self._gate.take(), flushed=True)
+            self._ttl_s = None
+            self._open_behind_gate(self._family_options())
+        except OSError as error:
+            raise failure(f"reopening {self._path}", error) from error
+        finally:
+            self._slow.put(_SLOW)
+
+    def _carry_over(self) -> None:
+        target = self._scratch / "memory"
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(DIRECTORY_MODE, parents=True)
+        with self._inside("carrying over") as opened:
+            self._carried = carry_over(self._path, self._profile, opened, target)
+
+    def _create(self) -> None:
+        new = self._scratch / "new"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(DIRECTORY_MODE, parents=True)
+        opened = open_writable(new, self._profile, self._family_options(), create=True)
+        let_go(opened, flushed=True)
+        del opened
+        new.rename(self._path)  # an empty directory may be in the way
+        fsync_directory(self._path.parent)
+
+    def _family_options(self) -> dict[str, Options]:
+        return family_options(self._profile, self._cache)
+
+    def _failure(self, doing: str, error: Exception) -> KvcqError:
+        """What to raise; damage is noted beside the database, for whoever opens it next."""
+        found = failure(doing, error)
+        if isinstance(found, EngineDamagedError) and not self._read_only:
+            damage_mark(self._path).touch()
+        if isinstance(found, EngineFullError | EngineOutOfDescriptorsError) and not self._lack:
+            self._lack = type(found)
+            # As a text: its frames would keep the directory locked for as long as the log keeps it.
+            logger.warning("%s: writes are refused: %s", self._path, str(found))
+        return found
+
+    # --- inside a gate ------------------------------------------------------------------------
+
+    @contextmanager
+    def _inside(self, doing: str) -> Iterator[Opened]:
+        """The database, for one call. `get`, `scan` and `write` do so in line: it is faster."""
+        opened = self._gate.enter()
+        try:
+            yield opened
+        except KvcqError:
+            raise
+        except Exception as error:
+            raise self._failure(doing, error) from error
+        finally:
+            self._gate.leave()
+
+    @contextmanager
+    def _slowly(self, doing: str) -> Iterator[Opened]:
+        """The database, for a call that may last: `arm` and `close` wait for it."""
+        self._slow.enter()
+        try:
+            with self._inside(doing) as opened:
+                yield opened
+        finally:
+            self._slow.leave()
+
+    def _flush(self, opened: Opened) -> None:
+        if self._read_only:
+            return
+        if self._profile.wal:
+            self._sync(opened.db)
+            return
+        self._check_room()
+        self._flush_all(opened)
+
+    def _flush_all(self, opened: Opened) -> None:
+        """For a database without a log."""
+        # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
+        # written in between.
+        self._write_out(opened)
+        self._check_writable(opened.db)  # a second try on a full disk would be one too many
+        self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
+        target = self._scratch / f"flush-{next(self._numbers)}"
+        try:
+            Checkpoint(opened.db).create_checkpoint(str(target))
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+
+    def _write_out(self, opened: Opened) -> None:
+        """Memtables go to files; without a log of writes all of them at one point.
+
+        A compaction of no range does so first, without the GIL; it does not say whether it worked.
+        """
+        self._range_deletions = 0
+        for table in opened.tables.values() if self._profile.wal else (opened.db,):
+            table.compact_range(None, b"", compact_options())
+
+    def _check_room(self) -> None:
+        if self._lack is not None:
+            what = "the disk is full" if self._lack is EngineFullError else "no descriptor is left"
+            raise self._lack(f"{self._path}: {what}")
+
+    def _has_room(self) -> bool:
+        """Whether there is room on the disk, and there are descriptors."""
+        with ExitStack() as stack:
+            try:
+                for _ in range(_ROOM_DESCRIPTORS):
+                    stack.callback(os.close, os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+                found = os.statvfs(self._path)
+            except OSError:
+                return False
+        return found.f_bavail * found.f_frsize >= _ROOM_BYTES
+
+    def _refresh_note(self) -> None:
+        """What flushes and compactions have changed is noted: see note.py."""
+        if not self._read_only and self._note.is_due:
+            self._note.refresh()
+
+    def _check_writable(self, db: Rdict) -> None:
+        """A database that failed before skips compactions without a word, but not a write."""
+        try:
+            db.write(WriteBatch(raw_mode=True), self._write_options)
+        except Exception as error:
+            if not is_stall(error):
+                raise
+
+    def _sync(self, db: Rdict) -> None:
+        if self._unsynced is not None:
+            raise EngineFailedError(f"{self._path}: {self._unsynced}")
+        try:
+            if self._lack is EngineFullError:
+                sync_logs(self._path)
+            else:
+                # Not WriteOptions.sync: that would hold the GIL for the whole fsync.
+                db.flush_wal(sync=True)
+        except Exception as error:
+            if is_log_failed(error) and self._lack is EngineFullError:
+                self._sync(db)  # another thread's append did not fit, just now
+                return
+            if isinstance(error, OSError) and lack(error) is EngineOutOfDescriptorsError:
+                raise  # the log's file was not even opened, so nothing was dropped
+            # The kernel may have dropped the pages: a second sync could claim what is not so.
+            self._unsynced = f"the write-ahead log could not be synced: {error}"
+            raise
+
+    def _compact_piece(self, family: str, start: bytes | None, end: bytes | None) -> None:
+        with self._slowly(f"compaction of {family}") as opened:
+            self._check_room()
+            before = opened.db.property_int_value(BACKGROUND_ERRORS)
+            opened.tables[family].compact_range(start, end, compact_options())
+            self._check_writable(opened.db)
+            if opened.db.property_int_value(BACKGROUND_ERRORS) != before:
+                raise EngineFailedError(f"compaction of {family} failed; {self._path}/LOG says why")
+            self._refresh_note()

@@ -1,0 +1,48 @@
+"""A closed database is made one that another program opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocksdict import Cache
+
+from kvcq.engine.rocks.failures import failure
+from kvcq.engine.rocks.note import NOTE_NAME
+from kvcq.engine.rocks.opening import family_options, let_go, list_families, open_writable
+from kvcq.engine.rocks.options import metadata_profile
+from store.files import fsync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+#: What an opening for writing leaves beside RocksDB's own files: of the binding, and of ours.
+_LEFT_BEHIND = ("rocksdict-config.json", NOTE_NAME)
+_CACHE_BYTES = 1 << 20
+
+
+def hand_over(path: Path, keep: Collection[str] | None = None) -> None:
+    """The database has no families but those to `keep`, if any are given, and no files of ours.
+
+    Another program names the families that it knows, and RocksDB refuses to open a database without
+    naming all; and it writes on, so that our note of the files would soon be false. Repeatable, and
+    durable on return. Raises EngineFailedError; EngineUnavailableError while somebody has it open.
+    """
+    names = list_families(path)
+    gone = [] if keep is None else [name for name in names if name not in keep]
+    if gone:
+        profile = metadata_profile(*names)
+        opened = open_writable(path, profile, family_options(profile, Cache(_CACHE_BYTES)))
+        try:
+            for name in gone:
+                opened.tables.pop(name)
+                opened.handles.pop(name)
+                opened.db.drop_column_family(name)
+        except Exception as error:
+            raise failure("drop of families", error) from error
+        finally:
+            let_go(opened, flushed=True)
+            del opened
+    for name in _LEFT_BEHIND:
+        (path / name).unlink(missing_ok=True)
+    fsync_directory(path)

@@ -1,0 +1,125 @@
+"""Opening a database through the binding, and letting go of it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocksdict import AccessType, ColumnFamily, Options, Rdict
+
+from kvcq.engine.rocks.failures import opening_failure
+from kvcq.engine.rocks.options import build_database_options, build_family_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocksdict import Cache
+
+    from kvcq.engine.rocks.options import Profile
+
+#: What an opening writes itself: RocksDB its info log, the binding a file on how keys are packed.
+_NOT_LINKED = ("LOG", "LOCK", "rocksdict-config.json")
+
+
+class Opened(NamedTuple):
+    """An open database. Nothing of it may outlive a call of the engine."""
+
+    db: Rdict
+    tables: dict[str, Rdict]
+    handles: dict[str, ColumnFamily]
+    links: Path | None  # stands in for the directory of a database that is only read
+
+
+def family_options(profile: Profile, cache: Cache) -> dict[str, Options]:
+    return {family.name: build_family_options(family, cache) for family in profile.families}
+
+
+def open_writable(
+    path: Path, profile: Profile, families: dict[str, Options], *, create: bool = False
+) -> Opened:
+    """The database at `path`; `create` makes what is missing.
+
+    Raises EngineFailedError; EngineUnavailableError when that says nothing of the files.
+    """
+    options = build_database_options(profile, create=create)
+    try:
+        return _open(path, options, profile, families, AccessType.read_write(), None)
+    except Exception as error:
+        raise opening_failure(path, str(error)) from error
+
+
+def open_through_links(
+    path: Path, profile: Profile, families: dict[str, Options], cuts: Mapping[Path, int]
+) -> Opened:
+    """The database at `path`, for reading only; nothing in its directory changes.
+
+    It need not be writable, and may be somebody else's: RocksDB opens a directory of links to the
+    files, of `cuts` copies of their first bytes, and what an opening writes goes there. Raises as
+    `open_writable` does.
+    """
+    links = Path(tempfile.mkdtemp(prefix="kvcq-read-"))
+    try:
+        for entry in path.iterdir():
+            if entry in cuts:
+                (links / entry.name).write_bytes(entry.read_bytes()[: cuts[entry]])
+            elif entry.is_file() and not entry.name.startswith(_NOT_LINKED):
+                (links / entry.name).symlink_to(entry.absolute())
+        options = build_database_options(profile, create=False)
+        access = AccessType.read_only(error_if_log_file_exist=False)
+        return _open(links, options, profile, families, access, links)
+    except Exception as error:
+        shutil.rmtree(links, ignore_errors=True)
+        raise opening_failure(path, str(error).replace(str(links), str(path))) from error
+
+
+def let_go(opened: Opened, *, flushed: bool) -> None:
+    """Close the database. Unless it was flushed, closing must not flush single families.
+
+    Raises the binding's Exception when something failed on the way; all of it is closed then.
+    """
+    tables = list(opened.tables.values())
+    opened.tables.clear()
+    opened.handles.clear()
+    with ExitStack() as stack:
+        if opened.links is not None:
+            stack.callback(shutil.rmtree, opened.links, ignore_errors=True)
+        if flushed:
+            # By name, so that a caught exception with a frame of ours does not keep it open.
+            for table in (opened.db, *reversed(tables)):
+                stack.callback(table.close)
+
+
+def list_families(path: Path) -> list[str]:
+    """Names of the families of the database at `path`; nothing in its directory changes.
+
+    Raises as `open_writable` does.
+    """
+    try:
+        return Rdict.list_cf(str(path), Options(raw_mode=True))
+    except Exception as error:
+        raise opening_failure(path, str(error)) from error
+
+
+def scratch_of(path: Path) -> Path:
+    """Beside the database, since RocksDB links files into it: the same file system."""
+    return path.with_name(f"{path.name}.tmp")
+
+
+def _open(
+    path: Path,
+    options: Options,
+    profile: Profile,
+    families: dict[str, Options],
+    access: AccessType,
+    links: Path | None,
+) -> Opened:
+    db = Rdict(str(path), options, families, access)
+    return Opened(
+        db,
+        {name: db.get_column_family(name) for name in profile.names},
+        {name: db.get_column_family_handle(name) for name in profile.names},
+        links,
+    )

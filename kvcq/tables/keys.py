@@ -1,0 +1,231 @@
+"""Row keys, one table for each family. Packed keys sort by their fields, in table order.
+
+Units (family `default`): 19 + T bytes
+
+| size | type | field        | meaning                              |
+|-----:|------|--------------|--------------------------------------|
+|    4 | i32  | topic_length | T, bytes                             |
+|    1 | 01   |              |                                      |
+|    T | text | topic        | a light queue's name for light queues |
+|    1 | 01   |              |                                      |
+|    4 | i32  | queue_id     | 0 for light queues                   |
+|    1 | 01   |              |                                      |
+|    8 | i64  | queue_offset |                                      |
+
+Bounds (family `offset`): 14 + T bytes
+
+| size | type | field        | meaning                              |
+|-----:|------|--------------|--------------------------------------|
+|    4 | i32  | topic_length | T                                    |
+|    1 | 01   |              |                                      |
+|    T | text | topic        |                                      |
+|    1 | 01   |              |                                      |
+|    3 | text | marker       | `max`; RocketMQ also writes `min`    |
+|    1 | 01   |              |                                      |
+|    4 | i32  | queue_id     |                                      |
+
+Two bounds rows are no queue's: topic CHECKPOINT_TOPIC, queue 0 is the dispatch checkpoint, queue 1
+the number of the last topic deletion. Their values are 8 bytes, a queue's are 16.
+
+Key index (family `index`): 28 + T + K bytes
+
+| size | type | field           | meaning                           |
+|-----:|------|-----------------|-----------------------------------|
+|    4 | i32  | topic_length    | T                                 |
+|    1 | 01   |                 |                                   |
+|    T | text | topic           |                                   |
+|    1 | 01   |                 |                                   |
+|    4 | i32  | key_length      | K                                 |
+|    1 | 01   |                 |                                   |
+|    K | text | key             | the whole message key, no hash    |
+|    1 | 01   |                 |                                   |
+|    8 | i64  | store_time_ms   | so that a time range is a key range |
+|    8 | i64  | physical_offset |                                   |
+
+The key of a numbered batch (store/format/batch_mark.py) has no topic, T is 0: it outlives all
+topics.
+
+Big-endian. Source of the first two: RocketMQ 5, RocksDBConsumeQueueTable and
+RocksDBConsumeQueueOffsetTable; the third is ours.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from store.format.properties import ITEM_END, is_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UNITS = "default"
+BOUNDS = "offset"
+INDEX = "index"
+FAMILIES = (UNITS, BOUNDS, INDEX)
+
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_TIME_AND_OFFSET = struct.Struct(">qq")
+_INDEX_END = struct.Struct(">cqq")  # separator, store_time_ms, physical_offset
+
+pack_i64 = _I64.pack
+_MARK_BYTE = ord(ITEM_END)
+
+_SEPARATOR = b"\x01"
+_AFTER = b"\x02"
+_MAX = b"max"
+
+
+def topic_prefix(topic: str) -> bytes:
+    """What every key of the topic begins with, in all three families."""
+    data = topic.encode()
+    return _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
+
+
+_known_prefix = lru_cache(maxsize=4096)(topic_prefix)
+#: What index rows of numbered batches begin with.
+NO_TOPIC = topic_prefix("")
+
+
+def topic_range(topic: str) -> tuple[bytes, bytes]:
+    """Start and exclusive end of all keys of the topic, in each family."""
+    prefix = topic_prefix(topic)
+    return prefix, prefix[:-1] + _AFTER
+
+
+def unit_prefix(topic: str, queue_id: int) -> bytes:
+    """What the unit keys of one queue begin with; append `pack_i64(queue_offset)`."""
+    return topic_prefix(topic) + _I32.pack(queue_id) + _SEPARATOR
+
+
+def unit_key(topic: str, queue_id: int, queue_offset: int) -> bytes:
+    return unit_prefix(topic, queue_id) + _I64.pack(queue_offset)
+
+
+def unpack_unit_key(key: bytes) -> tuple[str, int, int]:
+    """Topic, queue id, queue offset."""
+    length = _I32.unpack_from(key)[0]
+    return (
+        key[5 : 5 + length].decode(),
+        _I32.unpack_from(key, 6 + length)[0],
+        _I64.unpack_from(key, 11 + length)[0],
+    )
+
+
+def queue_offset_of(key: bytes) -> int:
+    """Queue offset at the end of a unit key."""
+    return int.from_bytes(key[-8:], "big")
+
+
+def max_key(topic: str, queue_id: int) -> bytes:
+    return topic_prefix(topic) + _MAX + _SEPARATOR + _I32.pack(queue_id)
+
+
+def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
+    """`unit_prefix` and `max_key` of one queue, for the price of one."""
+    data = topic.encode()
+    topic_part = _length_part(len(data)) + data
+    unit_part, max_part = _queue_parts(queue_id)
+    return topic_part + unit_part, topic_part + max_part
+
+
+def light_queue_start(name: str) -> bytes:
+    """What the unit keys (`LIGHT_UNIT` follows, then the offset) and the `max` key (`LIGHT_MAX`
+    follows) of a light queue begin with.
+    """
+    data = name.encode()
+    return _length_part(len(data)) + data
+
+
+@lru_cache(maxsize=512)
+def _length_part(length: int) -> bytes:
+    return _I32.pack(length) + _SEPARATOR
+
+
+@lru_cache(maxsize=4096)
+def _queue_parts(queue_id: int) -> tuple[bytes, bytes]:
+    packed = _I32.pack(queue_id)
+    return (
+        _SEPARATOR + packed + _SEPARATOR,
+        _SEPARATOR + _MAX + _SEPARATOR + packed,
+    )
+
+
+#: Queue id 0, as the keys of a light queue have it after its name.
+LIGHT_UNIT, LIGHT_MAX = _queue_parts(0)
+
+
+def max_range(topic: str) -> tuple[bytes, bytes]:
+    """Start and exclusive end of the `max` rows of all queues of the topic."""
+    prefix = topic_prefix(topic) + _MAX
+    return prefix + _SEPARATOR, prefix + _AFTER
+
+
+def unpack_bounds_key(key: bytes) -> tuple[str, str, int]:
+    """Topic, marker, queue id."""
+    length = _I32.unpack_from(key)[0]
+    return (
+        key[5 : 5 + length].decode(),
+        key[6 + length : 9 + length].decode(),
+        _I32.unpack_from(key, 10 + length)[0],
+    )
+
+
+def name_range(prefix: str, length: int) -> tuple[bytes, bytes]:
+    """Bounds rows of names of exactly `length` bytes that begin with `prefix`."""
+    start = _I32.pack(length) + _SEPARATOR + prefix.encode()
+    return start, start[:-1] + bytes([start[-1] + 1])
+
+
+CHECKPOINT_KEY = max_key("CHECKPOINT_TOPIC", 0)
+DELETIONS_KEY = max_key("CHECKPOINT_TOPIC", 1)
+
+
+def index_prefix(topic: str, key: str) -> bytes:
+    """What the index rows of one message key begin with."""
+    data = key.encode()
+    start = NO_TOPIC if is_mark(key) else topic_prefix(topic)
+    return start + _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
+
+
+def marks_range(key: str) -> tuple[bytes, bytes]:
+    """Start and exclusive end of the rows of one producer's batches below the one of `key`."""
+    data = key.encode()
+    name = data[: data.rindex(b":") + 1]
+    start = NO_TOPIC + _I32.pack(len(data)) + _SEPARATOR
+    return start + name, start + data
+
+
+def index_key(topic: str, key: str, store_time_ms: int, physical_offset: int) -> bytes:
+    return index_prefix(topic, key) + _TIME_AND_OFFSET.pack(store_time_ms, physical_offset)
+
+
+def index_keys_of(
+    topic: str, keys: Sequence[str], store_time_ms: int, physical_offset: int
+) -> list[bytes]:
+    """`index_key` of each of a record's keys, quickly."""
+    prefix = _known_prefix(topic)
+    end = _INDEX_END.pack(_SEPARATOR, store_time_ms, physical_offset)
+    rows = []
+    for key in keys:
+        data = key.encode()
+        start = prefix if data[0] != _MARK_BYTE else NO_TOPIC
+        rows.append(start + _length_part(len(data)) + data + end)
+    return rows
+
+
+def time_and_offset_of(key: bytes) -> tuple[int, int]:
+    """Store time and physical offset at the end of an index key."""
+    time_ms, offset = _TIME_AND_OFFSET.unpack_from(key, len(key) - 16)
+    return time_ms, offset
+
+
+def unpack_index_key(key: bytes) -> tuple[str, str, int, int]:
+    """Topic, message key, store time, physical offset."""
+    length = _I32.unpack_from(key)[0]
+    key_length = _I32.unpack_from(key, 6 + length)[0]
+    at = 11 + length
+    time_ms, offset = time_and_offset_of(key)
+    return key[5 : 5 + length].decode(), key[at : at + key_length].decode(), time_ms, offset

@@ -1,0 +1,220 @@
+"""Make the units of a damaged queue again from the log, while the store runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import StoreBusyError, StoreError
+from store.format.fast_scan import SealedParser
+from store.log.walk import Damage, Run, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.log.commit_log import CommitLog
+    from store.topics.table import Topics
+
+logger = logging.getLogger(__name__)
+
+_BATCH = 1024
+#: Holes that stay, since the log does not have their records either; beyond it, some are forgotten.
+_MANY_HOLES = 65_536
+#: Between two batches of all queues, so that puts and dispatch come in between.
+_PAUSE_S = 0.01
+
+
+class Rebuilt(NamedTuple):
+    """What a repair of one queue found."""
+
+    units: int
+    first_offset: int | None  # of the queue, of the first record of it in the log
+    damaged_records: int  # of the log, whoever's they are
+
+
+class QueueRepair:
+    """One repair at a time, of one queue, or of all units of a time.
+
+    A damaged record of the log is left out: it costs its own message and no other.
+    Thread: "queue-repair", started when there is something to do. Writes only rows that a
+    rebuild of the whole database would write, so doing it twice, or half, harms nothing.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        topics: Topics,
+        begins_at: Callable[[str, int, int], None],
+    ) -> None:
+        """`begins_at` is told of a queue whose first record in the log has this queue offset, when
+        that was found in a log without damage."""
+        # Constant after construction.
+        self._log = log
+        self._queues = queues
+        self._topics = topics
+        self._begins_at = begins_at
+        self._lock = threading.Lock()
+        # Guarded by _lock.
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._parser = SealedParser()  # under `restoring`
+        # Units that a repair of their queue did not change.
+        self._hopeless: set[tuple[str, int, int]] = set()
+        self.done = 0  # repairs that ran to their end
+        #: Held while rows are looked up and written: who removes a topic holds it too, so that no
+        #: row comes back. Taken before any lock of topics or queues.
+        self.restoring = threading.Lock()
+
+    def start(self, topic: str, queue_id: int, offset: int = 0) -> None:
+        """Begin, unless a repair is running: whoever reads the queue next starts the next one.
+
+        `offset` is where the damage was met.
+        """
+        if self.is_hopeless(topic, queue_id, offset):
+            return  # reading all of the log again would not help
+        self._begin(lambda: self._run(topic, queue_id, offset))
+
+    def is_hopeless(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a repair has not helped there: the log does not have the record either."""
+        return (topic, queue_id, offset) in self._hopeless
+
+    def refill(self, store_time_ms: int) -> bool:
+        """Write the units of all records stored up to then again; False while a repair runs."""
+        return self._begin(lambda: self._run_refill(store_time_ms))
+
+    def stop(self) -> None:
+        """Leave off a running repair. Repeatable."""
+        self._stopping.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread.is_alive():
+            thread.join()
+
+    def wait(self) -> None:
+        """Until no repair runs."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _begin(self, run: Callable[[], None]) -> bool:
+        with self._lock:
+            if self._stopping.is_set() or (self._thread is not None and self._thread.is_alive()):
+                return False
+            self._thread = threading.Thread(target=run, name="queue-repair", daemon=True)
+            self._thread.start()
+            return True
+
+    # --- one queue -------------------------------------------------------------------------
+
+    def _run(self, topic: str, queue_id: int, offset: int) -> None:
+        logger.error("queue %d of %r is damaged: its units are made again", queue_id, topic)
+        try:
+            before = self._queues.read_units(topic, queue_id, offset, 1)
+            found = self.rebuild(topic, queue_id)
+            after = self._queues.read_units(topic, queue_id, offset, 1)
+        except StoreError:
+            # It may go well the next time: the store was busy, or a segment was removed.
+            logger.exception("queue %d of %r could not be rebuilt", queue_id, topic)
+            return
+        if self._stopping.is_set():
+            return
+        if found.first_offset and not found.damaged_records:
+            self._begins_at(topic, queue_id, found.first_offset)
+        if before == after:
+            if len(self._hopeless) >= _MANY_HOLES:
+                self._hopeless.clear()
+            self._hopeless.add((topic, queue_id, offset))
+            logger.error(
+                "offset %d in queue %d of %r could not be made again: %s",
+                offset,
+                queue_id,
+                topic,
+                f"{found.damaged_records} records of the log are damaged"
+                if found.damaged_records
+                else "the log has no record for it",
+            )
+        self.done += 1
+        logger.warning("queue %d of %r is rebuilt: %d units", queue_id, topic, found.units)
+
+    def rebuild(self, topic: str, queue_id: int) -> Rebuilt:
+        """Write the queue's units again from the log. Raises StoreError."""
+        at = self._log.start_offset
+        end = self._queues.dispatched_offset
+        count = 0
+        first: int | None = None
+        damaged: list[int] = []
+        while at < end and not self._stopping.is_set():
+            with self.restoring:
+                found, at = self._collect(at, end, damaged)
+                requests = [each for each in found if _concerns(each, topic, queue_id)]
+                self._queues.restore(requests)
+            if first is None:
+                offsets = (_offset_in(each, topic) for each in requests if each.in_queue)
+                first = next(offsets, None)
+            count += len(requests)
+        return Rebuilt(count, first, len(damaged))
+
+    # --- all queues ------------------------------------------------------------------------
+
+    def _run_refill(self, store_time_ms: int) -> None:
+        at = self._log.start_offset
+        end = self._queues.dispatched_offset
+        count = 0
+        try:
+            while at < end and not self._stopping.wait(_PAUSE_S):
+                try:
+                    with self.restoring:
+                        found, behind = self._collect(at, end, [])
+                        requests = [each for each in found if each.store_time_ms <= store_time_ms]
+                        self._queues.restore(requests)
+                except StoreBusyError:
+                    continue
+                if found and not requests:
+                    break  # from here on all is younger
+                at = behind
+                count += len(requests)
+        except StoreError:
+            logger.exception("units stored up to %d could not all be made again", store_time_ms)
+            return
+        self.done += 1
+        logger.warning("units stored up to %d ms are made again: %d", store_time_ms, count)
+
+    # --- from the log ----------------------------------------------------------------------
+
+    def _collect(
+        self, at: int, end: int, damaged: list[int]
+    ) -> tuple[Sequence[DispatchRequest], int]:
+        """What is to be dispatched from `at` on, a batch at most, and where to go on.
+
+        Physical offsets of damaged records are added to `damaged`.
+        """
+        for step in walk(self._log.segments, at, end=end, parser=self._parser, count=_BATCH):
+            at = step.next_offset
+            match step:
+                case Run():
+                    return self._topics.admission.admit_all(step.requests), at
+                case Damage():
+                    logger.error(
+                        "left out of the repair: damaged record at physical offset %d (%s); the "
+                        "log goes on at %d",
+                        step.physical_offset,
+                        step.reason,
+                        at,
+                    )
+                    damaged.append(step.physical_offset)
+        return [], at
+
+
+def _concerns(request: DispatchRequest, topic: str, queue_id: int) -> bool:
+    if request.topic == topic:
+        return request.queue_id == queue_id
+    return queue_id == 0 and any(name == topic for name, _ in request.light_queues)
+
+
+def _offset_in(request: DispatchRequest, topic: str) -> int:
+    """Where the record stands in that queue, which it concerns."""
+    return dict(request.light_queues).get(topic, request.queue_offset)

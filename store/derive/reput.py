@@ -1,0 +1,344 @@
+"""Reput: from the log to what is derived from it, in log order, behind the appender.
+
+In ASYNC mode a batch is dispatched by the appending thread itself, as long as nothing lies
+before it: what the appender knows need not be parsed again, and a reader sees the message at
+once. In SYNC mode, and whenever the consume queue cannot keep up, batches wait in a bounded list
+for the reput thread. What does not fit in the list is read from the log again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from store.derive.wake import Wake
+from store.errors import (
+    LACKS,
+    DamagedLogError,
+    DiskFullError,
+    OutOfDescriptorsError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreFailedError,
+)
+from store.format.fast_scan import SealedParser
+from store.log.walk import Damage, Poison, Run, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from store.consume_queue import Dispatcher, DispatchRequest
+    from store.log.commit_log import CommitLog, LogAppend
+    from store.log.watermark import Watermark
+    from store.topics.admission import Admission
+
+logger = logging.getLogger(__name__)
+
+#: Parsing hands over this many requests at a time.
+_PARSE_BATCH = 1024
+#: Log bytes that may wait in the list; what is beyond is parsed from the log.
+_PENDING_BYTES = 64 << 20
+#: One dispatch makes so many rows, but for the last message in it: a write of that many holds the
+#: interpreter for about 10 ms. A message is never divided.
+SLICE_ROWS = 4096
+#: Batches of more rows are dispatched together with those behind them, where that is cheaper.
+_GATHERED_ROWS = 64
+#: A stalled consume queue is tried again after this long.
+_BUSY_WAIT_S = 0.02
+
+
+class ReputService:
+    """Feeds the dispatchers. Owns the watermark `dispatched`.
+
+    Thread: "reput", and any appending thread through `offer`; `_dispatching` lets one at a time
+    through.
+    Locks: `_dispatching`, taken after the append lock, never before it; see docs/threads.md.
+    Failure: final. An error other than "busy" stops dispatch; the watermark fails with it, so that
+    appends are refused. The log goes on being readable; opening again dispatches the rest.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        dispatched: Watermark,
+        limit: Callable[[], int],
+        admission: Admission,
+        *,
+        inline: bool,
+        skip_damaged: bool = False,
+    ) -> None:
+        # Constant after construction.
+        self._log = log
+        self._dispatcher = dispatcher
+        self.dispatched = dispatched
+        self._limit = limit  # end of what may be visible
+        self._admission = admission
+        self._inline = inline
+        self._skip_damaged = skip_damaged
+        self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
+        self._wake = Wake()
+        self._dispatching = threading.Lock()
+        # Appended by the appender, popped under _dispatching. Each counts its own bytes.
+        self._pending: deque[LogAppend] = deque()
+        self._offered_bytes = 0
+        self._taken_bytes = 0
+        self._parser = SealedParser()  # under _dispatching
+        self._look: Callable[[Sequence[DispatchRequest]], None] | None = None  # while catching up
+        # Replaced whole, so that it can be read without a lock.
+        self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
+        self._stopped = threading.Event()
+        #: What dispatch waits for, room or descriptors; None when it does not. Read freely; the
+        #: appender sets it, the reput thread too, and takes it back.
+        self.waits_for: DiskFullError | OutOfDescriptorsError | None = None
+        self.poison_count = 0  # records that were skipped, since opening
+
+    # --- for the appender ------------------------------------------------------------------
+
+    def offer(self, batch: LogAppend) -> None:
+        """A batch was appended. Called under the append lock; never blocks on the disk.
+
+        An interrupt may end it anywhere: what was not dispatched is, after the next `wake`.
+        """
+        if (
+            self._inline
+            and batch.row_count <= SLICE_ROWS
+            and (batch.row_count <= _GATHERED_ROWS or not self._dispatcher.gathers)
+            and self.dispatched.value == batch.start_offset
+            and not self._dispatching.locked()
+        ):
+            try:
+                # Not acquired without waiting and released in a `finally`, since an interrupt could
+                # come in between. Should the reput thread be first, it is at this very batch.
+                with self._dispatching:
+                    if self.dispatched.value == batch.start_offset:
+                        self._dispatch_slice(batch.requests, batch.end_offset)
+                    if self.dispatched.value >= batch.end_offset:
+                        return
+            except LACKS as error:
+                self.waits_for = error
+            except StoreBusyError:
+                pass  # the reput thread tries again
+            except Exception as error:  # noqa: BLE001 - reported through the watermark
+                self._fail(error)
+                return
+        size = batch.end_offset - batch.start_offset
+        if self._offered_bytes - self._taken_bytes + size <= _PENDING_BYTES:
+            self._pending.append(batch)
+            self._offered_bytes += size
+        if self._inline:
+            self._wake.set()
+
+    def wake(self) -> None:
+        """The limit has risen, or an append was interrupted before all of it was dispatched."""
+        self._wake.set()
+
+    def dispatch_to(self, end: int) -> None:
+        """Dispatch what is appended, up to `end` at least, unless that must wait for RocksDB.
+
+        For an appender whose batch was too large for `offer`, once it holds no lock.
+        """
+        try:
+            while self.dispatched.failure is None and self.dispatched.value < end:
+                self._step()
+        except StoreBusyError:
+            pass  # the reput thread tries again
+        except Exception as error:  # noqa: BLE001 - reported through the watermark
+            self._fail(error)
+
+    # --- for the store ---------------------------------------------------------------------
+
+    def add_listener(self, listener: Callable[[set[tuple[str, int]]], None]) -> Callable[[], None]:
+        """Call `listener` with the queues that grew, once visible. Returns the way out."""
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return remove
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Dispatch up to the limit, then end the thread. Repeatable."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def catch_up(
+        self,
+        progress: Callable[[int], None] | None = None,
+        look: Callable[[Sequence[DispatchRequest]], None] | None = None,
+    ) -> None:
+        """Dispatch up to the limit on this thread: used on opening, before the thread starts.
+
+        `look` sees the records of each run before what lives of them is dispatched. Waits for a
+        consume queue that cannot keep up: a long replay writes faster than RocksDB compacts.
+        Raises what dispatch raises otherwise, each of LACKS, and what `progress` does.
+        """
+        self._look = look
+        while self.dispatched.value < self._limit():
+            try:
+                self._step()
+            except LACKS:
+                raise
+            except StoreBusyError:
+                self._stopped.wait(_BUSY_WAIT_S)
+            if progress is not None:
+                progress(self.dispatched.value)
+        self._look = None
+
+    # --- on the thread ---------------------------------------------------------------------
+
+    def _run(self) -> None:
+        told: StoreBusyError | None = None  # of a stall, once
+        try:
+            while True:
+                self._wake.wait()
+                stopping = self._stopped.is_set()
+                # A watermark that has failed does not rise any more.
+                while self.dispatched.failure is None and self.dispatched.value < self._limit():
+                    try:
+                        self._step()
+                        self._goes_on(told)
+                        told = None
+                    except StoreBusyError as error:
+                        if told is None:
+                            logger.warning("dispatch waits: %s", error)
+                            told = error
+                        if isinstance(error, LACKS):
+                            self.waits_for = error
+                        if self._stopped.wait(_BUSY_WAIT_S):
+                            break  # what is left is dispatched on the next opening
+                else:
+                    self._goes_on(told)  # an appender may have dispatched the rest
+                    told = None
+                if stopping:
+                    break
+        except Exception as error:
+            logger.exception("dispatch ends at physical offset %d", self.dispatched.value)
+            self._fail(error)
+        else:
+            self.dispatched.fail(StoreClosedError("reput"))
+
+    def _goes_on(self, told: StoreBusyError | None) -> None:
+        """Nothing is waited for any more."""
+        if told is not None:
+            logger.info("dispatch goes on")
+        self.waits_for = None
+
+    def _step(self) -> None:
+        """Dispatch one run of records that starts at the watermark."""
+        with self._dispatching:
+            at = self.dispatched.value
+            limit = self._limit()
+            pending = self._pending
+            while pending and pending[0].start_offset < at:
+                self._drop_first()
+            if pending and pending[0].start_offset == at:
+                if pending[0].end_offset <= limit:
+                    self._dispatch_pending(limit)
+                    return
+            elif pending:
+                limit = min(limit, pending[0].start_offset)
+            self._dispatch(*self._parse(at, limit))
+
+    def _dispatch_pending(self, limit: int) -> None:
+        """Batches that follow each other make one dispatch: the farther behind, the larger."""
+        pending = self._pending
+        requests: list[DispatchRequest] = []
+        taken = row_count = 0
+        end = pending[0].start_offset
+        for batch in tuple(pending):
+            if batch.start_offset != end or batch.end_offset > limit:
+                break
+            if requests and row_count + batch.row_count > SLICE_ROWS:
+                break
+            requests += batch.requests
+            row_count += batch.row_count
+            end = batch.end_offset
+            taken += 1
+        if row_count <= SLICE_ROWS:
+            self._dispatch_slice(requests, end)
+        else:
+            self._dispatch(requests, end)
+        for _ in range(taken):
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        batch = self._pending[0]
+        self._taken_bytes += batch.end_offset - batch.start_offset
+        self._pending.popleft()
+
+    def _parse(self, at: int, limit: int) -> tuple[list[DispatchRequest], int]:
+        """Requests of the next records from `at` on, and where they end."""
+        for step in walk(
+            self._log.segments, at, end=limit, parser=self._parser, count=_PARSE_BATCH
+        ):
+            at = step.next_offset
+            match step:
+                case Run():
+                    if self._look is not None:
+                        self._look(step.requests)
+                    return self._admission.admit_all(step.requests), at
+                case Damage():
+                    self._leave_out(step)
+                case Poison():
+                    self.poison_count += 1
+                    logger.error(
+                        "the record at physical offset %d stands in no queue: %s",
+                        step.physical_offset,
+                        step.reason,
+                    )
+        return [], at
+
+    def _leave_out(self, damage: Damage) -> None:
+        """The messages left out are holes in their queues, and are reported to their readers.
+
+        Raises DamagedLogError if damage may not be left out.
+        """
+        at, goes_on, reason = damage
+        if not self._skip_damaged:
+            raise DamagedLogError(at, goes_on, reason, can_be_left_out=True)
+        logger.error("left out: %d damaged bytes at physical offset %d", goes_on - at, at)
+
+    def _dispatch(self, requests: Sequence[DispatchRequest], end: int) -> None:
+        """Piece by piece; what an error leaves over is dispatched later, from the log."""
+        for piece, piece_end in _slices(requests, end):
+            self._dispatch_slice(piece, piece_end)
+
+    def _dispatch_slice(self, requests: Sequence[DispatchRequest], end: int) -> None:
+        self._dispatcher.dispatch(requests, end)
+        self.dispatched.advance(end)
+        if self._listeners and requests:
+            grown = {(request[0], request[1]) for request in requests}
+            for request in requests:
+                if request[8]:
+                    grown.update((name, 0) for name, _ in request[8])
+            for listener in self._listeners:
+                try:
+                    listener(grown)
+                except Exception:
+                    logger.exception("a dispatch listener raised; the others go on")
+
+    def _fail(self, error: BaseException) -> None:
+        failure = StoreFailedError(f"dispatch stopped at {self.dispatched.value}: {error}")
+        failure.__cause__ = error
+        self.dispatched.fail(failure)
+
+
+def _slices(
+    requests: Sequence[DispatchRequest], end: int
+) -> Iterator[tuple[Sequence[DispatchRequest], int]]:
+    """The requests in pieces of about SLICE_ROWS rows, and where each ends in the log."""
+    first = row_count = 0
+    for at, request in enumerate(requests):
+        if row_count >= SLICE_ROWS:
+            yield requests[first:at], request.physical_offset
+            first, row_count = at, 0
+        row_count += 1 + len(request[7]) + len(request[8])
+    yield requests[first:], end

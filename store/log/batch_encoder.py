@@ -1,0 +1,349 @@
+"""Many messages into the bytes of their records, and into what is derived from them.
+
+This is the hottest loop of the product. It is kept flat on purpose: one pass, one pack for the
+header, three CRC steps, no call that is not needed. Layouts are in record.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from isal.isal_zlib import crc32
+
+from store.consume_queue import DispatchRequest
+from store.errors import InvalidArgumentError
+from store.format.batch_place import DISTANCE_SHIFT, LAST, MAX_DISTANCE, PLACE
+from store.format.properties import LMQ_NAMES, LMQ_OFFSETS, MAX_PROPERTIES_BYTES
+from store.format.record import (
+    BLANK_BYTES,
+    BORN_HOST_V6,
+    CRC_ITEM_BYTES,
+    CRC_ITEM_PREFIX,
+    CRC_MASK,
+    HEADER_V4,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    pack_host,
+)
+from store.log.queue_offsets import LIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.format.batch_mark import BatchMark
+    from store.format.limits import Prepared
+    from store.log.queue_offsets import HotQueue, QueueKey
+    from store.message import Message
+
+_HEADER_FRONT = struct.Struct(">iiiiiqqiq")
+_HEADER_BACK = struct.Struct(">iqi")
+_I64 = struct.Struct(">q")
+_PROPERTIES_LENGTH = struct.Struct(">h")
+
+#: A topic longer than this needs a V2 record (RocketMQ: autoMessageVersionOnTopicLen).
+_V1_TOPIC_UNITS = 127
+
+
+# A CRC item back to front, so that its digits come out least significant first.
+_ITEM_REVERSED = b"\x02%010d" + CRC_ITEM_PREFIX[::-1]
+assert len(_ITEM_REVERSED % 0) == CRC_ITEM_BYTES
+
+#: Transaction types whose messages stand in a queue.
+_IN_QUEUE = (0, TRANSACTION_COMMIT)
+
+
+def plain_tail(field: bytes, *, crc_item: bool) -> bytes:
+    """What follows the body of a record without properties, up to the CRC item."""
+    return field + _PROPERTIES_LENGTH.pack(CRC_ITEM_BYTES if crc_item else 0)
+
+
+def topic_field(topic: str) -> tuple[int, bytes]:
+    """Magic code, and the topic as a record has it: its length, then its bytes."""
+    data = topic.encode()
+    if len(data) <= _V1_TOPIC_UNITS:
+        return MAGIC_V1, len(data).to_bytes(1, "big") + data
+    return MAGIC_V2, len(data).to_bytes(2, "big") + data
+
+
+class Encoded:
+    """Records made by one `encode`, not in the log yet."""
+
+    __slots__ = ("_queues", "count", "end_offset", "parts", "requests")
+
+    def __init__(self, offset: int, queues: dict[QueueKey, HotQueue]) -> None:
+        self.parts: list[bytes] = []  # to be joined
+        self.requests: list[DispatchRequest] = []
+        self.count = 0  # messages encoded
+        self.end_offset = offset  # physical
+        self._queues = queues
+
+    def give_back_offsets(self) -> None:
+        """Undo what encoding took from the queues: nothing of it was appended. Repeatable."""
+        # Back to the offset each request got, last one first: so it does not matter whether an
+        # error struck before or after the queue went on.
+        for request in reversed(self.requests):
+            if request.in_queue:
+                self._queues[(request.topic, request.queue_id)].next_offset = request.queue_offset
+                for name, offset in request.light_queues:
+                    self._queues[(name, LIGHT)].next_offset = offset
+
+
+class BatchEncoder:
+    """Makes records for one store.
+
+    Thread: only under the append lock; it takes queue offsets as it goes.
+    """
+
+    def __init__(self, store_host: tuple[str, int], *, crc_item: bool) -> None:
+        self._store_host = pack_host(store_host)
+        self._crc_item = crc_item
+        self._item_bytes = CRC_ITEM_BYTES if crc_item else 0
+        # Hosts of producers, packed. Bounded: an edge that passes on every port must not fill it.
+        self._hosts: dict[tuple[str, int], bytes] = {}
+
+    def encode(
+        self,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        first: int,
+        queues: dict[QueueKey, HotQueue],
+        offset: int,
+        room: int,
+        now_ms: int,
+        begin: int | None = None,
+        runs: list[Encoded] | None = None,
+        mark: BatchMark | None = None,
+    ) -> Encoded:
+        """Encode `messages[first:]` from physical `offset` on, while they fit in `room` bytes.
+
+        Every queue named must be in `queues`. Offsets are taken from them; `give_back_offsets`
+        undoes that. `begin` is where the record of `messages[0]` lies, when all of them are one
+        batch; None when each is by itself. `mark` stands in the first record that is encoded. What
+        is returned is added to `runs` before the first offset is taken: an interrupt may end this
+        anywhere.
+        Raises InvalidArgumentError (after giving back) when the properties of a message become
+        too long with its light queue offsets in them, or the batch too long.
+        """
+        encoded = Encoded(offset, queues)
+        if runs is not None:
+            runs.append(encoded)
+        try:
+            self._encode(
+                encoded, messages, prepared, first, queues, offset, room, now_ms, begin, mark
+            )
+        except BaseException:
+            encoded.give_back_offsets()
+            raise
+        return encoded
+
+    def _encode(
+        self,
+        encoded: Encoded,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        first: int,
+        queues: dict[QueueKey, HotQueue],
+        offset: int,
+        room: int,
+        now_ms: int,
+        begin: int | None,
+        mark: BatchMark | None,
+    ) -> None:
+        parts, requests = encoded.parts, encoded.requests
+        store_host = self._store_host
+        item_bytes = self._item_bytes
+        pack_header = HEADER_V4.pack
+        pack_length = _PROPERTIES_LENGTH.pack
+        new_request = tuple.__new__
+        end = offset + room - BLANK_BYTES
+        at = offset
+        last_host: tuple[str, int] | None = None  # producers come in runs
+        born_host = b""
+        all_v4 = False
+        last = len(messages) - 1
+        place = 0
+        if begin is not None:
+            if offset + room - begin > MAX_DISTANCE:
+                raise InvalidArgumentError("messages", f"take {MAX_DISTANCE} bytes or more")
+            place = PLACE + (offset - begin << DISTANCE_SHIFT) + first
+        for index in range(first, len(messages)):
+            message = messages[index]
+            properties, keys, tag_code, light_names = prepared[index]
+            (
+                topic,
+                body,
+                queue_id,
+                _tag,
+                _keys,
+                _light_queues,
+                _properties,
+                flag,
+                sys_flag,
+                born_time_ms,
+                host,
+                reconsume_times,
+                transaction_offset,
+            ) = message
+            queue = queues[(topic, queue_id)]
+            if mark is not None:
+                properties = self._with_mark(properties, mark.item(at), index)
+                keys = (*keys, mark.key)
+                mark = None
+            light: tuple[tuple[str, int], ...] = ()
+            if light_names:
+                light = tuple([(name, queues[(name, LIGHT)].next_offset) for name in light_names])
+                properties = self._with_light_queues(properties, light, index)
+            if properties:
+                tail = queue.topic_field + pack_length(len(properties) + item_bytes) + properties
+            else:
+                tail = queue.plain_tail
+            if host is not last_host:
+                last_host = host
+                born_host = self._pack_born_host(last_host)
+                all_v4 = len(born_host) == 8 and len(store_host) == 8
+            size = 88 + len(body) + len(tail) + item_bytes
+            if not all_v4:
+                size += len(born_host) + len(store_host) - 16
+            if at + size > end:
+                break
+            queue_offset = queue.next_offset
+            in_queue = True
+            if sys_flag and sys_flag & TRANSACTION_MASK not in _IN_QUEUE:
+                in_queue = False
+                queue_offset = 0
+                if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+                    keys = ()
+            if place:
+                if not (transaction_offset or sys_flag & TRANSACTION_MASK):
+                    transaction_offset = place + LAST if index == last else place
+                place += (size << DISTANCE_SHIFT) + 1
+            if all_v4:
+                header = pack_header(
+                    size,
+                    queue.magic,
+                    crc32(body) & CRC_MASK,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    at,
+                    sys_flag,
+                    born_time_ms or now_ms,
+                    born_host,
+                    now_ms,
+                    store_host,
+                    reconsume_times,
+                    transaction_offset,
+                    len(body),
+                )
+            else:
+                header = self._header_v6(
+                    message, size, queue, queue_offset, at, born_host, now_ms, transaction_offset
+                )
+            if item_bytes:
+                crc = crc32(tail, crc32(body, crc32(header))) & CRC_MASK
+                parts += (header, body, tail, (_ITEM_REVERSED % crc)[::-1])
+            else:
+                parts += (header, body, tail)
+            requests.append(
+                new_request(
+                    DispatchRequest,
+                    (
+                        topic,
+                        queue_id,
+                        queue_offset,
+                        at,
+                        size,
+                        tag_code,
+                        now_ms,
+                        keys,
+                        light,
+                        in_queue,
+                    ),
+                )
+            )
+            if in_queue:
+                queue.next_offset = queue_offset + 1
+                for name, _ in light:
+                    queues[(name, LIGHT)].next_offset += 1
+            at += size
+        encoded.end_offset = at
+        encoded.count = len(requests)
+
+    def _with_mark(self, properties: bytes, item: bytes, index: int) -> bytes:
+        whole = properties + item
+        if len(whole) + self._item_bytes > MAX_PROPERTIES_BYTES:
+            raise InvalidArgumentError(
+                f"messages[{index}].properties",
+                f"would take {len(whole) + self._item_bytes} bytes with the mark of the batch, "
+                f"more than {MAX_PROPERTIES_BYTES}",
+            )
+        return whole
+
+    def _with_light_queues(
+        self, properties: bytes, light: tuple[tuple[str, int], ...], index: int
+    ) -> bytes:
+        names = ",".join([name for name, _ in light])
+        offsets = ",".join([str(offset) for _, offset in light])
+        item = f"{LMQ_NAMES}\x01{names}\x02{LMQ_OFFSETS}\x01{offsets}\x02".encode()
+        whole = properties + item
+        if len(whole) + self._item_bytes > MAX_PROPERTIES_BYTES:
+            raise InvalidArgumentError(
+                f"messages[{index}].light_queues",
+                f"properties would take {len(whole) + self._item_bytes} bytes with these, "
+                f"more than {MAX_PROPERTIES_BYTES}",
+            )
+        return whole
+
+    def _pack_born_host(self, host: tuple[str, int]) -> bytes:
+        packed = self._hosts.get(host)
+        if packed is None:
+            packed = pack_host(host)
+            if len(self._hosts) >= 4096:
+                self._hosts.clear()
+            self._hosts[host] = packed
+        return packed
+
+    def _header_v6(
+        self,
+        message: Message,
+        size: int,
+        queue: HotQueue,
+        queue_offset: int,
+        at: int,
+        born_host: bytes,
+        now_ms: int,
+        transaction_offset: int,
+    ) -> bytes:
+        sys_flag = message.sys_flag
+        if len(born_host) == 20:
+            sys_flag |= BORN_HOST_V6
+        if len(self._store_host) == 20:
+            sys_flag |= STORE_HOST_V6
+        return b"".join(
+            (
+                _HEADER_FRONT.pack(
+                    size,
+                    queue.magic,
+                    crc32(message.body) & CRC_MASK,
+                    message.queue_id,
+                    message.flag,
+                    queue_offset,
+                    at,
+                    sys_flag,
+                    message.born_time_ms or now_ms,
+                ),
+                born_host,
+                _I64.pack(now_ms),
+                self._store_host,
+                _HEADER_BACK.pack(
+                    message.reconsume_times,
+                    transaction_offset,
+                    len(message.body),
+                ),
+            )
+        )

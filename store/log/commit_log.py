@@ -1,0 +1,531 @@
+"""The one append-only run of records. Everything else in a store can be made from it again.
+
+Append: records become readable bytes of the mapped segment under one lock, and get their queue
+offsets in the same critical section. They are durable once `flush` has passed them.
+Ctrl-C, or whatever else a signal handler raises, may end an append between any two steps. So what
+it is about to do is noted first, and who comes next undoes it, or does the rest: `settle`.
+Read: by physical offset, from the mapping when the bytes are hot, else through the file.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from isal.isal_zlib import crc32
+
+from store.errors import (
+    AppendWouldWaitError,
+    CorruptRecordError,
+    InvalidArgumentError,
+    MessageNotFoundError,
+    StoreClosedError,
+)
+from store.format.fast_scan import are_sealed
+from store.format.limits import PLAIN
+from store.format.record import (
+    BLANK_BYTES,
+    CRC_ITEM_BYTES,
+    CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    Found,
+    check_record,
+    crc_item,
+    pack_blank,
+    store_time_of,
+)
+from store.log.queue_offsets import LIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from mmap import mmap
+    from pathlib import Path
+
+    from store.clock import Clock
+    from store.consume_queue import DispatchRequest
+    from store.format.batch_mark import BatchMark
+    from store.format.limits import Prepared
+    from store.log.batch_encoder import BatchEncoder, Encoded
+    from store.log.log_bytes import Segments
+    from store.log.queue_offsets import QueueOffsets
+    from store.log.segment import Segment
+    from store.log.segment_set import SegmentSet
+    from store.message import Message
+
+_PLACE = struct.Struct(">ii20xq")  # record size, magic, physical offset
+# A cold read takes this much at most, and reads over gaps of this much (a disk's read-ahead is
+# 128 KiB: gaps within it cost nothing).
+_COLD_READ_BYTES = 4 << 20
+_COLD_GAP_BYTES = 32 << 10
+#: Appends over several segments that are remembered until a flush has passed them.
+_BEGINS_KEPT = 64
+
+
+#: An append that must not wait looks up so many queues at most: 10 to 20 us each.
+_FEW_QUEUES = 256
+
+#: All that an append copies, each with its physical offset. From here on it is finished, whatever
+#: ends it. The runs tell whose it is.
+_Ready = tuple["list[Encoded]", list[tuple[int, bytes]], "LogAppend"]
+
+
+class LogAppend(NamedTuple):
+    """Records of one append. They lie in `start_offset..end_offset`, blanks between segments."""
+
+    requests: list[DispatchRequest]
+    start_offset: int
+    end_offset: int
+    store_time_ms: int
+    row_count: int  # to be derived: one for each message, light queue it stands in, and key
+
+
+class CommitLog:
+    """Segments, and the append path.
+
+    Thread: `append` on any thread, one at a time (`lock`); reads on any thread; `flush` on the
+    flush thread alone.
+    Locks: `lock`, outermost of the store; see docs/threads.md.
+    """
+
+    def __init__(
+        self,
+        segments: SegmentSet,
+        queues: QueueOffsets,
+        encoder: BatchEncoder,
+        clock: Clock,
+        *,
+        hot_read_bytes: int,
+        last_store_time_ms: int = 0,
+        before_flush: Callable[[], None] = lambda: None,
+    ) -> None:
+        # Constant after construction.
+        self.lock = threading.Lock()
+        self._segments = segments
+        self._queues = queues
+        self._encoder = encoder
+        self._clock = clock
+        self._hot_read_bytes = hot_read_bytes
+        self._before_flush = before_flush
+        # Guarded by lock; read freely. The segments say where the log ends; `appended_offset` is
+        # that end, too, but while an append copies.
+        self.appended_offset = segments.end_offset
+        self.last_store_time_ms = last_store_time_ms
+        # Both in one value, for the flush thread, which holds no lock.
+        self._published = (self.appended_offset, last_store_time_ms)
+        #: A physical end below which all is durable, and the store time of the last record before
+        #: it, ms: of the last flush that took all there was. Replaced whole by the flush thread.
+        self.flushed_mark = self._published
+        # Of an append under way, or ended on its way: what took queue offsets; and once it is
+        # certain, what is copied. The second counts only when it is of the first.
+        self._begun: list[Encoded] | None = None
+        self._ready: _Ready | None = None
+        self._closed = False
+        # Where a segment begins within an append, to where that append begins; the latest ones.
+        # Replaced whole, read by the flush thread.
+        self._begins: dict[int, int] = {}
+
+    @property
+    def segments(self) -> Segments:
+        """For those who walk over the log, see log_walk.py."""
+        return self._segments
+
+    # --- append ----------------------------------------------------------------------------
+
+    def append(
+        self,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        publish: Callable[[LogAppend], None],
+        *,
+        separate: bool = False,
+        wait: bool = True,
+        mark: BatchMark | None = None,
+    ) -> LogAppend:
+        """All messages are in the log when this returns, or none. The caller holds `lock`.
+
+        They are one batch, which a crash leaves whole or not at all, unless they are `separate`:
+        then it may leave the first of them. `publish` runs under the lock, in log order, once the
+        bytes are readable. When an interrupt ends the append, all of them are in the log, or none,
+        as soon as `settle` has run, which this tries to do itself; `publish` may not have run then.
+        Raises DiskFullError, SegmentNotReadyError, InvalidArgumentError, StoreClosedError and what
+        loading a queue raises; AppendWouldWaitError, unless it may `wait`, when many queues must be
+        looked up. Nothing was written then. Durability: none before `flush`.
+        """
+        if self._begun is not None:
+            self.settle()
+        if self._closed:
+            raise StoreClosedError("commit log")
+        hot = self._queues.young
+        missing = {
+            key for message in messages if (key := (message.topic, message.queue_id)) not in hot
+        }
+        row_count = len(prepared)
+        for details in prepared:
+            if details is not PLAIN:
+                row_count += len(details[1]) + len(details[3])
+                missing.update(key for name in details[3] if (key := (name, LIGHT)) not in hot)
+        if missing:
+            if not wait and len(missing) > _FEW_QUEUES:
+                raise AppendWouldWaitError(f"{len(missing)} queues must be looked up")
+            wanted = {(message.topic, message.queue_id) for message in messages}
+            for details in prepared:
+                wanted.update((name, LIGHT) for name in details[3])
+            self._queues.warm(list(wanted))
+            hot = self._queues.young
+        # Store times never fall along the log: search by time and expiry stand on it.
+        now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
+        segment = self._segments.last
+        assert segment is not None, "recovery makes the first segment"
+        start = segment.start_offset + segment.appended
+        assert start == self.appended_offset, f"bytes up to {start}, end {self.appended_offset}"
+        begin = start if len(messages) > 1 and not separate else None
+        runs: list[Encoded] = []
+        self._begun = runs
+        try:
+            encoded = self._encoder.encode(
+                messages,
+                prepared,
+                0,
+                hot,
+                start,
+                segment.size - segment.appended,
+                now_ms,
+                begin,
+                runs,
+                mark,
+            )
+            if encoded.count == len(messages):
+                data = b"".join(encoded.parts)
+                done = LogAppend(encoded.requests, start, encoded.end_offset, now_ms, row_count)
+                self._ready = (runs, [(start, data)], done)
+                # `_finish`, in short.
+                self.last_store_time_ms = now_ms
+                segment.append(data)
+                self.appended_offset = done.end_offset
+                self._published = (done.end_offset, now_ms)
+            else:
+                ready = self._encode_across(
+                    segment, runs, messages, prepared, now_ms, begin, row_count, mark
+                )
+                self._ready = ready
+                self._finish(ready)
+                done = ready[2]
+            publish(done)
+        except BaseException:
+            self.settle()
+            raise
+        self._begun = None
+        self._ready = None  # it keeps the bytes of the append
+        return done
+
+    def settle(self) -> None:
+        """No append is half done: one that was ended on its way is undone, or finished.
+
+        For the holder of `lock`. Repeatable, and it may be ended on its way itself.
+        """
+        runs = self._begun
+        if runs is None:
+            return
+        ready = self._ready
+        if ready is not None and ready[0] is runs:
+            self._finish(ready)
+        else:
+            for run in reversed(runs):
+                run.give_back_offsets()
+        self._begun = None
+
+    def _finish(self, ready: _Ready) -> None:
+        """Copy what is not there yet, then raise the end: nothing of it can be taken back, since a
+        flush may have counted the first bytes as durable."""
+        _, places, done = ready
+        self.last_store_time_ms = done.store_time_ms
+        for start, data in places:
+            segment = self._segments.last
+            assert segment is not None, "recovery makes the first segment"
+            if start >= segment.start_offset + segment.size:
+                segment = self._segments.roll()
+            if segment.start_offset + segment.appended == start:
+                segment.append(data)
+        self.appended_offset = done.end_offset
+        self._published = (done.end_offset, done.store_time_ms)
+
+    def _encode_across(
+        self,
+        segment: Segment,
+        runs: list[Encoded],
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        now_ms: int,
+        begin: int | None,
+        row_count: int,
+        mark: BatchMark | None,
+    ) -> _Ready:
+        """Encode into new segments, too, and reserve them: all that can fail, as on a full disk,
+        comes before the first byte."""
+        start = segment.start_offset + segment.appended
+        segment_end = segment.start_offset + segment.size
+        first = runs[0].count
+        while first < len(messages):
+            offset = segment_end + (len(runs) - 1) * segment.size
+            if not first and begin is not None:
+                begin = offset
+            encoded = self._encoder.encode(
+                messages,
+                prepared,
+                first,
+                self._queues.young,
+                offset,
+                segment.size,
+                now_ms,
+                begin,
+                runs,
+                mark,
+            )
+            first += encoded.count
+            if encoded.count == 0:
+                raise InvalidArgumentError(
+                    f"messages[{first}].body",
+                    f"the record does not fit a segment of {segment.size} bytes",
+                )
+        places: list[tuple[int, bytes]] = []
+        at = start
+        for run in runs[:-1]:
+            blank = pack_blank(segment_end - run.end_offset)
+            places.append((at, b"".join([*run.parts, blank])))
+            at = segment_end
+            segment_end += segment.size
+        places.append((at, b"".join(runs[-1].parts)))
+        requests = [request for run in runs for request in run.requests]
+        self._segments.reserve(len(runs) - 1)
+        # Known before any byte of it can be flushed.
+        begins = dict(list(self._begins.items())[-_BEGINS_KEPT:])
+        begins |= {place: start for place, _ in places[1:]}
+        self._begins = begins
+        done = LogAppend(requests, start, runs[-1].end_offset, now_ms, row_count)
+        return runs, places, done
+
+    def wait_for_segment(self, start_offset: int, timeout_s: float) -> bool:
+        """Whether an append that met SegmentNotReadyError is worth another try, within `timeout_s`.
+
+        Blocks; not under `lock`.
+        """
+        return self._segments.wait_ready(start_offset, timeout_s)
+
+    def removed_file(self) -> Path | None:
+        """The segment that takes appends, if its file was removed under us."""
+        segment = self._segments.last
+        return segment.path if segment is not None and segment.is_removed else None
+
+    def make_segments_aside(self) -> None:
+        """From now on no append makes a segment itself. Repeatable."""
+        self._segments.make_aside()
+
+    # --- read ------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """Physical offset of the first byte that is kept."""
+        return self._segments.first_offset
+
+    def is_hot(self, offset: int) -> bool:
+        """Whether a record there is close enough to the end to be in memory, as a rule."""
+        return self.appended_offset - offset <= self._hot_read_bytes
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The record of `size` bytes at `offset`, verified: its CRC, and that it lies there.
+
+        Raises MessageNotFoundError when it lies outside the log (also when it was dropped while
+        it was read), CorruptRecordError when the bytes are not that record.
+        """
+        data = self._bytes(offset, size)
+        verify(data, offset, size)
+        return data
+
+    def read_run(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Records at (offset, size), in that order, each verified as `read` verifies it.
+
+        Stops short at a record that cannot be read, but not at the first: that one raises.
+        """
+        records: list[bytes] = []
+        while len(records) < len(places):
+            at = len(records)
+            copies = self._copy_run(places, at)
+            if copies and are_sealed(copies, places[at : at + len(copies)]):
+                records += copies
+                continue
+            # Of another kind, or damaged, or not in this source: one by one.
+            for copy, (offset, size) in zip(copies or [b""], places[at:], strict=False):
+                try:
+                    whole = _is_whole(copy, offset, size)
+                    records.append(copy if whole else self.read(offset, size))
+                except (MessageNotFoundError, CorruptRecordError):
+                    if not records:
+                        raise
+                    return records
+        return records
+
+    def _copy_run(self, places: Sequence[tuple[int, int]], at: int) -> list[bytes]:
+        """Bytes at `places[at:]`, as far as these rise and lie in one source; to be verified."""
+        source, base, stop = self._source(places, at)
+        stop = min(stop, self.appended_offset)
+        end = bisect_left(places, (stop,), at)
+        if end > at and sum(places[end - 1]) > stop:
+            end -= 1
+        try:
+            return [source[offset - base : offset + size - base] for offset, size in places[at:end]]
+        except ValueError:  # dropped and closed since
+            return []
+
+    def _source(
+        self, places: Sequence[tuple[int, int]], index: int
+    ) -> tuple[mmap | bytes, int, int]:
+        """Bytes that hold the record at `places[index]`: them, where they begin and end.
+
+        The mapping of its segment when that is hot. Else one read through the file that takes
+        the records behind it along, as long as they lie close: a page fault would hold the GIL
+        while the disk works, and a read for each record costs more than the gaps between them.
+        """
+        offset, size = places[index]
+        segment = self._segments.find(offset)
+        if segment is None:
+            return b"", offset, offset
+        base = segment.start_offset
+        if base >= self.appended_offset - self._hot_read_bytes:
+            return segment.buffer, base, base + segment.size
+        end = offset + size
+        for following, following_size in places[index + 1 :]:
+            if not end <= following <= end + _COLD_GAP_BYTES:
+                break
+            if following + following_size > min(offset + _COLD_READ_BYTES, base + segment.size):
+                break
+            end = following + following_size
+        try:
+            return segment.pread(offset - base, end - offset), offset, end
+        except (StoreClosedError, InvalidArgumentError):
+            return b"", offset, offset
+
+    def read_at(self, offset: int) -> bytes:
+        """The record at `offset`, whatever its size. Raises as `read` does."""
+        segment = self._segments.find(offset)
+        room = 0 if segment is None else segment.start_offset + segment.size - offset
+        # Before a size is believed, what stands there must say that it lies there.
+        if room >= MIN_RECORD_BYTES:
+            head = self._bytes(offset, _PLACE.size)
+            size, magic, found_offset = _PLACE.unpack(head)
+            if (
+                found_offset == offset
+                and magic in (MAGIC_V1, MAGIC_V2)
+                and MIN_RECORD_BYTES <= size <= room
+            ):
+                return self.read(offset, size)
+        raise MessageNotFoundError(str(offset), "no record begins there")
+
+    def _bytes(self, offset: int, size: int) -> bytes:
+        segment = self._segments.find(offset)
+        if segment is None or offset + size > self.appended_offset:
+            raise MessageNotFoundError(
+                str(offset), f"outside {self.start_offset} to {self.appended_offset}"
+            )
+        position = offset - segment.start_offset
+        try:
+            if self.appended_offset - offset <= self._hot_read_bytes:
+                return segment.read(position, size)
+            return segment.pread(position, size)
+        except StoreClosedError:
+            if self._closed:
+                raise
+            raise MessageNotFoundError(str(offset), "dropped with its segment") from None
+        except InvalidArgumentError:
+            raise CorruptRecordError(offset, f"{size} bytes run past the segment") from None
+
+    def view(self, offset: int, end: int) -> memoryview:
+        """Bytes from `offset` to `end` or the segment's end, whichever is first; release it soon.
+
+        Empty when there is nothing. Raises MessageNotFoundError below the start of the log.
+        """
+        segment = self._segments.find(offset)
+        if segment is None:
+            if offset >= self._segments.end_offset or offset >= end:
+                return memoryview(b"")
+            raise MessageNotFoundError(str(offset), f"below {self.start_offset}")
+        stop = min(end, segment.start_offset + segment.size)
+        return segment.view(offset - segment.start_offset, max(0, stop - offset))
+
+    def segment_end(self, offset: int) -> int:
+        """Where the segment that holds `offset` ends, and the next one begins."""
+        segment = self._segments.find(offset)
+        if segment is None:
+            raise MessageNotFoundError(str(offset), f"outside the log from {self.start_offset}")
+        return segment.start_offset + segment.size
+
+    def first_store_time_ms(self, segment_start: int) -> int | None:
+        """Store time of the first record of the segment that begins there; None without one.
+
+        Raises CorruptRecordError when there are bytes that are no record: damage is not emptiness.
+        """
+        segment = self._segments.find(segment_start)
+        if segment is None or segment_start + BLANK_BYTES > self.appended_offset:
+            return None
+        size = min(segment.size, self.appended_offset - segment_start)
+        view = segment.view(0, size)
+        try:
+            checked = check_record(view, 0, size, segment_start)
+            if checked.found is Found.NOTHING:
+                raise CorruptRecordError(segment_start, checked.reason)
+            return store_time_of(view, 0) if checked.found is Found.RECORD else None
+        finally:
+            view.release()
+
+    # --- durability and end of life --------------------------------------------------------
+
+    def flush(self, least_pages: int) -> int:
+        """Make appended bytes durable if `least_pages` pages wait, 0: if any do.
+
+        Returns the offset below which all is durable, never one within an append: recovery begins
+        there. Raises OSError when fsync fails.
+        """
+        # Read first: what an append has copied but not published yet does not count.
+        published = self._published
+        end = published[0]
+        # Topics that records brought into being must be durable before those records are.
+        self._before_flush()
+        flushed = min(self._segments.flush(least_pages), end)
+        if flushed == end:
+            self.flushed_mark = published
+        # Full segments are flushed whatever waits behind them.
+        return self._begins.get(flushed, flushed)
+
+    def close(self) -> None:
+        """No more appends; readers get StoreClosedError. Does not flush. Repeatable."""
+        with self.lock:
+            self.settle()
+            self._closed = True
+        self._segments.close()
+
+
+def verify(data: bytes, offset: int, size: int) -> None:
+    """Raise CorruptRecordError unless `data` is the whole record that lies at `offset`."""
+    # The CRC item covers everything before it, so one pass is enough; records of others, which
+    # may lack the item, get the full check.
+    item_at = size - CRC_ITEM_BYTES
+    if (
+        data[item_at:] == crc_item(crc32(memoryview(data)[:item_at]) & CRC_MASK)
+        and data[:4] == size.to_bytes(4, "big")
+        and data[28:36] == offset.to_bytes(8, "big")
+    ):
+        return
+    checked = check_record(data, 0, len(data), offset)
+    if checked.found is not Found.RECORD or checked.size != size:
+        raise CorruptRecordError(offset, checked.reason or "not the record its unit describes")
+
+
+def _is_whole(data: bytes, offset: int, size: int) -> bool:
+    try:
+        verify(data, offset, size)
+    except CorruptRecordError:
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""The two services that make appended bytes durable: one for SYNC stores, one for ASYNC.
+
+Both publish to the watermark `flushed`. A caller appends, calls `request(end)` if it wants the
+flush soon, and waits at the watermark; its deadline is its own (`wait_for` returns False).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from store.errors import FlushError, StoreClosedError
+
+if TYPE_CHECKING:
+    from store.clock import Clock
+    from store.config import StoreConfig
+    from store.log.watermark import Watermark
+
+logger = logging.getLogger(__name__)
+
+
+#: How often the gathering time may be taken again, since puts keep coming.
+_GATHER_STEPS = 8
+#: Puts for which a flush begins without gathering more.
+ENOUGH_PUTS = 32
+
+
+class Flushable(Protocol):
+    """What can be made durable up to where it is appended."""
+
+    def flush(self, least_pages: int) -> int:
+        """Flush if at least `least_pages` pages wait, 0: if anything waits.
+
+        Returns the physical offset below which all is durable, whether or not it flushed.
+        Raises OSError when fsync fails.
+        """
+        ...
+
+
+class FlushService:
+    """What both services share: the thread, the requests, the round, and how it ends.
+
+    Thread: one, named, the only caller of `log.flush()` while it runs.
+    Locks: `_lock` alone, never held across a flush or a callback of the watermark.
+    Failure: final. The kernel may drop dirty pages after a failed fsync, so a second one could
+    report success for bytes that are gone. The watermark fails with FlushError, and no
+    fsync is tried again, by `stop` neither.
+    """
+
+    def __init__(self, name: str, log: Flushable, flushed: Watermark) -> None:
+        # Constant after construction.
+        self._log = log
+        self._flushed = flushed
+        # A daemon, so that a program that ends by an error ends, without a clean close.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
+        # of an appender does not leave it held, as it may a condition.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        # Guarded by _lock.
+        self._requested = flushed.value
+        self._stopping = False
+        self._idle = False
+        self._gathering = False
+        self._puts = 0  # asked for since the last round began
+        # Owned by the thread; read anywhere.
+        self._rounds = 0
+
+    @property
+    def flush_count(self) -> int:
+        """Rounds that called `log.flush()` so far."""
+        return self._rounds
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def request(self, end: int, puts: int = 1) -> None:
+        """Ask that everything below `end`, which is appended, be flushed soon. Does not wait.
+
+        `puts` is how many callers will be answered by that.
+        """
+        with self._lock:
+            if end > self._requested:
+                self._requested = end
+                self._puts += puts
+                # A thread that is flushing looks at the requests again before it rests; one that
+                # gathers is woken when it has enough.
+                if self._idle and (not self._gathering or self._puts >= ENOUGH_PUTS):
+                    self._changed.notify()
+
+    def stop(self) -> None:
+        """Flush all that is appended, then end the thread. Repeatable.
+
+        Whoever waits for more than that gets StoreClosedError.
+        """
+        with self._lock:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        elif self._flushed.failure is None:
+            self._finish()  # it was never started
+
+    def run_once(self) -> None:
+        """One round as the thread makes it, without the wait before. For the thread, and tests."""
+        self._flush(self._least_pages())
+
+    # --- on the thread ---------------------------------------------------------------------
+
+    def _wait_for_round(self) -> bool:
+        """Rest until a round is due; False when the service is to stop."""
+        raise NotImplementedError
+
+    def _least_pages(self) -> int:
+        """How many pages the round that begins now asks for."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        try:
+            while self._flushed.failure is None and self._wait_for_round():
+                self.run_once()
+            self._finish()
+        except Exception as error:
+            logger.exception("%s ends: every waiter gets this error", self._thread.name)
+            failure = FlushError(f"{self._thread.name} ended: {error!r}")
+            failure.__cause__ = error
+            self._flushed.fail(failure)
+
+    def _finish(self) -> None:
+        self._flush(0)
+        self._flushed.fail(StoreClosedError(f"{self._thread.name} has stopped"))
+
+    def _flush(self, least_pages: int) -> None:
+        if self._flushed.failure is not None:
+            return
+        wanted = self._requested if least_pages == 0 else 0
+        self._rounds += 1
+        try:
+            flushed = self._log.flush(least_pages)  # slow: no lock is held here
+        except OSError as error:
+            logger.critical(
+                "fsync failed, nothing above %d is known to be durable: no more writes until the "
+                "store is opened again: %s",
+                self._flushed.value,
+                error,
+            )
+            failure = FlushError(f"fsync failed, nothing above {self._flushed.value} is durable")
+            failure.__cause__ = error
+            self._flushed.fail(failure)
+        else:
+            self._flushed.advance(flushed)
+            # Else the service would flush without end.
+            assert flushed >= wanted, f"{wanted} was requested but never appended"
+
+
+class GroupCommitService(FlushService):
+    """Makes appended bytes durable at once: one flush answers everyone who waits for it.
+
+    What is asked for while a flush runs shares the next one. When the last round answered several
+    puts, more are to be expected: the next one waits as long as each `gather_s` brings another, a
+    few times at most, or until there are enough. A fast disk would else be asked for an fsync by
+    every third of 64 callers. A lone caller never waits.
+    Thread: "group-commit". Locks and failure: as FlushService says.
+    """
+
+    def __init__(self, log: Flushable, flushed: Watermark, gather_s: float = 0.0) -> None:
+        super().__init__("group-commit", log, flushed)
+        self._gather_s = gather_s  # constant after construction
+        self._shared = False  # owned by the thread: the last round answered several puts
+
+    def _wait_for_round(self) -> bool:
+        with self._lock:
+            self._idle = True
+            self._changed.wait_for(lambda: self._stopping or self._requested > self._flushed.value)
+            if self._shared and self._gather_s > 0 and self._puts < ENOUGH_PUTS:
+                self._gather()
+            self._idle = False
+            self._shared = self._puts > 1
+            self._puts = 0
+            return not self._stopping
+
+    def _gather(self) -> None:
+        """Wait while puts keep coming, until there are enough; `_lock` is held."""
+        self._gathering = True
+        for _ in range(_GATHER_STEPS):
+            before = self._puts
+            enough = self._changed.wait_for(
+                lambda: self._stopping or self._puts >= ENOUGH_PUTS, self._gather_s
+            )
+            if enough or self._puts == before:
+                break
+        self._gathering = False
+
+    def _least_pages(self) -> int:
+        return 0
+
+
+class IntervalFlushService(FlushService):
+    """Makes appended bytes durable some time later: an acknowledged put may be lost until then.
+
+    Each `flush_interval_ms` it flushes if `flush_least_pages` pages wait, and every
+    `flush_thorough_interval_ms`, or when asked for a flush, if anything waits. (RocketMQ: 500 ms,
+    4 pages, 10 s.)
+    Thread: "interval-flush". Locks and failure: as FlushService says.
+    """
+
+    def __init__(
+        self, log: Flushable, flushed: Watermark, config: StoreConfig, clock: Clock
+    ) -> None:
+        super().__init__("interval-flush", log, flushed)
+        # Constant after construction.
+        self._clock = clock
+        self._interval_s = config.flush_interval_ms / 1000
+        self._pages = config.flush_least_pages
+        self._thorough_interval_s = config.flush_thorough_interval_ms / 1000
+        # Owned by the thread. The first round is a thorough one.
+        self._thorough_s: float | None = None
+
+    def _wait_for_round(self) -> bool:
+        with self._lock:
+            self._idle = True
+            self._changed.wait_for(
+                lambda: self._stopping or self._requested > self._flushed.value, self._interval_s
+            )
+            self._idle = False
+            return not self._stopping
+
+    def _least_pages(self) -> int:
+        now_s = self._clock.monotonic_s()
+        due = self._thorough_s is None or now_s - self._thorough_s >= self._thorough_interval_s
+        if due or self._requested > self._flushed.value:
+            self._thorough_s = now_s
+            return 0
+        return self._pages

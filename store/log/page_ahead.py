@@ -1,0 +1,83 @@
+"""Keeps the pages that the appender is about to write in memory.
+
+The first touch of a page of a fresh segment makes the kernel find and clear memory, on the
+appending thread and with the GIL held: 3 us for each KiB on a virtual machine, half of what an
+append cost. This service reads a little ahead of the appender instead. Reading blocks that were
+never written brings cleared pages into the page cache, writes nothing to the disk, and cannot
+collide with an append, whatever the two threads do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.log.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+#: How far ahead pages are kept: a third of a second at 200 MB/s.
+AHEAD_BYTES = 64 << 20
+_STEP_BYTES = 1 << 20
+_BUSY_WAIT_S = 0.05
+_IDLE_WAIT_S = 0.5
+
+
+class PageAhead:
+    """Reads ahead of the appender, within its segment.
+
+    Thread: "page-ahead"; it only reads. Locks: none. Failure: harmless, the appender pays again;
+    what a read raises is logged and ends the service.
+    """
+
+    def __init__(self, last_segment: Callable[[], Segment | None]) -> None:
+        # Constant after construction.
+        self._last_segment = last_segment
+        self._thread = threading.Thread(target=self._run, name="page-ahead", daemon=True)
+        self._stopped = threading.Event()
+        # Owned by the thread: how far the segment that begins at `_start` was read.
+        self._start = -1
+        self._read_to = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. Repeatable."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def run_once(self) -> int:
+        """Read what is missing ahead of the appender; returns how many bytes that was."""
+        segment = self._last_segment()
+        if segment is None:
+            return 0
+        if segment.start_offset != self._start:
+            self._start = segment.start_offset
+            self._read_to = segment.appended
+        self._read_to = max(self._read_to, segment.appended)
+        first = self._read_to
+        end = min(segment.appended + AHEAD_BYTES, segment.size)
+        # Half a window at a time: a step for each few appends would wake for nothing.
+        if end - first < min(AHEAD_BYTES // 2, segment.size - segment.appended):
+            return 0
+        while self._read_to < end and not self._stopped.is_set():
+            size = min(_STEP_BYTES, end - self._read_to)
+            segment.touch(self._read_to, size)
+            self._read_to += size
+        return self._read_to - first
+
+    def _run(self) -> None:
+        try:
+            wait_s = _BUSY_WAIT_S
+            while not self._stopped.wait(wait_s):
+                wait_s = _BUSY_WAIT_S if self.run_once() else _IDLE_WAIT_S
+        except (OSError, StoreError):
+            logger.exception("reading ahead ends; appends touch their pages themselves")

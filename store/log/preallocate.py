@@ -1,0 +1,195 @@
+"""Makes the next segments on a thread of their own, so that a roll costs the appender nothing.
+
+What is prepared is an ordinary, empty segment file behind the end of the log. A clean stop removes
+it; after a crash it is found on loading as a segment without a record, and the cut that ends every
+recovery removes it, or goes on with it.
+
+The appender holds the append lock, and in a service it is the event loop: it never waits here. A
+segment that is not there yet is an error which says that nothing was written, and to try again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from store.errors import SegmentNotReadyError, StoreClosedError
+
+if TYPE_CHECKING:
+    from store.log.segment import Segment
+    from store.log.segment_set import SegmentSource
+
+logger = logging.getLogger(__name__)
+
+#: RocketMQ 5, AllocateMappedFileService: keeps two ahead.
+_AHEAD = 2
+#: Small segments fill sooner than a thread is scheduled: of these, more are kept ahead.
+_AHEAD_BYTES = 16 << 20
+_MOST_AHEAD = 8
+#: What failed is tried again at this interval, so that a disk with room again refuses nothing.
+RETRY_S = 1.0
+
+
+def segments_ahead(segment_bytes: int) -> int:
+    """How many segments are kept ready: 2, or what holds 16 MiB, but 8 at most."""
+    return max(_AHEAD, min(_MOST_AHEAD, _AHEAD_BYTES // segment_bytes))
+
+
+class Preallocator:
+    """Hands out segments that another thread made ready: a SegmentSource.
+
+    Before `start` there is no thread, and the appender makes each segment itself.
+    Thread: "preallocate", the only one that creates segments while it runs. `take` belongs to the
+    appender, `start` and `stop` to the owner, `wait_ready` to any that holds no lock.
+    Locks: `_lock` alone, never held while a file is made. The appender may hold its own lock
+    when it comes in here: nothing in `take` waits.
+    Failure: of one segment, kept and raised to who needs it, until an attempt a second later
+    succeeds.
+    """
+
+    def __init__(
+        self,
+        source: SegmentSource,
+        segment_bytes: int,
+        *,
+        ahead: int | None = None,
+        retry_s: float | None = None,
+    ) -> None:
+        """`source` creates the segments, on the thread of this service; `ahead` of them are kept
+        ready, 0: each is made when it is asked for. None, None: the defaults above.
+        """
+        # Constant after construction.
+        self._source = source
+        self._segment_bytes = segment_bytes
+        self._ahead = segments_ahead(segment_bytes) if ahead is None else ahead
+        self._retry_s = RETRY_S if retry_s is None else retry_s
+        # A daemon, so that a program that ends by an error ends, without a clean close.
+        self._thread = threading.Thread(target=self._run, name="preallocate", daemon=True)
+        # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
+        # of the appender does not leave it held, as it may a condition.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        # Guarded by _lock.
+        self._wanted: set[int] = set()  # start offsets, those being made included
+        self._ready: dict[int, Segment] = {}
+        self._failed: dict[int, Exception] = {}  # those that are tried again included
+        self._handed: Segment | None = None  # the last one taken
+        self._started = False
+        self._stopping = False
+
+    def start(self) -> None:
+        """From now on segments are made by the thread alone. Repeatable; not after `stop`."""
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+        self._thread.start()
+
+    def prepare(self, start_offset: int) -> None:
+        """Have the segments at `start_offset` and behind it made ready. Does not wait."""
+        with self._lock:
+            self._want(start_offset, self._ahead)
+
+    def take(self, start_offset: int, count: int = 1) -> Segment:
+        """The empty segment that begins at `start_offset`; those behind it are begun.
+
+        `count` is how many from there on are needed. Raises at once what the last attempt to make
+        it raised (DiskFullError), SegmentNotReadyError when it is still being made: ask again;
+        StoreClosedError after `stop`. Who is interrupted on the way may take it again.
+        """
+        if not self._started:
+            return self._source.take(start_offset)
+        with self._lock:
+            if self._stopping:
+                raise StoreClosedError(self._thread.name)
+            if self._handed is not None and self._handed.start_offset == start_offset:
+                self._ready.pop(start_offset, None)
+                return self._handed
+            if start_offset in self._ready:
+                self._want(start_offset + self._segment_bytes, max(self._ahead, count - 1))
+                self._handed = self._ready[start_offset]
+                del self._ready[start_offset]
+                return self._handed
+            if (error := self._failed.get(start_offset)) is not None:
+                raise error.with_traceback(None)
+            self._want(start_offset, max(self._ahead, count))
+            raise SegmentNotReadyError(start_offset)
+
+    def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
+        """Whether `take` has an answer other than to ask again, within `timeout_s`. Blocks."""
+        with self._lock:
+            return self._changed.wait_for(
+                lambda: (
+                    self._stopping
+                    or start_offset in self._ready
+                    or start_offset in self._failed
+                    or start_offset not in self._wanted
+                ),
+                timeout_s,
+            )
+
+    def stop(self) -> None:
+        """End the thread and remove what nobody took. Repeatable."""
+        with self._lock:
+            self._stopping = True
+            self._wanted.clear()
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+        # Last one first: a crash in between leaves no gap.
+        while self._ready:
+            segment = self._ready.pop(max(self._ready))
+            try:
+                segment.destroy()
+            except OSError:
+                logger.exception("%r stays behind: the next recovery removes it", segment)
+
+    # --- inside ----------------------------------------------------------------------------
+
+    def _want(self, start_offset: int, count: int) -> None:
+        """Called with _lock held."""
+        for ahead in range(count):
+            wanted = start_offset + ahead * self._segment_bytes
+            if wanted in self._failed:
+                break  # one behind a gap would be in the way of the next open
+            if wanted not in self._ready:
+                self._wanted.add(wanted)
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        reported: int | None = None
+        while (start_offset := self._next_wanted()) is not None:
+            try:
+                segment = self._source.take(start_offset)
+            except Exception as error:
+                # Any kind: what is not raised to the appender would leave it asking for ever.
+                if start_offset != reported:  # once, not for each attempt
+                    logger.exception(
+                        "segment %d could not be prepared; tried again every %g s",
+                        start_offset,
+                        self._retry_s,
+                    )
+                    reported = start_offset
+                with self._lock:
+                    self._failed[start_offset] = error
+                    # One behind a gap would be in the way of the next open.
+                    self._wanted = {wanted for wanted in self._wanted if wanted < start_offset}
+                    self._changed.notify_all()
+            else:
+                reported = None
+                with self._lock:
+                    self._ready[start_offset] = segment
+                    self._failed.pop(start_offset, None)
+                    self._wanted.discard(start_offset)
+                    self._changed.notify_all()
+
+    def _next_wanted(self) -> int | None:
+        """The lowest offset that is asked for; waits for one, or for the time of the next attempt
+        at one that failed; None at the end.
+        """
+        with self._lock:
+            while not self._stopping and not self._wanted:
+                if not self._changed.wait(self._retry_s if self._failed else None):
+                    self._wanted.update(self._failed)
+            return None if self._stopping else min(self._wanted)

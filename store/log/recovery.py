@@ -1,0 +1,190 @@
+"""Opening: where does the log end, and is what lies beyond its durable part whole?
+
+Everything below the checkpoint's flushed offset was fsynced, so it is not read again. From
+there every record is checked; the first position that holds none is the end of the log. What is
+behind it is a torn tail: bytes that were never acknowledged as durable. It is cut and zeroed, so
+that nothing of it can come back. A batch whose last record is missing was never acknowledged
+either: it is cut where it begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import DamagedLogError, StoreFormatError
+from store.format.batch_place import BatchPlace, place_of
+from store.format.record import Found, store_time_of
+from store.log.log_bytes import look_at, mapped
+from store.log.resync import goes_on_behind
+from store.log.walk import End, Run, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.log.segment_set import SegmentSet
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_BYTES = 16 << 20
+_WRITE_AGAIN_SEGMENTS = 2
+
+
+class Recovered(NamedTuple):
+    """What the scan found."""
+
+    end_offset: int  # of the log, after the cut
+    last_store_time_ms: int | None  # of the last record scanned; None without one
+    record_count: int  # scanned
+    reason: str  # why the scan ended there
+    last_offset: int | None = None  # where the last record scanned begins
+
+
+def scan(
+    segments: SegmentSet, start: int, progress: Callable[[int], None] | None = None
+) -> Recovered:
+    """Check every record from `start`, a record's beginning or the log's end. Changes nothing."""
+    count = 0
+    last: int | None = None
+    reported = end = start
+    reason = ""
+    for step in walk(segments, start, written_end=start):
+        end = step.next_offset
+        match step:
+            case Run():
+                count += step.record_count
+                last = step.last_offset
+            case End():
+                reason = step.reason
+        if progress is not None and end - reported >= _PROGRESS_BYTES:
+            reported = end
+            progress(end)
+    last_time = None if last is None else _store_time_at(segments, last)
+    return Recovered(end, last_time, count, reason, last)
+
+
+def recover_log(
+    segments: SegmentSet,
+    flushed_offset: int,
+    progress: Callable[[int], None] | None = None,
+    *,
+    clean: bool,
+    dispatched_offset: int = 0,
+    before_cut: Callable[[int], None] = lambda _end: None,
+) -> Recovered:
+    """Find the end of the log, cut what is behind it, and leave a segment that takes appends.
+
+    `flushed_offset` is a record boundary known to be durable, `dispatched_offset` one that the
+    derived database has seen. After a `clean` stop there is nothing behind the end, and nothing is
+    cut. `before_cut` is told the end before segments are removed: it cuts what is derived.
+    Raises StoreFormatError when files of the log are missing: it ends before `flushed_offset`, its
+    files end before `dispatched_offset`, or after a clean stop it ends before that;
+    DamagedLogError when it goes on behind damage after a clean stop. Nothing was changed then.
+    Durability: the cut is fsynced.
+    """
+    if not len(segments):
+        proven = max(flushed_offset, dispatched_offset)
+        if proven > 0:
+            raise StoreFormatError(
+                segments.directory,
+                f"no segments, but the log reached {proven}: files are missing. "
+                "Bring them back, or remove the whole store directory to begin anew",
+            )
+        segments.roll()
+        return Recovered(0, None, 0, "a new log")
+    files_end = segments.first_offset + len(segments) * segments.segment_bytes
+    if flushed_offset > files_end:
+        raise StoreFormatError(
+            segments.directory,
+            f"ends at {files_end}, but was durable up to {flushed_offset}: files are missing",
+        )
+    if dispatched_offset > files_end:
+        # A file is durable before its first record is written, and what is derived is cut before
+        # files are: so no crash leaves this.
+        raise _missing(segments, files_end, dispatched_offset)
+    start = max(flushed_offset, segments.first_offset)
+    found = scan(segments, start, progress)
+    if not clean:
+        found = _without_open_batch(segments, start, found)
+        _write_again(segments, start, found.end_offset)
+    elif found.end_offset != flushed_offset:  # the checkpoint is lost, or older than it can be
+        behind = goes_on_behind(segments, found.end_offset)
+        if behind is not None:
+            raise DamagedLogError(found.end_offset, behind, found.reason, can_be_left_out=False)
+    if clean and found.end_offset < dispatched_offset:
+        raise _missing(segments, found.end_offset, dispatched_offset)
+    before_cut(found.end_offset)
+    if found.end_offset == files_end:
+        for segment in segments:
+            segment.force()
+        segments.roll()
+    else:
+        if not clean and found.end_offset != start:
+            logger.info("the last run did not stop in order: the log ends at %d", found.end_offset)
+        was_there = segments.truncate(found.end_offset)
+        if clean and was_there is not None:
+            logger.error(
+                "the log was closed in order and ends at %d, but bytes that are no record of it "
+                "lay behind, from %d on: they are removed",
+                found.end_offset,
+                was_there,
+            )
+    return found
+
+
+def _missing(segments: SegmentSet, end: int, dispatched_offset: int) -> StoreFormatError:
+    return StoreFormatError(
+        segments.directory,
+        f"ends at {end}, but the queues have records up to {dispatched_offset}: the end of the log "
+        "is missing, which no loss of power explains. Nothing was changed. Bring the segments back "
+        "from a copy; or, to go on without those messages, have the queues made again from what "
+        f"is there: `kvcq repair {segments.directory.parent} --queues`",
+    )
+
+
+def _without_open_batch(segments: SegmentSet, start: int, found: Recovered) -> Recovered:
+    """The log ends before the batch that its last record does not end. Changes nothing."""
+    place = None if found.last_offset is None else _place_at(segments, found.last_offset)
+    if found.last_offset is None or place is None or place.is_last:
+        return found
+    begin = found.last_offset - place.distance
+    first = _place_at(segments, begin) if begin >= start else None
+    if first is None or first.distance:  # not of our making: nobody says where it begins
+        logger.error("the last record, at %d, has an impossible place in its batch", begin)
+        return found
+    logger.info(
+        "the batch at %d was not finished: its first %d bytes are left out",
+        begin,
+        found.end_offset - begin,
+    )
+    return found._replace(end_offset=begin, reason="a batch that was not finished")
+
+
+def _store_time_at(segments: SegmentSet, offset: int) -> int:
+    segment = segments.find(offset)
+    assert segment is not None
+    with segment.view(0, segment.size) as view:
+        return store_time_of(view, offset - segment.start_offset)
+
+
+def _place_at(segments: SegmentSet, offset: int) -> BatchPlace | None:
+    """The place in its batch of the record at `offset`; None without a record, or a place."""
+    segment = segments.find(offset)
+    if segment is None:
+        return None
+    end = segment.start_offset + segment.size
+    checked, record = look_at(segment, offset, end, mapped)
+    return place_of(record, 0) if checked.found is Found.RECORD else None
+
+
+def _write_again(segments: SegmentSet, start: int, end: int) -> None:
+    """What was found behind the durable part reaches the disk, also after a failed fsync.
+
+    Without a checkpoint the scan begins far back; what a flush can have missed is never that far.
+    """
+    start = max(start, end - _WRITE_AGAIN_SEGMENTS * segments.segment_bytes)
+    for segment in segments:
+        first = max(start - segment.start_offset, 0)
+        last = min(end - segment.start_offset, segment.size)
+        if first < last:
+            segment.write_again(first, last)

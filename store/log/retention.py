@@ -1,0 +1,214 @@
+"""Dropping the oldest segments: when they expired, or when the operator gives them for space.
+
+Unless `reclaim_unexpired` is set nothing goes before it has expired, however full the disk is, and
+whoever fills it: puts are refused instead, see disk.py. A segment is as old as the last record in
+it, by store time. (RocketMQ takes the time the file was changed, which copying or touching it
+moves.) What cannot be read is never taken for expired.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from store.errors import DiskFullError, StoreError
+from store.log.disk import DiskLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.clock import Clock
+    from store.config import StoreConfig
+    from store.jobs import Jobs
+    from store.log.disk import DiskGuard
+    from store.log.segment import Segment
+    from store.log.segment_set import SegmentSet
+
+logger = logging.getLogger(__name__)
+
+
+class Droppable(Protocol):
+    """What the decision looks at, of a segment."""
+
+    start_offset: int
+    size: int
+    appended: int
+    flushed: int
+
+
+S = TypeVar("S", bound=Droppable)
+
+
+@dataclass(frozen=True)
+class DropPlan(Generic[S]):
+    """The oldest segments that are to go, in order, and why no more than these."""
+
+    drop: tuple[S, ...]
+    store_times_ms: tuple[int | None, ...]  # of the last record in each; None: it holds none
+    read_error: Exception | None = None  # it ended at a segment that cannot be read
+
+
+def plan_drop(
+    segments: Sequence[S],
+    last_store_time_ms: Callable[[S], int | None],
+    *,
+    now_ms: int,
+    reserved_ms: int,
+    level: DiskLevel,
+    time_up: bool,
+    batch_max: int,
+    safe_end: int,
+    reclaim_unexpired: bool,
+) -> DropPlan[S]:
+    """Which of `segments`, oldest first, are to be dropped now. Decides only; changes nothing.
+
+    Nothing when it is neither time (`time_up`) nor the disk above the first level. Then segments
+    that expired `reserved_ms` after their last record, with `reclaim_unexpired` those of any age
+    from CLEAN_FORCIBLY on, until the first that is not, at most `batch_max`. Never the last
+    segment; never one that is not flushed or reaches above `safe_end`, a physical offset: something
+    still has to read it.
+    `last_store_time_ms` gives None for a segment without a record, which may go with the rest.
+    When it raises, the plan ends there and carries the error, whatever the level: the
+    time is needed to expire the units too.
+    """
+    chosen: list[S] = []
+    times_ms: list[int | None] = []
+    error: Exception | None = None
+    of_any_age = reclaim_unexpired and level >= DiskLevel.CLEAN_FORCIBLY
+    if time_up or level >= DiskLevel.CLEAN:
+        for segment in segments[:-1][:batch_max]:
+            if segment.flushed < segment.appended or segment.start_offset + segment.size > safe_end:
+                break
+            try:
+                stored_ms = last_store_time_ms(segment)
+            except (OSError, StoreError) as caught:
+                error = caught
+                break
+            expired = stored_ms is None or stored_ms + reserved_ms <= now_ms
+            if not expired and not of_any_age:
+                break
+            chosen.append(segment)
+            times_ms.append(stored_ms)
+    return DropPlan(tuple(chosen), tuple(times_ms), error)
+
+
+def local_hour(now_ms: int) -> int:
+    """Hour of the day, 0 to 23, in the time zone of the process."""
+    return time.localtime(now_ms / 1000).tm_hour
+
+
+class RetentionService:
+    """Measures the disk and drops segments, every `clean_interval_s`.
+
+    Thread: a job's; `run_once` may be called from any.
+    Locks: `_running`, held for a whole run, so that runs do not overlap; taken before any other.
+    Failure: what a run raises is logged by the scheduler, and the next run tries again.
+    """
+
+    def __init__(
+        self,
+        segments: SegmentSet,
+        guard: DiskGuard,
+        config: StoreConfig,
+        clock: Clock,
+        *,
+        last_store_time_ms: Callable[[Segment], int | None],
+        safe_end: Callable[[], int],
+        on_dropped: Callable[[int, int | None], None],
+        before_drop: Callable[[int, int], None] = lambda _start, _end: None,
+        before_run: Callable[[], None] = lambda: None,
+        hour: Callable[[int], int] = local_hour,
+    ) -> None:
+        """`on_dropped(log start, store time of the last record dropped)` is called after a drop,
+        `before_drop(log start now, log start then)` before it: when that raises, nothing goes.
+
+        `before_run()` is called in each run. `safe_end` is the physical end of what nothing has to
+        read any more (dispatched).
+        """
+        # Constant after construction.
+        self._segments = segments
+        self._guard = guard
+        self._config = config
+        self._clock = clock
+        self._last_store_time_ms = last_store_time_ms
+        self._safe_end = safe_end
+        self._on_dropped = on_dropped
+        self._before_drop = before_drop
+        self._before_run = before_run
+        self._hour = hour
+        self._running = threading.Lock()
+        #: Written by runs only; read freely.
+        self.dropped_segments = 0
+        self.read_errors = 0
+
+    def schedule(self, jobs: Jobs) -> None:
+        jobs.add("retention", self._config.clean_interval_s, self.run_once)
+
+    def run_once(self, *, now: bool = False) -> int:
+        """Measure, decide, drop; returns how many segments went. `now`: as if it were the hour.
+
+        Raises OSError when a file cannot be removed, what went before is reported all the same;
+        and what `before_drop` raises.
+        Durability: each removal is fsynced before the next. A crash in between leaves a log that
+        begins later, or a file that is dropped again.
+        """
+        with self._running:
+            self._before_run()
+            config = self._config
+            now_ms = self._clock.now_ms()
+            plan = plan_drop(
+                list(self._segments),
+                self._last_store_time_ms,
+                now_ms=now_ms,
+                reserved_ms=round(config.reserved_hours * 3_600_000),
+                level=self._guard.measure(),
+                time_up=now or self._hour(now_ms) in config.delete_when_hours,
+                batch_max=config.delete_batch_max,
+                safe_end=self._safe_end(),
+                reclaim_unexpired=bool(config.reclaim_unexpired),
+            )
+            if plan.read_error is not None:
+                self.read_errors += 1
+                logger.error(
+                    "retention stops before a segment that cannot be read, nothing behind it is "
+                    "dropped: %s",
+                    plan.read_error,
+                )
+            return self._drop(plan)
+
+    def _drop(self, plan: DropPlan[Segment]) -> int:
+        count = self._prepare(plan.drop)
+        dropped = 0
+        newest_ms: int | None = None
+        try:
+            for store_time_ms in plan.store_times_ms[:count]:
+                segment = self._segments.drop_first()
+                dropped += 1
+                newest_ms = newest_ms if store_time_ms is None else store_time_ms
+                logger.info("dropped segment %s", segment.path.name)
+        finally:
+            self.dropped_segments += dropped
+            if dropped:
+                self._on_dropped(self._segments.first_offset, newest_ms)
+        if dropped:
+            # Space came free: puts need not wait for the next run to be let in.
+            self._guard.measure()
+        return dropped
+
+    def _prepare(self, drop: Sequence[Segment]) -> int:
+        """How many of these may go now. On a full disk there may be room for the ends of one."""
+        while drop:
+            try:
+                self._before_drop(
+                    self._segments.first_offset, drop[-1].start_offset + drop[-1].size
+                )
+            except DiskFullError:
+                if len(drop) == 1:
+                    raise
+                drop = drop[:1]
+            else:
+                break
+        return len(drop)

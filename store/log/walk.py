@@ -1,0 +1,207 @@
+"""The walk over the log: runs of whole records, and what lies between them.
+
+Whatever reads the log from some place on, on opening, behind the appender, for a repair, a check
+or another side, goes through here, and says for each kind of step what it means to it. Records
+come in runs, so that the walk costs nothing for each.
+
+A walk must know what bytes that are no record mean: damage, or the end of the log. Below
+`written_end` all was written, so there it is damage; at or above it, it is the end. A reader who
+knows no such offset searches for records further on: with one it is damage, without it is the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import CorruptRecordError
+from store.format.fast_scan import skip_sealed
+from store.format.record import BLANK_BYTES, Found, check_record, dispatch_request
+from store.log.log_bytes import mapped
+from store.log.resync import goes_on_behind, next_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store.consume_queue import DispatchRequest
+    from store.format.fast_scan import SealedParser
+    from store.log.log_bytes import Look, Segments
+    from store.log.segment import Segment
+
+#: Records of a run, at most.
+RUN = 4096
+#: At least this much is held while records are looked at one after the other.
+_HELD_BYTES = 64 << 10
+
+
+class Run(NamedTuple):
+    """Whole records that follow each other."""
+
+    requests: list[DispatchRequest]  # what is derived from each; empty in a walk without a parser
+    record_count: int
+    last_offset: int  # physical, where the last of them begins
+    next_offset: int
+
+
+class Blank(NamedTuple):
+    """A blank record: the rest of the segment is unused."""
+
+    physical_offset: int
+    next_offset: int
+
+
+class Poison(NamedTuple):
+    """A whole record that no queue can hold."""
+
+    physical_offset: int
+    next_offset: int
+    reason: str
+
+
+class Damage(NamedTuple):
+    """Bytes of the log that are no record. The next step tells what is behind them."""
+
+    physical_offset: int
+    next_offset: int
+    reason: str
+
+
+class End(NamedTuple):
+    """The end of the log, or of what was asked for: the last step of every walk."""
+
+    next_offset: int
+    reason: str
+
+
+Step = Run | Blank | Poison | Damage | End
+
+
+def walk(
+    log: Segments,
+    start: int,
+    *,
+    end: int | None = None,
+    written_end: int | None = None,
+    parser: SealedParser | None = None,
+    count: int = RUN,
+    look: Look = mapped,
+) -> Iterator[Step]:
+    """What the log holds from `start` on, a record's beginning. Changes nothing.
+
+    Each step begins where the one before ends. Runs hold `count` records at most; without a
+    `parser` nothing is derived from them, and there is no poison. The walk ends at `end`, below
+    which all was written; without it, at the end of the log, see above. Segments that were dropped
+    from the front meanwhile are passed over. No bytes are held while the caller works.
+    Raises what `look` raises, StoreClosedError for one.
+    """
+    if written_end is None:
+        written_end = end
+    at = start
+    while end is None or at < end:
+        segment = log.find(at)
+        if segment is None:
+            if at >= log.first_offset:
+                yield End(at, "end of the last segment")
+                return
+            at = log.first_offset
+            continue
+        stop = segment.start_offset + segment.appended
+        if end is not None:
+            stop = min(stop, end)
+        if at >= stop:
+            break
+        with _held(look, segment, at, stop) as view:
+            run, behind = _run(view, segment, at, stop, parser, count)
+        if run.record_count:
+            yield run
+            at = run.next_offset
+        if isinstance(behind, str):
+            gap = _gap(log, segment, at, stop, written_end, look, behind)
+            yield gap
+            at = gap.next_offset
+            if isinstance(gap, End):
+                return
+        elif behind is not None:
+            yield behind
+            at = behind.next_offset
+    yield End(at, "end of what is written")
+
+
+def _held(look: Look, segment: Segment, at: int, stop: int) -> memoryview:
+    """Bytes from `at` on: those of the first record at least, if there is one."""
+    view = look(segment, at, stop, _HELD_BYTES)
+    size = int.from_bytes(view[:4], "big", signed=True)
+    return look(segment, at, stop, size) if len(view) < size <= stop - at else view
+
+
+def _run(
+    view: memoryview,
+    segment: Segment,
+    begin: int,
+    stop: int,
+    parser: SealedParser | None,
+    count: int,
+) -> tuple[Run, Blank | Poison | str | None]:
+    """Records from `begin` on, where the view begins, and what ended them.
+
+    That is None when there may be more, a text says why there is no record.
+    """
+    at = last = begin
+    held = begin + len(view)
+    requests: list[DispatchRequest] = []
+    passed = 0
+    behind: Blank | Poison | str | None = None
+    while True:
+        if parser is None:
+            at, sealed, newest = skip_sealed(view, begin, at, held, count - passed)
+            passed += sealed
+            if sealed:
+                last = newest
+        else:
+            run, at = parser.parse(view, begin, at, held, count - passed)
+            passed += len(run)
+            if run:
+                last = run[-1].physical_offset
+                requests += run
+        if passed == count or at == stop or (held < stop and at > begin):
+            break
+        # A record of another kind, or none.
+        position = at - begin
+        checked = check_record(view, position, stop - begin, at)
+        if checked.found is Found.BLANK:
+            behind = Blank(at, segment.start_offset + segment.size)
+            break
+        if checked.found is Found.NOTHING:
+            cut = segment.start_offset + segment.size - at < BLANK_BYTES
+            behind = "no blank record closes the segment" if cut else checked.reason
+            break
+        if parser is not None:
+            try:
+                requests.append(dispatch_request(view, position))
+            except CorruptRecordError as error:
+                behind = Poison(at, at + checked.size, error.reason)
+                break
+        last = at
+        at += checked.size
+        passed += 1
+    return Run(requests, passed, last, at), behind
+
+
+def _gap(
+    log: Segments,
+    segment: Segment,
+    at: int,
+    stop: int,
+    written_end: int | None,
+    look: Look,
+    reason: str,
+) -> Damage | End:
+    """What it means that no record is at `at`."""
+    if written_end is None:
+        goes_on = goes_on_behind(log, at, look)
+        return End(at, reason) if goes_on is None else Damage(at, goes_on, reason)
+    if at >= written_end:
+        return End(at, reason)
+    goes_on = next_record(segment, at, stop, look)
+    if goes_on is None:
+        goes_on = min(segment.start_offset + segment.size, written_end)
+    return Damage(at, goes_on, reason)

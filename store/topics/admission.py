@@ -1,0 +1,121 @@
+"""What of a record still lives: the one rule for all that derives something from the log.
+
+A record belongs to its topic only if it lies at or above the offset from which the topic lives:
+records of an earlier topic of the same name are dead. In light queues, which have no row of their
+own, it is dead below the offset of the queue's deletion. A message stands in its light queues also
+when its own topic is gone: otherwise they would have holes. It is then a message of the first of
+them, that stands in the others as well. And a batch is found by its number as long as its records
+are in the log.
+
+As a value, with a mapping of topics, it can be pickled, for other processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from store.format.properties import is_mark
+from store.light_queue import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from store.consume_queue import DispatchRequest
+    from store.metadata import DeleteMark, Metadata
+
+_PAGE_TOPICS = 10_000
+
+
+class TopicStarts(Protocol):
+    """A mapping will do."""
+
+    def get(self, name: str, /) -> int | None:
+        """Physical offset from which the topic's records live; None: there is no such topic."""
+        ...
+
+
+class Admission(NamedTuple):
+    """Which topics and light queues a record is admitted to."""
+
+    topics: TopicStarts
+    #: Deleted light queue -> physical offset below which its records are dead.
+    dead_light: Mapping[str, int]
+
+    def is_live(self, name: str, physical_offset: int) -> bool:
+        """Whether a record there stands in the topic or light queue, if it names it."""
+        if name.startswith(LMQ_PREFIX):
+            return physical_offset >= self.dead_light.get(name, 0)
+        start = self.topics.get(name)
+        return start is not None and physical_offset >= start
+
+    def admit(self, request: DispatchRequest) -> DispatchRequest | None:
+        """What of the record is to be dispatched; None when nothing is."""
+        light = request.light_queues
+        if light and self.dead_light:
+            dead, at = self.dead_light, request.physical_offset
+            light = tuple(each for each in light if at >= dead.get(each[0], 0))
+            request = request._replace(light_queues=light)
+        start = self.topics.get(request.topic)
+        if start is not None and request.physical_offset >= start:
+            return request
+        return _without_topic(request)
+
+    def admit_all(self, run: Sequence[DispatchRequest]) -> list[DispatchRequest]:
+        """As `admit`, of records in log order: a topic that lives does so from there on."""
+        admitted: list[DispatchRequest] = []
+        add = admitted.append
+        live: set[str] = set()
+        for request in run:
+            if request[0] in live and not request[8]:
+                add(request)
+            elif (found := self.admit(request)) is not None:
+                if found[0] is request[0]:  # otherwise only its light queues live
+                    live.add(found[0])
+                add(found)
+        return admitted
+
+
+def admission_of(metadata: Metadata) -> Admission:
+    """The rule as a value. Memory: an entry for each topic and each deleted light queue."""
+    return Admission(starts_of(metadata), dead_light_of(metadata.delete_marks()))
+
+
+def starts_of(metadata: Metadata) -> dict[str, int]:
+    """All topics, and the physical offset from which the records of each live."""
+    topics: dict[str, int] = {}
+    after: str | None = None
+    while page := metadata.list_topics("", after, _PAGE_TOPICS):
+        topics.update((topic.name, topic.created_offset) for topic in page)
+        after = page[-1].name
+    return topics
+
+
+def dead_light_of(marks: Iterable[DeleteMark]) -> dict[str, int]:
+    """Deleted light queues, and the physical offset below which each is dead."""
+    dead = dead_below(marks)
+    return {name: below for name, below in dead.items() if name.startswith(LMQ_PREFIX)}
+
+
+def dead_below(marks: Iterable[DeleteMark]) -> dict[str, int]:
+    """Deleted topics and light queues, and the physical offset below which each is dead."""
+    dead: dict[str, int] = {}
+    for mark in marks:
+        dead[mark.topic] = max(mark.below_offset, dead.get(mark.topic, 0))
+    return dead
+
+
+def _without_topic(request: DispatchRequest) -> DispatchRequest | None:
+    """What is left of a record whose topic is gone; `light_queues` are those that are not."""
+    marks = tuple(key for key in request.keys if is_mark(key))
+    if request.light_queues:
+        name, offset = request.light_queues[0]
+        return request._replace(
+            topic=name,
+            queue_id=0,
+            queue_offset=offset,
+            keys=marks,
+            light_queues=request.light_queues[1:],
+        )
+    if marks:
+        return request._replace(topic="", keys=marks, tag_code=0, in_queue=False)
+    return None

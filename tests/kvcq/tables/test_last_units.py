@@ -1,0 +1,48 @@
+"""Last units are found by the place of their records, and put back without harm to later ones."""
+
+from __future__ import annotations
+
+import pytest
+
+import kvcq.tables.last_units
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.memory import MemoryEngine
+from kvcq.engine.rocks.options import DERIVED
+from store.consume_queue import Bounds, DispatchRequest, LastUnit
+
+
+def request(topic: str, queue_id: int, offset: int, physical: int) -> DispatchRequest:
+    return DispatchRequest(topic, queue_id, offset, physical, 100, 0, physical, (), (), True)
+
+
+@pytest.fixture
+def queues() -> KvConsumeQueueStore:
+    """Queue N of T ends with a record at N * 100."""
+    made = KvConsumeQueueStore(MemoryEngine(DERIVED.names))
+    made.dispatch([request("T", number, 5, number * 100) for number in range(20)], 2000)
+    made.delete_topic("other", 7)
+    return made
+
+
+def test_those_of_a_range_are_found_in_pages(
+    queues: KvConsumeQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kvcq.tables.last_units, "_PAGE", 3)
+    pages = list(queues.last_units_between(300, 1200))
+    assert len(pages) > 2
+    found = [unit for page in pages for unit in page]
+    assert found == [LastUnit("T", number, 5, number * 100) for number in range(3, 12)]
+
+
+def test_a_queue_goes_on_behind_what_is_put_back() -> None:
+    queues = KvConsumeQueueStore(MemoryEngine(DERIVED.names))
+    queues.restore_last_units([LastUnit("T", 0, 41, 700)])
+    assert queues.next_offsets([("T", 0)]) == [42]
+    assert queues.bounds("T", 0, 1000) == Bounds(42, 42)
+    queues.dispatch([request("T", 0, 42, 1000)], 1100)
+    assert queues.bounds("T", 0, 1000) == Bounds(42, 43)
+
+
+def test_a_queue_that_knows_more_stays(queues: KvConsumeQueueStore) -> None:
+    queues.restore_last_units([LastUnit("T", 3, 4, 200), LastUnit("T", 4, 6, 450)])
+    assert queues.next_offsets([("T", 3), ("T", 4)]) == [6, 7]

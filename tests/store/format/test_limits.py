@@ -1,0 +1,249 @@
+"""Every limit is checked before anything is written, and the error names the field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.errors import InvalidArgumentError
+from store.format.limits import (
+    MAX_KEYS,
+    PLAIN,
+    check_group,
+    check_light_queue,
+    check_queue_count,
+    check_topic,
+    prepare,
+)
+from store.format.properties import MAX_PROPERTIES_BYTES
+from store.format.record import CRC_ITEM_BYTES, dispatch_request
+from store.message import Message
+from tests.support.log_writer import Entry, LogWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLAIN_MESSAGE = Message("T", b"body")
+
+
+def refused(message: Message, *, max_body: int = 100, max_light: int = 3) -> InvalidArgumentError:
+    with pytest.raises(InvalidArgumentError) as caught:
+        prepare(message, 4, max_body, max_light)
+    return caught.value
+
+
+# --- names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_9|%x", "t" * 127, "%RETRY%" + "g" * 248, "%DLQ%g"])
+def test_good_topics(name: str) -> None:
+    check_topic(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "t" * 128,
+        "%RETRY%" + "g" * 249,
+        "a b",
+        "a/b",
+        "..",
+        "täg",
+        "a\n",
+        "CHECKPOINT_TOPIC",
+        "%LMQ%a",
+    ],
+)
+def test_bad_topics(name: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        check_topic(name, "topics[2].name")
+    assert caught.value.field == "topics[2].name"
+
+
+@pytest.mark.parametrize("name", ["%LMQ%", "a", "", "%LMQ%a/b", "%LMQ%" + "x" * 251, "%LMQ%,"])
+def test_bad_light_queues(name: str) -> None:
+    with pytest.raises(InvalidArgumentError):
+        check_light_queue(name, "light_queues")
+
+
+def test_good_light_queues() -> None:
+    check_light_queue("%LMQ%a", "light_queues")
+    check_light_queue("%LMQ%" + "x" * 250, "light_queues")
+
+
+def test_a_dollar_stands_in_names_of_light_queues_alone() -> None:
+    check_light_queue("%LMQ%$parent$lite-1", "light_queues")
+    check_light_queue("%LMQ%$", "light_queues")
+    for name in ("a$b", "$", "%RETRY%$g"):
+        with pytest.raises(InvalidArgumentError, match="characters other than"):
+            check_topic(name)
+    with pytest.raises(InvalidArgumentError, match="characters other than"):
+        check_group("a$b")
+
+
+def test_groups() -> None:
+    check_group("g" * 120)
+    for name in ("", "g" * 121, "a b"):
+        with pytest.raises(InvalidArgumentError, match="group"):
+            check_group(name)
+
+
+def test_queue_counts() -> None:
+    check_queue_count(1, 8)
+    check_queue_count(8, 8)
+    for count in (0, -1, 9):
+        with pytest.raises(InvalidArgumentError, match="queue_count"):
+            check_queue_count(count, 8)
+
+
+# --- fields of a message ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"body": b"x" * 101}, "body"),
+        ({"body": "text"}, "body"),
+        ({"body": bytearray(b"x")}, "body"),
+        ({"queue_id": -1}, "queue_id"),
+        ({"flag": 2**31}, "flag"),
+        ({"flag": -(2**31) - 1}, "flag"),
+        ({"sys_flag": 0x10}, "sys_flag"),
+        ({"sys_flag": 0x20}, "sys_flag"),
+        ({"sys_flag": 0x80}, "sys_flag"),
+        ({"sys_flag": -1}, "sys_flag"),
+        ({"born_time_ms": 2**63}, "born_time_ms"),
+        ({"reconsume_times": 2**31}, "reconsume_times"),
+        ({"prepared_transaction_offset": 2**63}, "prepared_transaction_offset"),
+        ({"tag": "a||b"}, "tag"),
+        ({"tag": " a"}, "tag"),
+        ({"tag": "*"}, "tag"),
+        ({"tag": "a\x01"}, "tag"),
+        ({"tag": "a\x02"}, "tag"),
+        ({"tag": "\ud800"}, "tag"),
+        ({"keys": ("a b",)}, "keys"),
+        ({"keys": ("",)}, "keys"),
+        ({"keys": ("a\x02",)}, "keys"),
+        ({"keys": ("\udfff",)}, "keys"),
+        ({"light_queues": ("a",)}, "light_queues"),
+        ({"light_queues": ("%LMQ%",)}, "light_queues"),
+        ({"light_queues": ("%LMQ%a,b",)}, "light_queues"),
+        ({"light_queues": tuple(f"%LMQ%{n}" for n in range(4))}, "light_queues"),
+        ({"light_queues": ("%LMQ%a",), "topic": "%RETRY%g"}, "light_queues"),
+        ({"light_queues": ("%LMQ%a",), "topic": "SCHEDULE_TOPIC_XXXX"}, "light_queues"),
+        ({"light_queues": ("%LMQ%a",), "topic": "rmq_sys_x"}, "light_queues"),
+        ({"light_queues": ("%LMQ%a",), "sys_flag": 0x4}, "light_queues"),
+        ({"light_queues": ("%LMQ%a",), "sys_flag": 0xC}, "light_queues"),
+        ({"properties": {"": "x"}}, "properties['']"),
+        ({"properties": {"a": ""}}, "properties['a']"),
+        ({"properties": {"a\x01": "x"}}, "properties['a\\x01']"),
+        ({"properties": {"a": "x\x02"}}, "properties['a']"),
+        ({"properties": {"a": "\ud800"}}, "properties['a']"),
+        ({"properties": {"a": 1}}, "properties"),
+        *(
+            ({"properties": {name: "x"}}, f"properties[{name!r}]")
+            for name in (
+                *("TAGS", "KEYS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"),
+                *("__CRC32#", "INNER_NUM", "INNER_BASE", "DELAY"),
+            )
+        ),
+    ],
+)
+def test_a_bad_field_is_named(change: dict[str, Any], field: str) -> None:
+    assert refused(PLAIN_MESSAGE._replace(**change)).field == f"messages[4].{field}"
+
+
+def test_limits_are_inclusive() -> None:
+    message = Message(
+        "T",
+        b"x" * 100,
+        flag=-(2**31),
+        sys_flag=0x70F & ~0xC,
+        born_time_ms=2**63 - 1,
+        reconsume_times=2**31 - 1,
+        light_queues=("%LMQ%a", "%LMQ%b", "%LMQ%c"),
+    )
+    assert prepare(message, 0, 100, 3).light_queues == message.light_queues
+
+
+def test_a_light_queue_given_twice_counts_once() -> None:
+    message = PLAIN_MESSAGE._replace(light_queues=("%LMQ%a",) * 9 + ("%LMQ%b",))
+    assert prepare(message, 0, 100, 2).light_queues == ("%LMQ%a", "%LMQ%b")
+
+
+@pytest.mark.parametrize("kind", ["properties", "keys", "tag"])
+def test_properties_longer_than_a_record_can_say_are_refused(kind: str) -> None:
+    # 32767 bytes, with the 20 of the CRC item: the length is a signed 16-bit number.
+    most = MAX_PROPERTIES_BYTES - CRC_ITEM_BYTES
+
+    def message(length: int) -> Message:
+        match kind:
+            case "properties":
+                return PLAIN_MESSAGE._replace(properties={"a": "x" * (length - 3)})
+            case "keys":
+                return PLAIN_MESSAGE._replace(keys=("x" * (length - 6),))
+            case _:
+                return PLAIN_MESSAGE._replace(tag="x" * (length - 6))
+
+    assert len(prepare(message(most), 0, 100, 3).properties) == most
+    error = refused(message(most + 1))
+    assert error.field == "messages[4].properties"
+    assert "32767" in error.reason
+
+
+def test_a_plain_message_needs_nothing() -> None:
+    assert prepare(PLAIN_MESSAGE, 0, 100, 3) is PLAIN
+
+
+words = st.text(
+    st.characters(exclude_characters="\x01\x02 ", exclude_categories=["Cs"]), min_size=1, max_size=6
+)
+
+
+@given(
+    tag=words.filter(lambda tag: "||" not in tag and tag.strip() == tag and tag != "*"),
+    keys=st.lists(words, max_size=3).map(tuple),
+    unique=st.none() | words,
+)
+def test_prepared_is_what_parsing_finds(
+    tag: str,
+    keys: tuple[str, ...],
+    unique: str | None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    properties = {"UNIQ_KEY": unique, "x": "y"} if unique else None
+    prepared = prepare(PLAIN_MESSAGE._replace(tag=tag, keys=keys, properties=properties), 0, 9, 9)
+    writer = LogWriter(tmp_path_factory.mktemp("log"), 4096)
+    parsed = dispatch_request(writer.append(Entry(properties=prepared.properties)).record, 0)
+    assert parsed.keys == prepared.keys
+    assert parsed.tag_code == prepared.tag_code
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (Message("T", b"", keys=tuple(map(str, range(MAX_KEYS + 1)))), "keys"),
+        (Message("T", b"", properties={f"p{n}": "v" for n in range(8192)}), "properties"),
+        (Message("T", b"", tag="x" * 32_768), "tag"),
+        (Message("T", b"", keys=("x" * 32_768,)), "keys"),
+        (Message("T", b"", properties={"p": "x" * 32_767}), "properties"),
+        (Message("T", b"", light_queues=("%LMQ%" + "x" * 300,)), "light_queues"),
+    ],
+)
+def test_what_is_too_long_is_refused_by_its_length(message: Message, field: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="more than") as caught:
+        prepare(message, 3, 1 << 20, 4096)
+    assert caught.value.field == f"messages[3].{field}"
+    assert len(str(caught.value)) < 200  # the text itself is not repeated
+
+
+@pytest.mark.parametrize("check", [check_topic, lambda name: check_light_queue(name, "topic")])
+def test_a_long_name_is_not_repeated_in_its_refusal(check: Callable[[str], None]) -> None:
+    for name in ("%LMQ%" + "x" * 5000, "%" * 5000, "x" * 5000):
+        with pytest.raises(InvalidArgumentError) as caught:
+            check(name)
+        assert len(str(caught.value)) < 200

@@ -1,0 +1,135 @@
+"""Next offsets: a bounded cache that never forgets what only it knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.errors import UnknownTopicError
+from store.log.queue_offsets import HotQueue, QueueOffsets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from store.log.queue_offsets import QueueKey
+
+
+class Appender:
+    """An appender and a consume queue that lags behind it: each append is one log byte."""
+
+    def __init__(self, limit: int) -> None:
+        self.log: list[QueueKey] = []
+        self.dispatched = 0
+        self.loads = 0
+        self.offsets = QueueOffsets(
+            limit, self.load, lambda: len(self.log), lambda: self.dispatched
+        )
+
+    def load(self, keys: Sequence[QueueKey]) -> list[HotQueue]:
+        self.loads += len(keys)
+        if any(topic == "none" for topic, _ in keys):
+            raise UnknownTopicError("none")
+        known = self.log[: self.dispatched]
+        return [HotQueue(known.count(key), 0, b"", b"") for key in keys]
+
+    def append(self, keys: Sequence[QueueKey]) -> list[int]:
+        if any(key not in self.offsets.young for key in keys):
+            self.offsets.warm(sorted(set(keys)))
+        taken = []
+        for key in keys:
+            queue = self.offsets.young[key]
+            taken.append(queue.next_offset)
+            queue.next_offset += 1
+            self.log.append(key)
+        return taken
+
+
+def key(number: int) -> QueueKey:
+    return ("T", number)
+
+
+def test_what_was_used_is_not_loaded_again() -> None:
+    appender = Appender(16)
+    assert appender.append([key(1), key(2), key(1)]) == [0, 0, 1]
+    assert appender.append([key(1)]) == [2]
+    assert appender.loads == 2
+
+
+def test_keys_of_both_generations_survive_a_turn() -> None:
+    # One batch names queues of the old generation, of the young one, and a new one that makes
+    # the generations turn.
+    appender = Appender(4)
+    appender.append([key(1), key(2)])
+    appender.append([key(3)])  # turns: 1 and 2 are old
+    appender.dispatched = len(appender.log)
+    assert appender.append([key(1), key(3), key(4)]) == [1, 1, 0]
+    assert appender.append([key(2), key(1)]) == [1, 2]
+
+
+def test_undispatched_queues_are_not_forgotten() -> None:
+    appender = Appender(2)
+    for number in range(40):
+        appender.append([key(number)])
+    assert len(appender.offsets) == 40
+    assert appender.append([key(0)]) == [1]
+
+
+def test_memory_is_bounded_once_dispatched() -> None:
+    appender = Appender(32)
+    for number in range(500):
+        appender.append([key(number)])
+        appender.dispatched = len(appender.log)
+    assert len(appender.offsets) <= 34
+
+
+def test_a_failed_load_changes_nothing() -> None:
+    appender = Appender(4)
+    appender.append([key(1), key(2)])
+    before = dict(appender.offsets.young), dict(appender.offsets._old)
+    with pytest.raises(UnknownTopicError):
+        appender.offsets.warm([("T", 1), ("T", 9), ("none", 0)])
+    assert (appender.offsets.young, appender.offsets._old) == before
+
+
+def test_forgotten_and_cleared_queues_are_loaded_again() -> None:
+    appender = Appender(4)
+    appender.append([key(1), key(2)])
+    appender.append([key(3)])
+    appender.dispatched = 3
+    for number in (1, 3):
+        appender.offsets.forget(key(number))
+    appender.offsets.forget(key(77))
+    assert appender.append([key(1), key(3)]) == [1, 1]
+    appender.dispatched = 5
+    appender.offsets.clear()
+    assert len(appender.offsets) == 0
+    assert appender.append([key(1), key(2)]) == [2, 1]
+
+
+@given(
+    limit=st.integers(1, 8),
+    steps=st.lists(
+        st.one_of(
+            st.lists(st.integers(0, 7).map(key), min_size=1, max_size=6),
+            st.integers(0, 10),  # dispatch so many more
+        ),
+        max_size=40,
+    ),
+)
+def test_offsets_are_dense_whatever_is_forgotten(
+    limit: int, steps: list[list[QueueKey] | int]
+) -> None:
+    appender = Appender(limit)
+    model: dict[QueueKey, int] = {}
+    for step in steps:
+        if isinstance(step, int):
+            appender.dispatched = min(len(appender.log), appender.dispatched + step)
+            continue
+        expected = []
+        for each in step:
+            expected.append(model.get(each, 0))
+            model[each] = expected[-1] + 1
+        assert appender.append(step) == expected
