@@ -11,15 +11,11 @@
 """
 
 # First: it has a say in how grpc is imported.
-from kvcq_client.forks import ForkedError  # isort: split
+from kvcq_client.transport import ForkedError  # isort: split
 
 from kvcq_client.async_client import AsyncClient
-from kvcq_client.async_consumer import AsyncConsumer
-from kvcq_client.async_producer import AsyncProducer
-from kvcq_client.batch import Sending, SendingMany
 from kvcq_client.client import Client
-from kvcq_client.consumer import Consumer
-from kvcq_client.consumer_config import ConsumerConfig
+from kvcq_client.consuming import AsyncConsumer, Consumer, ConsumerConfig
 from kvcq_client.errors import (
     AlreadyExistsError,
     BufferFullError,
@@ -39,10 +35,10 @@ from kvcq_client.errors import (
     ServerError,
     UnavailableError,
 )
+from kvcq_client.format import StoredMessage, split_records
 from kvcq_client.migration import AsyncMigration, Migration
-from kvcq_client.producer import Producer
-from kvcq_client.producer_config import ProducerConfig
-from kvcq_client.records import StoredMessage, split_records
+from kvcq_client.producing import AsyncProducer, Producer, ProducerConfig, Sending, SendingMany
+from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.values import (
     LIGHT_PREFIX,
     Boundary,
@@ -50,11 +46,8 @@ from kvcq_client.values import (
     GroupOffset,
     Message,
     Placed,
-    Pulled,
-    QueryPage,
     Queue,
     Start,
-    StoredBatch,
     Topic,
 )
 

@@ -6,23 +6,19 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kvcq_client.async_consumer import AsyncConsumer
-from kvcq_client.async_producer import AsyncProducer, ProducerCore
 from kvcq_client.calls import Calls
-from kvcq_client.connection import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Connection
-from kvcq_client.consumer_config import ConsumerConfig
-from kvcq_client.consumer_core import ConsumerCore
+from kvcq_client.consuming import AsyncConsumer, ConsumerConfig, ConsumerCore
 from kvcq_client.migration import AsyncMigration
-from kvcq_client.producer_config import ProducerConfig
+from kvcq_client.producing import AsyncProducer, ProducerConfig, ProducerCore
+from kvcq_client.transport import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
     from typing import Unpack
 
-    from kvcq_client.consumer_config import ConsumerSettings
-    from kvcq_client.consumer_core import Wanted
-    from kvcq_client.producer_config import ProducerSettings
+    from kvcq_client.consuming import ConsumerSettings, Wanted
+    from kvcq_client.producing import ProducerSettings
 
 
 class AsyncClient(Calls):

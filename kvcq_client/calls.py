@@ -6,27 +6,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvcq_client.errors import NotFoundError
+from kvcq_client.format import Checker, Outgoing, StoredMessage, as_bytes, split_records
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.records import StoredMessage, split_records
+from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.values import (
     Boundary,
     Bounds,
     GroupOffset,
     Message,
     Placed,
-    Pulled,
-    QueryPage,
     Queue,
     Start,
-    StoredBatch,
     Topic,
 )
-from kvcq_client.wire import Checker, Outgoing, as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from kvcq_client.connection import Connection
+    from kvcq_client.transport import Connection
 
 #: Queues of one request; the server takes no more.
 _QUEUES_A_CALL = 10_000

@@ -5,27 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvcq_client.async_producer import ProducerCore
-from kvcq_client.blocking import Blocking, blocking, blocking_iterator
 from kvcq_client.calls import Calls
-from kvcq_client.connection import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Connection
-from kvcq_client.consumer import Consumer
-from kvcq_client.consumer_config import ConsumerConfig
-from kvcq_client.consumer_core import ConsumerCore
-from kvcq_client.forks import begin_grpc
-from kvcq_client.loop_thread import LoopThread
+from kvcq_client.consuming import Consumer, ConsumerConfig, ConsumerCore
 from kvcq_client.migration import AsyncMigration, Migration
-from kvcq_client.producer import Producer
-from kvcq_client.producer_config import ProducerConfig
+from kvcq_client.producing import Producer, ProducerConfig, ProducerCore
+from kvcq_client.transport import (
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    Blocking,
+    Connection,
+    LoopThread,
+    begin_grpc,
+    blocking,
+    blocking_iterator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from types import TracebackType
     from typing import Unpack
 
-    from kvcq_client.consumer_config import ConsumerSettings
-    from kvcq_client.consumer_core import Wanted
-    from kvcq_client.producer_config import ProducerSettings
+    from kvcq_client.consuming import ConsumerSettings, Wanted
+    from kvcq_client.producing import ProducerSettings
 
 R = TypeVar("R")
 

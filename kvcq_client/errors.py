@@ -22,19 +22,12 @@ that its ErrorInfo carries. What to do about it follows from the class:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
-import grpc
-from google.rpc import error_details_pb2, status_pb2
+from typing import TYPE_CHECKING
 
 from kvcq_client.values import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from kvcq_client.pb.v1 import kvcq_pb2 as pb
-
-_DETAILS = "grpc-status-details-bin"
+    from collections.abc import Mapping
 
 
 class KvcqError(Exception):
@@ -181,65 +174,3 @@ class BufferFullError(KvcqError):
 
 class DeliveryTimeoutError(DeadlineError):
     """A message was not acknowledged in time. It may be stored, and will not be sent again."""
-
-
-_BY_CODE: dict[str, type[KvcqError]] = {
-    kind.code: kind
-    for kind in (
-        InvalidArgumentError,
-        NotFoundError,
-        AlreadyExistsError,
-        OffsetOutOfRangeError,
-        ResourceExhaustedError,
-        NotPossibleError,
-        UnavailableError,
-        DeadlineError,
-        DataLossError,
-        ServerError,
-    )
-}
-_BY_REASON: dict[str, type[KvcqError]] = {
-    "NUMBER_REUSED": NumberReusedError,
-    "NUMBER_PASSED": NumberPassedError,
-}
-_NAME_BY_NUMBER: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
-
-
-def may_pass(error: KvcqError) -> bool:
-    """Whether the same request may succeed a little later.
-
-    Every refusal of the server has a reason. Without one it was the transport, and gRPC calls
-    a connection that was lost INTERNAL, when it was lost in the middle of a write.
-    """
-    return (
-        isinstance(error, UnavailableError)
-        or (isinstance(error, ServerError) and not error.reason)
-        or error.reason in ("TOO_MANY_CALLS", "MEMORY_FULL")
-    )
-
-
-def make_error(code: str, message: str, reason: str, metadata: Mapping[str, str]) -> KvcqError:
-    """The error for a status; a code that has no class of its own is a ServerError."""
-    kind = _BY_REASON.get(reason) or _BY_CODE.get(code, ServerError)
-    return kind(message, reason, metadata)
-
-
-def from_rpc(error: grpc.aio.AioRpcError) -> KvcqError:
-    """The error that a call ended with, with the server's ErrorInfo when it sent one."""
-    reason, metadata = "", dict[str, str]()
-    # The stubs of grpc do not say that its metadata are pairs.
-    trailing = cast("Iterable[tuple[str, str | bytes]]", error.trailing_metadata() or ())
-    for name, value in trailing:
-        if name == _DETAILS and isinstance(value, bytes):
-            status = status_pb2.Status.FromString(value)
-            for detail in status.details:
-                info = error_details_pb2.ErrorInfo()
-                if detail.Unpack(info):
-                    reason, metadata = info.reason, dict(info.metadata)
-    return make_error(error.code().name, error.details() or error.code().name, reason, metadata)
-
-
-def from_batch_error(error: pb.BatchError) -> KvcqError:
-    """The error that stands in a response of a stream."""
-    code = _NAME_BY_NUMBER.get(error.code, "UNKNOWN")
-    return make_error(code, error.message, error.reason, dict(error.metadata))

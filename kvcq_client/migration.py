@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from kvcq_client.blocking import Blocking, blocking
 from kvcq_client.pb.v1 import migration_pb2 as pb
+from kvcq_client.transport import Blocking, blocking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kvcq_client.connection import Connection
+    from kvcq_client.transport import Connection
 
 R = TypeVar("R")
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kvcq_client.records import StoredMessage
-
 #: Names of light queues begin with this.
 LIGHT_PREFIX = "%LMQ%"
 
@@ -98,32 +96,3 @@ class Boundary(enum.Enum):
 
     LOWER = "lower"  # the first one stored at or after the time
     UPPER = "upper"  # the last one stored at or before the time
-
-
-class Pulled(NamedTuple):
-    """One pull. Empty `messages` with `next_offset` above the asked one: none had a wanted tag."""
-
-    messages: list[StoredMessage]
-    next_offset: int
-    min_offset: int
-    max_offset: int
-
-
-class StoredBatch(NamedTuple):
-    """What the log has under a producer's number. Queue offsets are those of the topics."""
-
-    messages: list[StoredMessage]
-    message_count: int  # with those whose records have left the log
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether some of it has left the log."""
-        return len(self.messages) < self.message_count
-
-
-class QueryPage(NamedTuple):
-    """Messages with one key, oldest first. `complete` is false when `cursor` has more."""
-
-    messages: list[StoredMessage]
-    cursor: bytes
-    complete: bool

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kvcq_client.compression import COMPRESSED, BodyError, decompress
+from kvcq_client.format import COMPRESSED, BodyError, decompress
 from migration.spark.columns import COMMITLOG
 from migration.spark.gather import Bytes, Ints, gather, gather_ints, slices
 from migration.spark.property_scan import PropertyScan

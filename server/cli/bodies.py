@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from kvcq_client.compression import BodyError, decompress
+from kvcq_client.format import BodyError, decompress
 from server.cli.output import notes
 from server.cli.screen import one_line
 

@@ -12,7 +12,7 @@ from time import time
 
 import click
 
-from kvcq_client.connection import is_target
+from kvcq_client.transport import is_target
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

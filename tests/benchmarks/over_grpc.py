@@ -12,9 +12,9 @@ import grpc
 
 from kvcq_bench.remote import OwnServer
 from kvcq_client import Client, Message, Queue, split_records
-from kvcq_client.loop_thread import new_event_loop
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.transport.loop_thread import new_event_loop
 from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row
 
 if TYPE_CHECKING:

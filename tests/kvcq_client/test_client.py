@@ -35,7 +35,7 @@ from kvcq_client import (
     Topic,
     UnavailableError,
 )
-from kvcq_client.loop_thread import LoopThread
+from kvcq_client.transport.loop_thread import LoopThread
 from server.version import VERSION
 from store.format.record import CRC_ITEM_BYTES, CRC_MASK, crc_item
 from tests.support.serving import serving

@@ -19,8 +19,8 @@ from kvcq_client import (
     Producer,
     ProducerConfig,
 )
-from kvcq_client.consumer_config import ConsumerSettings
-from kvcq_client.producer_config import ProducerSettings
+from kvcq_client.consuming.config import ConsumerSettings
+from kvcq_client.producing.config import ProducerSettings
 
 FACES = [
     (Client, AsyncClient),

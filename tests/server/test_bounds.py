@@ -14,9 +14,11 @@ import kvcq_client.bounds
 from kvcq_bench.errors import ScenarioError
 from kvcq_bench.kinds import kill, steady
 from kvcq_bench.scenario import Scenario, load_scenario, make_scenario
-from kvcq_client import AsyncClient, consumer_config, producer_config
-from kvcq_client.consumer_config import ConsumerConfig
-from kvcq_client.producer_config import ProducerConfig
+from kvcq_client import AsyncClient
+from kvcq_client.consuming import config as consumer_config
+from kvcq_client.consuming.config import ConsumerConfig
+from kvcq_client.producing import config as producer_config
+from kvcq_client.producing.config import ProducerConfig
 from server import config as server_config
 from server.config import ServerConfig, load_config
 from store import bounds

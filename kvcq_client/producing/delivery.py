@@ -34,8 +34,6 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from kvcq_client.batch import Unasked
-from kvcq_client.connection import Backoff
 from kvcq_client.errors import (
     ClosedError,
     DeliveryTimeoutError,
@@ -46,21 +44,20 @@ from kvcq_client.errors import (
     NumberReusedError,
     ResourceExhaustedError,
     UnavailableError,
-    from_batch_error,
-    from_rpc,
-    may_pass,
 )
+from kvcq_client.format import put_stream_request
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.wire import put_stream_request
+from kvcq_client.producing.batch import Unasked
+from kvcq_client.transport import Backoff, from_batch_error, from_rpc, may_pass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvcq_client.accumulator import Accumulator
-    from kvcq_client.batch import Batch
-    from kvcq_client.connection import Connection
-    from kvcq_client.producer_config import ProducerConfig
-    from kvcq_client.wire import Outgoing
+    from kvcq_client.format import Outgoing
+    from kvcq_client.producing.accumulator import Accumulator
+    from kvcq_client.producing.batch import Batch
+    from kvcq_client.producing.config import ProducerConfig
+    from kvcq_client.transport import Connection
 
     Call = grpc.aio.StreamStreamCall[bytes, pb.PutStreamResponse]
 

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from types import TracebackType
 
-    from kvcq_client.consumer_core import ConsumerCore, Wanted
-    from kvcq_client.records import StoredMessage
+    from kvcq_client.consuming.core import ConsumerCore, Wanted
+    from kvcq_client.format import StoredMessage
     from kvcq_client.values import Queue, Start
 
 

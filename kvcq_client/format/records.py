@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING
 
 from isal.isal_zlib import crc32
 
-from kvcq_client.compression import COMPRESSED, BodyError, decompress
 from kvcq_client.errors import CorruptRecordError
+from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

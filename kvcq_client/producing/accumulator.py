@@ -6,15 +6,15 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from kvcq_client.batch import Batch, Sending
-from kvcq_client.wire import FRAME_BYTES, Checker, Outgoing, as_bytes
+from kvcq_client.format import FRAME_BYTES, Checker, Outgoing, as_bytes
+from kvcq_client.producing.batch import Batch, Sending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kvcq_client.batch import Run
     from kvcq_client.errors import ClosedError
-    from kvcq_client.producer_config import ProducerConfig
+    from kvcq_client.producing.batch import Run
+    from kvcq_client.producing.config import ProducerConfig
     from kvcq_client.values import Message
 
 new = tuple.__new__  # a NamedTuple's own constructor takes as long as all the rest of `add`

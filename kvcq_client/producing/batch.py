@@ -9,14 +9,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kvcq_client.errors import DeadlineError, KvcqError
-from kvcq_client.records import message_id
+from kvcq_client.format import message_id
 from kvcq_client.values import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from kvcq_client.format import Outgoing
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
-    from kvcq_client.wire import Outgoing
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lz4 import frame as lz4_frame
 
-from kvcq_client import CorruptRecordError, Start, compression
-from kvcq_client.compression import BodyError, decompress
+from kvcq_client import CorruptRecordError, Start
+from kvcq_client.format import compression
+from kvcq_client.format.compression import BodyError, decompress
 from store.message import Message
 
 if sys.version_info >= (3, 14):

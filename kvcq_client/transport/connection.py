@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from kvcq_client.errors import ClosedError, DeadlineError, from_rpc, may_pass
-from kvcq_client.forks import ForkedError, begin_grpc, close_in_children
+from kvcq_client.errors import ClosedError, DeadlineError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc, migration_pb2_grpc
+from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
+from kvcq_client.transport.statuses import from_rpc, may_pass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -114,7 +115,7 @@ class Connection:
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
         self.migration = migration_pb2_grpc.MigrationServiceStub(self._channel)
-        # Requests are bytes already: see wire.py.
+        # Requests are bytes already: see format/outgoing.py.
         self.put_stream = self._channel.stream_stream(
             "/kvcq.v1.MessageService/PutStream",
             request_serializer=None,

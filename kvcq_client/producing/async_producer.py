@@ -6,19 +6,19 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from kvcq_client.accumulator import Accumulator
-from kvcq_client.batch import SendingMany
-from kvcq_client.delivery import Delivery
 from kvcq_client.errors import BufferFullError, ClosedError, DeadlineError
-from kvcq_client.forks import ForkedError, close_in_children
+from kvcq_client.producing.accumulator import Accumulator
+from kvcq_client.producing.batch import SendingMany
+from kvcq_client.producing.delivery import Delivery
+from kvcq_client.transport import ForkedError, close_in_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from kvcq_client.batch import Run, Sending
-    from kvcq_client.connection import Connection
-    from kvcq_client.producer_config import ProducerConfig
+    from kvcq_client.producing.batch import Run, Sending
+    from kvcq_client.producing.config import ProducerConfig
+    from kvcq_client.transport import Connection
     from kvcq_client.values import Message, Placed
 
 

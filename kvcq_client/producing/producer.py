@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from kvcq_client.batch import SendingMany
 from kvcq_client.errors import DeadlineError
+from kvcq_client.producing.batch import SendingMany
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from kvcq_client.async_producer import ProducerCore
-    from kvcq_client.batch import Run, Sending
-    from kvcq_client.loop_thread import LoopThread
+    from kvcq_client.producing.async_producer import ProducerCore
+    from kvcq_client.producing.batch import Run, Sending
+    from kvcq_client.transport import LoopThread
     from kvcq_client.values import Message, Placed
 
 

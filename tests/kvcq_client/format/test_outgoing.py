@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvcq_client.format.outgoing import (
+    FRAME_BYTES,
+    Checker,
+    Outgoing,
+    as_bytes,
+    put_stream_request,
+    varint,
+)
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.wire import FRAME_BYTES, Checker, Outgoing, as_bytes, put_stream_request, varint
 from server.convert import request_in
 from server.put_limits import Budget
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
-from kvcq_client.connection import Backoff
 from kvcq_client.errors import (
     ClosedError,
     DataLossError,
@@ -29,19 +28,23 @@ from kvcq_client.errors import (
     KvcqError,
     OffsetOutOfRangeError,
     UnavailableError,
+)
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport import (
+    Backoff,
+    ForkedError,
+    close_in_children,
     from_batch_error,
     from_rpc,
     may_pass,
 )
-from kvcq_client.forks import ForkedError, close_in_children
-from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.values import Queue, Start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kvcq_client.connection import Connection
-    from kvcq_client.consumer_config import ConsumerConfig
+    from kvcq_client.consuming.config import ConsumerConfig
+    from kvcq_client.transport import Connection
 
     Call = grpc.aio.StreamStreamCall[pb.SubscribeRequest, pb.SubscribeResponse]
 

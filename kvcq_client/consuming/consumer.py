@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
-    from kvcq_client.consumer_core import ConsumerCore, Wanted
-    from kvcq_client.loop_thread import LoopThread
-    from kvcq_client.records import StoredMessage
+    from kvcq_client.consuming.core import ConsumerCore, Wanted
+    from kvcq_client.format import StoredMessage
+    from kvcq_client.transport import LoopThread
     from kvcq_client.values import Queue, Start
 
 

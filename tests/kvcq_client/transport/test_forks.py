@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.support.serving import Served
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 # In a process of its own: the threads of the test would make a fork warn.
 CHILD = """

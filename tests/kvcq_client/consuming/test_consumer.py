@@ -19,10 +19,10 @@ from kvcq_client import (
     OffsetOutOfRangeError,
     Queue,
     Start,
-    subscription,
 )
+from kvcq_client.consuming import subscription
+from kvcq_client.consuming.subscription import Fetched
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.subscription import Fetched
 from tests.support.serving import serving
 
 if TYPE_CHECKING:

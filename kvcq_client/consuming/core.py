@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from kvcq_client.consuming.subscription import Subscription
 from kvcq_client.errors import CorruptRecordError, DeadlineError, NotFoundError
-from kvcq_client.records import split_records
-from kvcq_client.subscription import Subscription
+from kvcq_client.format import split_records
 from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kvcq_client.calls import Calls
-    from kvcq_client.connection import Connection
-    from kvcq_client.consumer_config import ConsumerConfig
-    from kvcq_client.records import StoredMessage
-    from kvcq_client.subscription import Fetched
+    from kvcq_client.consuming.config import ConsumerConfig
+    from kvcq_client.consuming.subscription import Fetched
+    from kvcq_client.format import StoredMessage
+    from kvcq_client.transport import Connection
 
 V = TypeVar("V")
 

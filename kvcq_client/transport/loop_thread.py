@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvcq_client.forks import ForkedError, close_in_children
+from kvcq_client.transport.forks import ForkedError, close_in_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -1,0 +1,28 @@
+"""Messages as bytes: how they leave in a request, and the records of the log that come back.
+
+Uses `errors` alone; knows nothing of connections.
+"""
+
+from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
+from kvcq_client.format.outgoing import (
+    FRAME_BYTES,
+    Checker,
+    Outgoing,
+    as_bytes,
+    put_stream_request,
+)
+from kvcq_client.format.records import StoredMessage, message_id, split_records
+
+__all__ = [
+    "COMPRESSED",
+    "FRAME_BYTES",
+    "BodyError",
+    "Checker",
+    "Outgoing",
+    "StoredMessage",
+    "as_bytes",
+    "decompress",
+    "message_id",
+    "put_stream_request",
+    "split_records",
+]

@@ -1,0 +1,36 @@
+"""The connection to a server, and the loop and threads that its calls run in.
+
+Uses `errors`, and the generated stubs in `pb`.
+"""
+
+# First: it has a say in how grpc is imported.
+from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children  # isort: split
+
+from kvcq_client.transport.blocking import Blocking, blocking, blocking_iterator
+from kvcq_client.transport.connection import (
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    Backoff,
+    Connection,
+    is_target,
+)
+from kvcq_client.transport.loop_thread import LoopThread
+from kvcq_client.transport.statuses import from_batch_error, from_rpc, may_pass
+
+__all__ = [
+    "DEFAULT_TARGET",
+    "DEFAULT_TIMEOUT_S",
+    "Backoff",
+    "Blocking",
+    "Connection",
+    "ForkedError",
+    "LoopThread",
+    "begin_grpc",
+    "blocking",
+    "blocking_iterator",
+    "close_in_children",
+    "from_batch_error",
+    "from_rpc",
+    "is_target",
+    "may_pass",
+]
