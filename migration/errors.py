@@ -1,4 +1,4 @@
-"""What the migration side raises; `server/status.py` has a row for each leaf."""
+"""What the migration side raises; `server/wire/status.py` has a row for each leaf."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 5. Close the store: what was acknowledged is flushed.
 
 A second signal cancels the calls under way at once, and the process ends within seconds, if need be
-as one that is killed: see last_resort.py.
+as one that is killed: see process/last_resort.py.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2
-from server import health
-from server.admin_service import AdminService
-from server.appender import Appender
-from server.cold_reads import ColdReads
-from server.collector import calm_collector
-from server.durability import Durability
-from server.edge import Edge
 from server.errors import ServerBindError, ServerDrainingError
-from server.group_service import GroupService
-from server.memory import UNREAD_BYTES, tune_allocator
-from server.message_service import MessageService
 from server.metrics import CallMetrics
-from server.migration_service import MigrationService
-from server.producer_sessions import ProducerSessions
-from server.put_coalescer import PutCoalescer
-from server.queue_chooser import QueueChooser
-from server.queue_growth import QueueGrowth
+from server.process.collector import calm_collector
+from server.puts.appender import Appender
+from server.puts.coalescer import PutCoalescer
+from server.puts.durability import Durability
+from server.puts.producer_sessions import ProducerSessions
+from server.puts.queue_chooser import QueueChooser
+from server.reads.cold_reads import ColdReads
+from server.reads.queue_growth import QueueGrowth
+from server.services import health
+from server.services.admin import AdminService
+from server.services.group import GroupService
+from server.services.message import MessageService
+from server.services.migration import MigrationService
+from server.services.topic import TopicService
 from server.stage import Parts, Stage
-from server.topic_service import TopicService
+from server.wire.edge import Edge
+from server.wire.request_memory import UNREAD_BYTES, tune_allocator
 from server.workers import Workers
 from store.format.record import pack_host
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from server.config import ServerConfig
-    from server.memory import RequestMemory
+    from server.wire.request_memory import RequestMemory
     from store.config import StoreConfig
     from store.message_store import MessageStore
 

@@ -1,4 +1,4 @@
-"""What the gRPC edge raises by itself; rows for these stand in status.py with the store's."""
+"""What the gRPC edge raises by itself; rows for these stand in wire/status.py with the store's."""
 
 from __future__ import annotations
 

@@ -10,15 +10,15 @@ from server.errors import ServerDrainingError, ServerStartingError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from server.appender import Appender
-    from server.cold_reads import ColdReads
     from server.config import ServerConfig
-    from server.durability import Durability
-    from server.memory import RequestMemory
-    from server.producer_sessions import ProducerSessions
-    from server.put_coalescer import PutCoalescer
-    from server.queue_chooser import QueueChooser
-    from server.queue_growth import QueueGrowth
+    from server.puts.appender import Appender
+    from server.puts.coalescer import PutCoalescer
+    from server.puts.durability import Durability
+    from server.puts.producer_sessions import ProducerSessions
+    from server.puts.queue_chooser import QueueChooser
+    from server.reads.cold_reads import ColdReads
+    from server.reads.queue_growth import QueueGrowth
+    from server.wire.request_memory import RequestMemory
     from server.workers import Workers
     from store.message_store import MessageStore
 

@@ -1,4 +1,4 @@
-"""Every exception raised by the store, as one tree. `server/status.py` has a row for each leaf."""
+"""What the store raises, as one tree; `server/wire/status.py` has a row for each leaf."""
 
 from __future__ import annotations
 

@@ -87,6 +87,8 @@ UNITS |= {  # server
 CIRCLES_LEFT: dict[str, list[frozenset[str]]] = {
     # The store with both sides asks the live migration what to read from.
     "migration": [frozenset({"fill", "migrator", "opening", "plan", "sides", "steps"})],
+    # The stage hands out the parts, and what serves asks the stage.
+    "server": [frozenset({"puts", "reads", "stage"})],
 }
 
 #: Foreign module to the path prefixes that may import it.

@@ -28,8 +28,8 @@ from kvcq_bench.report import (
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
 from kvcq_bench.summary import met_text, summarise
 from kvcq_client import KvcqError
-from server.cli.connection import connect
-from server.cli.output import (
+from server.cli.online.connection import connect
+from server.cli.terminal.output import (
     BadRequestError,
     CommandError,
     camel_case,
@@ -38,8 +38,8 @@ from server.cli.output import (
     print_json,
     print_table,
 )
-from server.cli.sections import Sections
-from server.cli.values import server as server_address
+from server.cli.terminal.sections import Sections
+from server.cli.terminal.values import server as server_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from server.cli.output import (
+from server.cli.terminal.output import (
     EXIT_INTERRUPTED,
     EXIT_NOBODY_READS,
     PRINTED,
@@ -18,7 +18,7 @@ from server.cli.output import (
     error_document,
     print_json,
 )
-from server.cli.sections import Sections
+from server.cli.terminal.sections import Sections
 from server.version import VERSION
 
 if TYPE_CHECKING:
@@ -30,23 +30,23 @@ _AS_JSON = "kvcq.as_json"
 #: for is imported: all together take twice as long as most of them alone.
 _SECTIONS = {
     "Messages": {
-        "put": ".put",
-        "consume": ".consume",
-        "pull": ".messages",
-        "query": ".messages",
-        "get": ".messages",
+        "put": ".online.put",
+        "consume": ".online.consume",
+        "pull": ".online.messages",
+        "query": ".online.messages",
+        "get": ".online.messages",
     },
     "A running server": {
         "serve": ".serve",
-        "topic": ".topics",
-        "group": ".groups",
-        "stats": ".stats",
+        "topic": ".online.topics",
+        "group": ".online.groups",
+        "stats": ".online.stats",
         "bench": ".bench",
     },
     "A store on disk": {
-        "check": ".check",
-        "dump": ".dump",
-        "repair": ".repair",
+        "check": ".on_disk.check",
+        "dump": ".on_disk.dump",
+        "repair": ".on_disk.repair",
         "migrate": ".migration.commands",
         "spark": ".spark",
     },

@@ -13,13 +13,13 @@ import click
 
 from migration.opening import open_store
 from server.app import run_server
-from server.cli.output import BadRequestError, CommandError, json_option, notes
-from server.cli.process import prepare_to_open_stores
-from server.cli.store_errors import unusable
+from server.cli.on_disk.store_errors import unusable
+from server.cli.terminal.output import BadRequestError, CommandError, json_option, notes
 from server.config import load_config, with_recorded_segments
 from server.errors import ServerBindError
-from server.last_resort import end_process_soon
-from server.outlet import FLUSH_S, Outlet, OutletHandler
+from server.process.files import prepare_to_open_stores
+from server.process.last_resort import end_process_soon
+from server.process.outlet import FLUSH_S, Outlet, OutletHandler
 from store.errors import (
     InvalidArgumentError,
     StoreError,

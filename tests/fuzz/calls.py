@@ -11,7 +11,7 @@ import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from server.status import STATUS_BY_ERROR
+from server.wire.status import STATUS_BY_ERROR
 from tests.fuzz.requests import CONTROL_GROUP, CONTROL_TOPIC, METHODS, mutated, request_of
 from tests.support.rpc_errors import error_info
 

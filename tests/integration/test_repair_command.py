@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from migration.opening import open_store
 from server.cli.main import main
-from server.cli.repair import repair
+from server.cli.on_disk.repair import repair
 from store.config import StoreConfig
 from store.errors import CorruptRecordError, DamagedQueueError
 from store.message import Message

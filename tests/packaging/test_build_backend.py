@@ -31,10 +31,10 @@ def source(tmp_path: Path) -> Path:
         "pyproject.toml": PROJECT,
         "README.md": "",
         "LICENSE": "",
-        "store/flush.py": "X = 1\n",
+        "store/log/flush.py": "X = 1\n",
         "store/__init__.py": "",
         "kvcq/__init__.py": "",
-        "kvcq/keys.py": "from store.flush import X\n",
+        "kvcq/tables/keys.py": "from store.flush import X\n",
         "server/app.py": "import store\nfrom kvcq.keys import X\n",
     }
     root = tmp_path / "source"
@@ -72,7 +72,7 @@ def test_imports_of_rooms_that_move_are_changed(line: str, moved: str) -> None:
         "import store.flush",  # binds `store`, which is no top-level name any more
         "import store, json",
         "x = 1; import store",
-        "import_module('server.cli.put')",
+        "import_module('server.cli.online.put')",
         "importlib.import_module('server')",
         "Popen([sys.executable, '-m', 'server', 'serve'])",
     ],
@@ -88,7 +88,7 @@ def test_rooms_lie_below_kvcq(source: Path, tmp_path: Path) -> None:
     assert sorted(one.name for one in tree.iterdir()) == [
         *("LICENSE", "README.md", "kvcq", "pyproject.toml")
     ]
-    assert (tree / "kvcq/keys.py").read_text() == "from kvcq.store.flush import X\n"
+    assert (tree / "kvcq/tables/keys.py").read_text() == "from kvcq.store.flush import X\n"
     assert (tree / "kvcq/server/app.py").read_text().startswith("from kvcq import store\n")
     assert '"kvcq.server.cli.main:main"' in (tree / "pyproject.toml").read_text()
 

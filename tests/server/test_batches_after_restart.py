@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from server.appender import Appender
 from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceError
-from server.producer_sessions import ProducerSessions
+from server.puts.appender import Appender
+from server.puts.producer_sessions import ProducerSessions
 from server.workers import Workers
 from store.config import FlushMode
 from store.format.batch_mark import BatchMark
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from server.columns import Stored
+    from server.wire.columns import Stored
 
 HOUR_S = 3600.0
 

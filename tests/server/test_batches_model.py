@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.appender import Appender
-from server.batch_checksum import checksum_of
-from server.convert import request_in
 from server.errors import NumberPassedError, NumberReusedError
-from server.producer_sessions import ProducerSessions
-from server.put_limits import Budget
+from server.puts.appender import Appender
+from server.puts.producer_sessions import ProducerSessions
+from server.wire.batch_checksum import checksum_of
+from server.wire.convert import request_in
+from server.wire.put_limits import Budget
 from server.workers import Workers
 from store.clock import SystemClock
 from store.errors import UnknownTopicError
@@ -39,7 +39,7 @@ from tests.support.stores import open_small
 from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
-    from server.columns import Stored
+    from server.wire.columns import Stored
 
 TOPICS = ("A", "B", "C")
 LIGHT = "%LMQ%l"

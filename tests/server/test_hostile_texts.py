@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import migration_pb2, migration_pb2_grpc
-from server.status import MAX_MESSAGE_BYTES, MAX_VALUE_BYTES, refusal_of, rich_status
+from server.wire.status import MAX_MESSAGE_BYTES, MAX_VALUE_BYTES, refusal_of, rich_status
 from store.errors import OffsetOutOfRangeError, UnknownTopicError
 from tests.support.rpc_errors import error_info
 

@@ -13,7 +13,7 @@ import pytest
 from kvcq.engine.rocks.failures import failure
 from kvcq.errors import EngineBusyError
 from migration.check import check_store
-from server.status import refusal_of
+from server.wire.status import refusal_of
 from store.config import FlushMode
 from store.errors import OutOfDescriptorsError, StoreBusyError
 from store.format.record import unpack_record

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from typing import NoReturn
 
-from server import last_resort, workers
+from server import workers
 from server.cli.main import main
+from server.process import last_resort
 from store.message_store import MessageStore
 
 

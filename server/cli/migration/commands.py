@@ -15,7 +15,6 @@ from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy, parse_rules
 from migration.steps.release import Home
 from migration.steps.verify import VerifyOptions
-from server.cli.connection import server_option
 from server.cli.migration.ingest import ingest
 from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened
 from server.cli.migration.shown import (
@@ -28,7 +27,8 @@ from server.cli.migration.shown import (
     show_verification,
 )
 from server.cli.migration.target import job_of
-from server.cli.output import (
+from server.cli.online.connection import server_option
+from server.cli.terminal.output import (
     EXIT_REFUSED,
     BadRequestError,
     CommandError,
@@ -37,9 +37,9 @@ from server.cli.output import (
     print_json,
     print_next,
 )
-from server.cli.sections import Sections
-from server.cli.values import COUNT, INT32_MAX, INT64_MAX, Whole
-from server.migration_convert import phase_name
+from server.cli.terminal.sections import Sections
+from server.cli.terminal.values import COUNT, INT32_MAX, INT64_MAX, Whole
+from server.wire.migration_convert import phase_name
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

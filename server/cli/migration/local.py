@@ -18,11 +18,11 @@ from migration.next_step import NextStep
 from migration.plan.plan import plan_directory
 from migration.steps.release import Home, release
 from migration.steps.verify import VerifyOptions
-from server import migration_convert as convert
 from server.cli.migration.target import POLL_S, progress_of
-from server.cli.output import BadRequestError, CommandError, InterruptedCommandError
-from server.cli.process import prepare_to_open_stores
-from server.status import row_of
+from server.cli.terminal.output import BadRequestError, CommandError, InterruptedCommandError
+from server.process.files import prepare_to_open_stores
+from server.wire import migration_convert as convert
+from server.wire.status import row_of
 from store.errors import InvalidArgumentError, StoreError, StoreLockedError
 
 if TYPE_CHECKING:

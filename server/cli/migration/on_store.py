@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from server.cli.connection import server_option
 from server.cli.migration.local import local_target
 from server.cli.migration.remote import remote_target
-from server.cli.output import json_option, notes
+from server.cli.online.connection import server_option
+from server.cli.terminal.output import json_option, notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.next_step import NextStep
-from server import migration_convert as convert
-from server.cli.connection import command_at, connect, on_server
 from server.cli.migration.target import POLL_S, job_of, progress_of
-from server.cli.output import CommandError, InterruptedCommandError
+from server.cli.online.connection import command_at, connect, on_server
+from server.cli.terminal.output import CommandError, InterruptedCommandError
+from server.wire import migration_convert as convert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from kvcq_client.format.outgoing import (
     varint,
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.convert import request_in
-from server.put_limits import Budget
+from server.wire.convert import request_in
+from server.wire.put_limits import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

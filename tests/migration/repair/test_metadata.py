@@ -16,7 +16,7 @@ from migration.check import check_store
 from migration.opening import open_store
 from migration.repair.metadata import repair_metadata
 from migration.repair.queues import set_queues_aside
-from server.cli.repair import repair
+from server.cli.on_disk.repair import repair
 from store.config import StoreConfig
 from store.errors import StoreFormatError, UnknownTopicError
 from store.format.record import unpack_record

@@ -1,0 +1,1 @@
+"""Commands for the directory of a stopped store."""

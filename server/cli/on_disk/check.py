@@ -1,0 +1,289 @@
+"""kvcq check: verify the directory of a stopped store."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from migration.check import examine_store
+from migration.check_findings import Kind, size_text
+from migration.next_step import NextStep
+from migration.repair.queues import REBUILD
+from migration.state.state import has_migration
+from server.cli.on_disk.store_errors import leave_out_command
+from server.cli.terminal.output import (
+    EXIT_REFUSED,
+    CommandError,
+    console,
+    counted,
+    json_option,
+    notes,
+    print_json,
+    print_table,
+)
+from server.cli.terminal.values import COUNT
+from store.errors import StoreError, StoreFormatError, StoreLockedError
+from store.store_dir import DirKind, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.progress import TaskID
+
+    from migration.check_findings import Checked, CheckResult, Finding
+
+#: Without a terminal, how far the check is gets a line that often.
+_LINE_S = 5.0
+#: What lies in the log itself: nothing else in the store holds it a second time.
+_IN_THE_LOG = {
+    Kind.DAMAGED_RECORD,
+    Kind.SHORT_LOG,
+    Kind.FALLING_TIME,
+    Kind.SEGMENTS,
+    Kind.TORN_TAIL,
+    Kind.AHEAD_OF_LOG,
+}
+#: Not made from the log by `repair --queues` either.
+_OTHER_FILES = {Kind.IDENTITY, Kind.CHECKPOINT_FILE, Kind.METADATA}
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="Differences to show.")
+@json_option
+def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 - click's way
+    """Verify the stopped store in DIRECTORY: every record, queue, bound and key row of it.
+
+    Nothing is changed. Exits with 1, and shows the first differences, when something is wrong.
+    Leftovers of a crash that the next start repairs are reported as information, not as faults, and
+    so is damage in the log that the queues no longer lead to.
+    """
+    try:
+        with _progress(quiet=as_json) as report:
+            result = examine_store(directory, report)
+    except StoreLockedError as error:
+        hint = "stop its server first: check looks at a stopped store"
+        raise CommandError(str(error), hint) from error
+    except StoreError as error:
+        raise _refused(error, directory) from error
+    faults = [finding for finding in result.findings if finding.is_fault]
+    if as_json:
+        checked = result.checked
+        print_json(
+            {
+                "directory": str(directory),
+                "checked": {
+                    "records": checked.records,
+                    "units": checked.units,
+                    "indexRows": checked.index_rows,
+                    "bytes": checked.log_bytes,
+                },
+                "faults": _count(faults),
+                "first": [_document(finding) for finding in faults[:limit]],
+                "remedies": [
+                    {"hint": hint, "nextCommand": command}
+                    for hint, command in remedies(directory, result.findings)
+                ],
+                "information": [_document(one) for one in result.findings if not one.is_fault],
+            }
+        )
+    else:
+        _show(directory, result, faults, limit)
+    if faults:
+        raise SystemExit(EXIT_REFUSED)
+
+
+def _refused(error: StoreError, directory: Path) -> CommandError:
+    """The directory is no store of ours."""
+    with suppress(StoreFormatError):
+        if inspect(directory)[0] is DirKind.ROCKETMQ:
+            planned = NextStep("plan").command(directory)
+            return CommandError(str(error), "RocketMQ wrote this store", command=planned)
+    return CommandError(str(error), "is this the directory that `kvcq serve --data` names?")
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """Bars on a terminal; lines in a log file; nothing with --json."""
+    if quiet:
+        yield lambda _step, _share: None
+    elif notes.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=notes, transient=True) as bars:
+            tasks: dict[str, TaskID] = {}
+
+            def show(step: str, share: float) -> None:
+                if step not in tasks:
+                    tasks[step] = bars.add_task(step, total=1.0)
+                bars.update(tasks[step], completed=share)
+
+            yield show
+    else:
+        yield ProgressLines(time.monotonic)
+
+
+class ProgressLines:
+    """How far it is, as a line every few seconds: a short check prints none."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._told = now()
+
+    def __call__(self, step: str, share: float) -> None:
+        if self._now() - self._told >= _LINE_S:
+            self._told = self._now()
+            _say(f"{step}: {share:.0%}")
+
+
+def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit: int) -> None:
+    for finding in result.findings:
+        if not finding.is_fault:
+            _say(finding.note or str(finding))
+    checked = checked_text(result.checked)
+    if not faults:
+        is_lost = any(finding.kind is Kind.LEFT_OUT for finding in result.findings)
+        _say(f"{directory}: nothing {'else ' if is_lost else ''}is wrong. {checked}")
+        return
+    shown = faults[:limit]
+    columns = (
+        ("what", [finding.kind.value for finding in shown]),
+        ("where", [finding.place for finding in shown]),
+        ("topic", [finding.topic for finding in shown]),
+        ("queue", [finding.queue_id for finding in shown]),
+        ("offset", [finding.queue_offset for finding in shown]),
+        ("physical offset", [finding.physical_offset for finding in shown]),
+        ("expected", [finding.expected for finding in shown]),
+        ("found", [_found(finding) for finding in shown]),
+    )
+    used = [(name, values) for name, values in columns if any(one is not None for one in values)]
+    rows = zip(*(["" if one is None else one for one in values] for _, values in used), strict=True)
+    print_table("", [name for name, _ in used], list(rows))
+    count = _count(faults)
+    console.print(
+        f"{counted(count, 'fault')} in {directory}. {checked}",
+        *_remedy_lines(directory, result.findings),
+        sep="\n",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _say(text: str) -> None:
+    notes.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _found(finding: Finding) -> str:
+    return finding.found if finding.count == 1 else f"{finding.found} ({finding.count:,} times)"
+
+
+def checked_text(checked: Checked) -> str:
+    """How much was looked at, as a sentence."""
+    return (
+        f"Checked: {counted(checked.records, 'record')} in {size_text(checked.log_bytes)} of log, "
+        f"{counted(checked.units, 'unit')}, {counted(checked.index_rows, 'index row')}."
+    )
+
+
+def _remedy_lines(directory: Path, findings: Sequence[Finding]) -> Iterator[str]:
+    for hint, command in remedies(directory, findings):
+        yield f"hint: {hint}"
+        if command is not None:
+            yield f"next: {command}"
+
+
+def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, str | None]]:
+    """What to do for each sort of fault that is there: a sentence, and a command or None."""
+    kinds = {finding.kind for finding in findings if finding.is_fault}
+    advice: list[tuple[str, str | None]] = []
+    queues: str | None = shlex.join(["kvcq", "repair", str(directory), "--queues"])
+    if has_migration(directory):
+        queues = REBUILD.command(directory)
+    elif any(finding.kind in (Kind.DAMAGED_RECORD, Kind.LEFT_OUT) for finding in findings):
+        queues = leave_out_command(directory)
+    derived = bool(kinds - _IN_THE_LOG - _OTHER_FILES)
+    if Kind.DAMAGED_RECORD in kinds:
+        hint = (
+            "a damaged record cannot be rebuilt from anything else in the store: take its message "
+            "from a replica or a backup"
+        )
+        leaves_out = not derived and not has_migration(directory)
+        if leaves_out:
+            hint += ". The command rebuilds the queues without it"
+        advice.append((hint, queues if leaves_out else None))
+    if kinds & {Kind.SHORT_LOG, Kind.SEGMENTS}:
+        hint = "part of the log is gone: bring its segments back from a replica or a backup"
+        advice.append((hint, None))
+    if Kind.AHEAD_OF_LOG in kinds:
+        hint = (
+            "the queues know of more log than there is: bring the missing segments back from a "
+            "copy. To go on without their messages, the command rebuilds the queues from what is "
+            "left"
+        )
+        advice.append((hint, None if derived else queues))
+    if Kind.TORN_TAIL in kinds:
+        hint = (
+            "no stop of this program leaves bytes behind the log's end: find out which one wrote "
+            "into commitlog/, and keep a copy of the segment if they may matter; the next start "
+            "removes them"
+        )
+        advice.append((hint, None))
+    if Kind.FALLING_TIME in kinds:
+        hint = "store times that fall do not harm messages: a search by time may be inexact there"
+        advice.append((hint, None))
+    if Kind.METADATA in kinds:
+        hint = (
+            "bring meta/ back from a copy of the directory if there is one: committed offsets are "
+            "nowhere else. Without one, the command finds the topics again in log and queues"
+        )
+        advice.append((hint, shlex.join(["kvcq", "repair", str(directory), "--metadata"])))
+    if Kind.IDENTITY in kinds:
+        places = sorted({each.place for each in findings if each.kind is Kind.IDENTITY})
+        advice.append((f"bring {' and '.join(places)} back from a backup of the directory", None))
+    if Kind.CHECKPOINT_FILE in kinds:
+        hint = (
+            "the checkpoint file needs nothing: the next start checks the whole log instead, and "
+            "rewrites it"
+        )
+        advice.append((hint, None))
+    if Kind.DEAD_ROW in kinds:
+        hint = (
+            "kvcq/ has rows of topics that meta/ does not know. Unless they were deleted, meta/ is "
+            "not the newest one: bring that back before anything else, since queues are rebuilt "
+            "for the topics in meta/ alone"
+        )
+        advice.append((hint, None))
+    if derived:
+        advice.append(("the command rebuilds queues, bounds and index rows from the log", queues))
+    return advice
+
+
+def _count(findings: Sequence[Finding]) -> int:
+    """All of them, also those that are not listed one by one."""
+    return sum(finding.count for finding in findings)
+
+
+def _document(finding: Finding) -> dict[str, object]:
+    return {
+        "kind": finding.kind.value,
+        "place": finding.place,
+        "topic": finding.topic,
+        "queueId": finding.queue_id,
+        "queueOffset": finding.queue_offset,
+        "physicalOffset": finding.physical_offset,
+        "expected": finding.expected,
+        "found": finding.found,
+        "count": finding.count,
+        "note": finding.note,
+    }

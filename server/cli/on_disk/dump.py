@@ -1,0 +1,329 @@
+"""kvcq dump: what stands in the files of a store directory, row by row."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvcq.errors import KvcqError
+from migration.dump import (
+    FILES,
+    ROCKSDB,
+    dump_index,
+    dump_log,
+    dump_queue,
+    index_sides_of,
+    queue_sides_of,
+)
+from migration.plan.legacy import layout_given
+from server.cli.terminal.bodies import body_fields, body_text, plain_body
+from server.cli.terminal.output import (
+    CommandError,
+    json_option,
+    notes,
+    print_json,
+    print_table,
+    time_text,
+)
+from server.cli.terminal.sections import Sections
+from server.cli.terminal.values import COUNT, OFFSET, QUEUE, text
+from server.wire.convert import host_text
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from migration.dump import IndexRow, LogRow, UnitRow
+
+_directory = click.argument(
+    "directory", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+_limit = click.option("--limit", type=COUNT, default=100, show_default=True, help="Rows at most.")
+_side = click.option("--side", type=click.Choice([ROCKSDB, FILES]), help="This side alone.")
+
+
+@click.group(cls=Sections)
+def dump() -> None:
+    """Show the rows of a store's files as they are: the log, a queue, the key index.
+
+    DIRECTORY is a store of kvcq or of RocketMQ; nothing in it is changed. Of a store that is being
+    served, what is not flushed yet is not seen. Damage is shown, and is no error: `kvcq check`
+    judges.
+    """
+
+
+@dump.command("log")
+@_directory
+@click.option("--from", "start", type=OFFSET, help="Physical offset of a record. [default: start]")
+@click.option("--to", "end", type=OFFSET, help="Rows that begin below this physical offset.")
+@click.option("--topic", type=text, help="Records of this topic alone.")
+@click.option("--queue", "queue_id", type=QUEUE, help="Records of this queue alone.")
+@_limit
+@json_option
+def dump_log_command(
+    directory: Path,
+    start: int | None,
+    end: int | None,
+    topic: str | None,
+    queue_id: int | None,
+    limit: int,
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Records, blanks and damage of the commit log of DIRECTORY, in order."""
+
+    def wanted(row: LogRow) -> bool:
+        message = row.message
+        if topic is None and queue_id is None:
+            return True
+        return (
+            message is not None
+            and topic in (None, message.topic)
+            and queue_id in (None, message.queue_id)
+        )
+
+    with _errors(directory):
+        rows = filter(wanted, dump_log(directory, start, end))
+        if as_json:
+            _print_rows(map(_log_document, rows), limit)
+            return
+        _print(
+            (
+                "physical offset",
+                "size",
+                "topic",
+                "queue",
+                "offset",
+                "stored",
+                "tag",
+                "keys",
+                "body",
+            ),
+            map(_log_cells, rows),
+            limit,
+        )
+
+
+@dump.command("queue")
+@_directory
+@click.argument("topic", type=text)
+@click.argument("queue_id", type=QUEUE, default=0)
+@click.option("--offset", type=OFFSET, default=0, help="Queue offset to begin with.")
+@_side
+@_limit
+@json_option
+def dump_queue_command(
+    directory: Path,
+    topic: str,
+    queue_id: int,
+    offset: int,
+    side: str | None,
+    limit: int,
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Units of queue QUEUE_ID (0) of TOPIC in DIRECTORY; a light queue's name (%LMQ%…) is a topic.
+
+    Both sides one after the other where a store has both. Expired units may still be there.
+    """
+    with _errors(directory):
+        sides = _sides(directory, side)
+        rows = chain.from_iterable(
+            dump_queue(directory, one, topic, queue_id, offset) for one in sides
+        )
+        first = next(rows, None)
+        if first is None:
+            where = f"queue {queue_id} of {topic} has no unit"
+            if offset:
+                where += f" from offset {offset} on"
+            raise CommandError(f"{where} in {' or '.join(sides)}", code="NOT_FOUND")
+        rows = chain([first], rows)
+        if as_json:
+            _print_rows(map(_unit_document, rows), limit)
+            return
+        _print(
+            ("side", "offset", "physical offset", "size", "tag code", "stored"),
+            map(_unit_cells, rows),
+            limit,
+        )
+
+
+@dump.command("index")
+@_directory
+@click.option("--topic", type=text, help="Entries of this topic alone; of files, with --key.")
+@click.option("--key", type=text, help="Entries of this key of the topic alone.")
+@click.option("--index-slots", type=COUNT, help="RocketMQ's maxHashSlotNum, if it was changed.")
+@click.option("--index-entries", type=COUNT, help="RocketMQ's maxIndexNum, if it was changed.")
+@_side
+@_limit
+@json_option
+def dump_index_command(
+    directory: Path,
+    topic: str | None,
+    key: str | None,
+    index_slots: int | None,
+    index_entries: int | None,
+    side: str | None,
+    limit: int,
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Entries of the key index of DIRECTORY.
+
+    A key that nobody gave may be a producer's: <id>:<number of the batch>. Index files keep a hash
+    of topic and key, and the time in seconds from the file's first.
+    """
+    if key is not None and topic is None:
+        raise click.UsageError("--key needs --topic: a key is one of a topic")
+    with _errors(directory):
+        layout = layout_given(directory, None, index_slots, index_entries)
+        rows = chain.from_iterable(
+            dump_index(directory, one, topic, key, layout)
+            for one in _index_sides(directory, side, by_topic=topic is not None and key is None)
+        )
+        if as_json:
+            _print_rows(map(_index_document, rows), limit)
+            return
+        _print(
+            ("side", "physical offset", "topic", "key", "stored", "hash", "place"),
+            map(_index_cells, rows),
+            limit,
+        )
+
+
+def _index_sides(directory: Path, side: str | None, *, by_topic: bool) -> list[str]:
+    found = index_sides_of(directory)
+    if by_topic and FILES in (side, *found) and (side == FILES or ROCKSDB not in found):
+        raise click.UsageError("index files keep no topics: give --key as well")
+    if by_topic:
+        found = [ROCKSDB]
+    wanted = found if side is None else [one for one in found if one == side]
+    if not wanted:
+        there = " and ".join(found) or "none"
+        raise CommandError(
+            f"{directory}: an index in {side or 'any form'} is wanted, there is {there}"
+        )
+    return wanted
+
+
+def _sides(directory: Path, side: str | None) -> list[str]:
+    found = queue_sides_of(directory)
+    wanted = found if side is None else [one for one in found if one == side]
+    if not wanted:
+        there = " and ".join(found) or "none"
+        raise CommandError(
+            f"{directory}: queues in {side or 'any form'} are wanted, there is {there}"
+        )
+    return wanted
+
+
+@contextmanager
+def _errors(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except (StoreError, KvcqError) as error:
+        check = shlex.join(["kvcq", "check", str(directory)])
+        raise CommandError(str(error), command=check) from error
+
+
+# --- rows for people and for programs --------------------------------------------------------
+
+
+def _print(columns: Sequence[str], rows: Iterator[Sequence[object]], limit: int) -> None:
+    print_table("", columns, islice(rows, limit))
+    if next(rows, None) is not None:
+        notes.print("there is more; show it with a larger --limit")
+
+
+def _print_rows(rows: Iterator[dict[str, Any]], limit: int) -> None:
+    # All of them first: what is broken in the middle must not leave half a document behind.
+    shown = list(islice(rows, limit))
+    print_json({"rows": shown, "complete": next(rows, None) is None})
+
+
+def _log_cells(row: LogRow) -> Sequence[object]:
+    message = row.message
+    if message is None:
+        return (row.physical_offset, row.size, f"({row.kind})", "", "", "", "", "", row.reason)
+    return (
+        row.physical_offset,
+        row.size,
+        message.topic,
+        str(message.queue_id),
+        str(message.queue_offset),
+        time_text(message.store_time_ms),
+        message.tag,
+        " ".join(message.keys),
+        body_text(plain_body(message.body, message.sys_flag)),
+    )
+
+
+def _log_document(row: LogRow) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "physicalOffset": row.physical_offset,
+        "size": row.size,
+        "kind": row.kind,
+    }
+    if row.reason:
+        found["reason"] = row.reason
+    message = row.message
+    if message is not None:
+        found |= {
+            "topic": message.topic,
+            "queueId": message.queue_id,
+            "queueOffset": message.queue_offset,
+            "flag": message.flag,
+            "sysFlag": message.sys_flag,
+            "bornTimeMs": message.born_time_ms,
+            "bornHost": host_text(message.born_host),
+            "storeTimeMs": message.store_time_ms,
+            "storeHost": host_text(message.store_host),
+            "reconsumeTimes": message.reconsume_times,
+            "preparedTransactionOffset": message.prepared_transaction_offset,
+            "bodyCrc": message.body_crc,
+            **body_fields(plain_body(message.body, message.sys_flag)),
+            "properties": message.properties,
+        }
+    return found
+
+
+def _unit_cells(row: UnitRow) -> Sequence[object]:
+    stored = "" if row.store_time_ms is None else time_text(row.store_time_ms)
+    return (*row[:4], str(row.tag_code), stored)
+
+
+def _unit_document(row: UnitRow) -> dict[str, Any]:
+    return {
+        "side": row.side,
+        "queueOffset": row.queue_offset,
+        "physicalOffset": row.physical_offset,
+        "recordSize": row.record_size,
+        "tagCode": row.tag_code,
+        "storeTimeMs": row.store_time_ms,
+    }
+
+
+def _index_cells(row: IndexRow) -> Sequence[object]:
+    return (
+        row.side,
+        row.physical_offset,
+        row.topic or "",
+        row.key or "",
+        "" if row.store_time_ms is None else time_text(row.store_time_ms),
+        "" if row.key_hash is None else str(row.key_hash),
+        row.place,
+    )
+
+
+def _index_document(row: IndexRow) -> dict[str, Any]:
+    return {
+        "side": row.side,
+        "physicalOffset": row.physical_offset,
+        "topic": row.topic,
+        "key": row.key,
+        "storeTimeMs": row.store_time_ms,
+        "keyHash": row.key_hash,
+        "place": row.place or None,
+    }

@@ -1,0 +1,143 @@
+"""kvcq repair: make again from the log what can be made from it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from migration.errors import IllegalStepError
+from migration.opening import open_store
+from migration.repair.metadata import repair_metadata
+from migration.repair.queues import set_queues_aside
+from server.cli.on_disk.store_errors import unusable
+from server.cli.terminal.output import CommandError, counted, json_option, notes, print_json
+from server.process.files import prepare_to_open_stores
+from store.config import StoreConfig
+from store.errors import StoreError, StoreLockedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--metadata", "what", flag_value="metadata", help="Rebuild the topics of a lost meta/."
+)
+@click.option("--queues", "what", flag_value="queues", help="Rebuild kvcq/, all of it.")
+@click.option(
+    "--skip-damaged",
+    is_flag=True,
+    help="With --queues: leave damaged records out; readers are told of the holes.",
+)
+@json_option
+def repair(
+    directory: Path,
+    what: str | None,
+    skip_damaged: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Rebuild topics or queues of the stopped store in DIRECTORY from its log.
+
+    What was there is kept under another name. Committed offsets are not in the log: --metadata
+    works only when meta/ is missing or cannot be opened, and without kvcq/ topics that had been
+    deleted come back with their messages.
+    """
+    if what is None:
+        raise click.UsageError("say what to rebuild: --metadata or --queues")
+    if skip_damaged and what != "queues":
+        raise click.UsageError("--skip-damaged needs --queues")
+    prepare_to_open_stores()
+    left_out = 0
+    try:
+        with _bar() as progress:
+            task = progress.add_task("", total=1.0)
+
+            def show(step: str, share: float) -> None:
+                progress.update(task, description=step, completed=share)
+
+            if what == "metadata":
+                topics = repair_metadata(directory, show)
+                result: dict[str, object] = {"repaired": None, "topics": None}
+                if topics is not None:
+                    result = {"repaired": "metadata", "topics": len(topics)}
+            else:
+                result, left_out = _repair_queues(directory, show, skip_damaged=skip_damaged)
+    except StoreError as error:
+        raise _refused(error, directory) from error
+    if as_json:
+        print_json(result)
+    elif result["repaired"] is None:
+        notes.print("meta/ is sound: there is nothing to repair", highlight=False)
+    elif what == "metadata":
+        notes.print(
+            f"meta/ has {result['topics']} topics again, those of log and queues. Committed "
+            "offsets, groups, and topics that never had a message are not in it.",
+            highlight=False,
+        )
+    else:
+        notes.print(
+            f"kvcq/ is rebuilt from {result['dispatchedOffset']:,} bytes of log"
+            + (f", without {counted(left_out, 'damaged place')}" if left_out else "")
+            + (
+                f"; the old one is {result['old']}: remove it when all is well"
+                if result["old"]
+                else ""
+            ),
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _repair_queues(
+    directory: Path, show: Callable[[str, float], None], *, skip_damaged: bool
+) -> tuple[dict[str, object], int]:
+    """What was done, and how many damaged places were left out.
+
+    The old database comes back under its name if the new one cannot be made.
+    """
+    aside = set_queues_aside(directory, show, skip_damaged=skip_damaged)
+    config = StoreConfig(
+        root=directory,
+        segment_bytes=aside.segment_bytes,
+        skip_damaged_records=skip_damaged,
+    )
+    try:
+        with open_store(config, progress=show) as store:
+            end = store.log.appended_offset
+    except BaseException:
+        if aside.path is not None:
+            shutil.rmtree(directory / "kvcq", ignore_errors=True)
+            aside.path.rename(directory / "kvcq")
+        raise
+    left_out = len(aside.damage)
+    return {
+        "repaired": "queues",
+        "dispatchedOffset": end,
+        "leftOut": left_out,
+        "old": None if aside.path is None else str(aside.path),
+    }, left_out
+
+
+def _refused(error: StoreError, directory: Path) -> CommandError:
+    if isinstance(error, StoreLockedError):
+        return CommandError(str(error), "stop the server that has it open, then repeat the command")
+    if isinstance(error, IllegalStepError):
+        step = error.next_step
+        return CommandError(str(error), step.sentence(directory), command=step.command(directory))
+    return unusable(error, directory)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=notes,
+        transient=True,
+    )

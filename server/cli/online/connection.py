@@ -1,0 +1,231 @@
+"""A connection to a running server, and its errors in the words of the command line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from kvcq_client import (
+    LIGHT_PREFIX,
+    Client,
+    DeadlineError,
+    InvalidArgumentError,
+    KvcqError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from server.cli.terminal.output import BadRequestError, CannotConnectError, CommandError, notes
+from server.cli.terminal.values import server as server_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DEFAULT_SERVER = "127.0.0.1:8081"
+COMMANDLINE = ParameterSource.COMMANDLINE
+#: Fields of requests, and what sets them where it has another name.
+_PARAMETERS = {
+    "queue_id": "queue",
+    "queue_count": "queues",
+    "name": "names",
+    "begin_time_ms": "since",
+    "end_time_ms": "until",
+    "time_ms": "to_time",
+    "offset": "to",
+    "wait_ms": "wait_s",
+    "max_messages": "limit",
+}
+#: The index or key in `topics[0].name`, `properties['KEYS']`.
+_SUBSCRIPT = re.compile(r"\[.*?\]")
+_KEY = re.compile(r"\['(.*)'\]$")
+#: For one call. A server that is still opening its store is waited for as long.
+TIMEOUT_S = 30.0
+#: How long to look for a server: one that does not answer by then is not there.
+CONNECT_TIMEOUT_S = 2.0
+
+server_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--server",
+    type=server_target,
+    default=DEFAULT_SERVER,
+    show_default=True,
+    envvar="KVCQ_SERVER",
+    metavar="HOST:PORT",
+    help="The server to ask; also from KVCQ_SERVER.",
+)
+
+
+@contextmanager
+def connect(server: str) -> Iterator[Client]:
+    """A client for the length of a command. Raises CommandError for what the client raises."""
+    try:
+        with Client(server, timeout_s=TIMEOUT_S) as client:
+            try:
+                # The client tries again for all of its time; a person wants to know soon.
+                client.statistics(timeout_s=CONNECT_TIMEOUT_S)
+            except (UnavailableError, DeadlineError) as error:
+                if error.reason:
+                    raise
+                raise CannotConnectError(
+                    f"cannot reach a server at {server}",
+                    "is it running? Another one is named with --server HOST:PORT",
+                    command=_serve_command(server),
+                ) from error
+            yield client
+    except KvcqError as error:
+        raise command_error(error, server) from error
+
+
+def _serve_command(server: str) -> str | None:
+    """What would serve there, on this machine."""
+    host, _, port = server.rpartition(":")
+    if host not in ("127.0.0.1", "localhost"):
+        return None
+    return "kvcq serve" if server == DEFAULT_SERVER else f"kvcq serve --port {port}"
+
+
+@contextmanager
+def client_log_shown() -> Iterator[None]:
+    """What the client logs goes to standard error, as a line each."""
+    logger = logging.getLogger("kvcq_client")
+    handler, level = _NotesHandler(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _NotesHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        notes.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+
+
+def command_at(server: str, command: str, *options: str, name: str = "") -> str:
+    """For a shell, on the same server. `name` is the command's argument; empty: it has none."""
+    words = ["kvcq", *command.split()]
+    if name.startswith("-"):  # behind all options, as it would be taken for one
+        return f"{on_server(shlex.join([*words, *options]), server)} -- {shlex.quote(name)}"
+    return on_server(shlex.join([*words, *([name] if name else []), *options]), server)
+
+
+def this_command(server: str, *options: str) -> str:
+    """The command that runs, as it was given, and these options besides."""
+    context = click.get_current_context()
+    path = context.command_path.partition(" ")[2]
+    given: list[str] = []
+    names: list[str] = []
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name == "server" or context.get_parameter_source(name) is not COMMANDLINE:
+            continue
+        value = context.params[name]
+        if isinstance(parameter, click.Argument):
+            names.append(str(value))
+        elif parameter.opts and isinstance(value, bool):
+            given.append(parameter.opts[0])
+        else:
+            given += [parameter.opts[0], str(value)]
+    assert len(names) == 1, "of a command with one argument"
+    return command_at(server, path, *given, *options, name=names[0])
+
+
+def on_server(command: str, server: str) -> str:
+    """The command with the server named, where it would go to another one otherwise."""
+    implied = os.environ.get("KVCQ_SERVER") or DEFAULT_SERVER
+    return command if server == implied else f"{command} --server {shlex.quote(server)}"
+
+
+def command_error(error: KvcqError, server: str) -> CommandError:
+    """The error in the words of the command line: its exit code, and what to do next."""
+    look = command_at(server, "stats")
+    if isinstance(error, UnavailableError):
+        if error.reason:
+            return CannotConnectError(
+                str(error), "try again in a moment", command=look, code=error.reason
+            )
+        # gRPC's own words name sockets and addresses, and no remedy.
+        lost = f"the connection to {server} was lost"
+        return CannotConnectError(lost, "is it running?", command=look)
+    if isinstance(error, DeadlineError):
+        text = f"{server} did not answer in time"
+        return CommandError(text, "is it busy?", command=look, code="DEADLINE_EXCEEDED")
+    # Without a reason it was gRPC that refused, and that is for size alone.
+    too_large = isinstance(error, ResourceExhaustedError) and not error.reason
+    if too_large:
+        return BadRequestError(str(error), "the server's limit is its max_receive_bytes")
+    kind = BadRequestError if isinstance(error, InvalidArgumentError) else CommandError
+    command, hint = _advice(error.reason, error.metadata, server)
+    text = str(error)
+    if isinstance(error, InvalidArgumentError) and (given := option_of(error.field)):
+        text = text.replace(f"{error.field}: ", f"{given}: ", 1)
+    return kind(
+        text,
+        hint,
+        command=command,
+        code=error.reason,
+        field=error.metadata.get("field", ""),
+    )
+
+
+def option_of(field: str) -> str:
+    """The option or argument that set this field of the request; "" if none of the command did."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ""
+    plain = _SUBSCRIPT.sub("", field).rpartition(".")[2]
+    names = (plain, _PARAMETERS.get(plain))
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "")
+        called = parameter.human_readable_name
+        if given is COMMANDLINE and (parameter.name in names or called.lower() in names):
+            option = called if isinstance(parameter, click.Argument) else parameter.opts[0]
+            key = _KEY.search(field)  # of a property, say
+            return option if key is None else f"{option} {key[1]}"
+    return ""
+
+
+def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
+    """A command, and a sentence; each may be empty."""
+    topic = metadata.get("topic", "")
+    match reason:
+        case "UNKNOWN_TOPIC" if topic.startswith(LIGHT_PREFIX):
+            hint = "a light queue is created by the first message that names it (put --light-queue)"
+            return command_at(server, "topic list", "--light-queues"), hint
+        case "UNKNOWN_TOPIC":
+            create = command_at(server, "topic create", name=topic)
+            return command_at(server, "topic list"), f"`{create}` creates it"
+        case "TOPIC_EXISTS":
+            hint = "use it as it is, choose another name, or delete it with its messages first"
+            return command_at(server, "topic describe", name=topic), hint
+        case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE":
+            return command_at(server, "topic describe", name=topic), ""
+        case "ILLEGAL_STEP":
+            command = metadata.get("nextCommand", "")
+            return on_server(command, server) if command else "", metadata.get("hint", "")
+        case "DISK_FULL":
+            return "", "free disk space, or lower store.reserved_hours; reads continue meanwhile"
+        case "STORE_FAILED" | "FLUSH_FAILED":
+            return "", "look at the server's log and the disk, then restart the server"
+        case "CORRUPT_RECORD" | "DAMAGED_QUEUE" | "CORRUPT_VALUE":
+            return _behind_damage(reason, metadata, server)
+        case _:
+            return "", ""
+
+
+def _behind_damage(reason: str, metadata: dict[str, str], server: str) -> tuple[str, str]:
+    """What reads behind a message that cannot be read; empty if its place is unknown."""
+    look = "to look closer, stop the server and run `kvcq check DIRECTORY` on its store"
+    if "nextOffset" in metadata and "topic" in metadata:
+        place = ["--queue", metadata.get("queueId", "0"), "--offset", metadata["nextOffset"]]
+        command = command_at(server, "pull", *place, name=metadata["topic"])
+        return command, f"the command reads on behind it; {look}"
+    mended = "the server rebuilds the queue from its log: try again in a moment"
+    return "", f"{mended}; {look}" if reason == "DAMAGED_QUEUE" else look

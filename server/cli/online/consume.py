@@ -1,0 +1,192 @@
+"""kvcq consume: messages of a topic as they come, for a group if one is named."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+from kvcq_client import (
+    LIGHT_PREFIX,
+    DataLossError,
+    NotFoundError,
+    Queue,
+    Start,
+    UnavailableError,
+)
+from server.cli.online.connection import (
+    client_log_shown,
+    command_error,
+    connect,
+    server_option,
+    this_command,
+)
+from server.cli.online.messages import body_of, print_bodies, print_documents, skip_damaged_option
+from server.cli.terminal.bodies import body_text
+from server.cli.terminal.output import console, json_option, notes, time_text
+from server.cli.terminal.screen import escape, one_line
+from server.cli.terminal.values import COUNT, TIME, TIMES, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kvcq_client import Client, Consumer, StoredMessage
+
+#: What a group has read is committed that often, and at the end.
+_COMMIT_S = 1.0
+#: How long to wait for more before committing what was read.
+_WAIT_S = 1.0
+
+
+@click.command()
+@click.argument("topic", type=text)
+@click.option("--group", type=text, default="", help="Begin where GROUP is, and commit for it.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
+@click.option(
+    "--from",
+    "where",
+    metavar="WHERE",
+    help=f"earliest, latest, or a time. {TIMES}  [default: where the group is, or earliest]",
+)
+@click.option("--tag", "tag_filter", type=text, default="", help='Such as "created || paid".')
+@click.option("--limit", type=COUNT, help="End after N messages.")
+@skip_damaged_option
+@click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@server_option
+@json_option
+def consume(
+    topic: str,
+    group: str,
+    follow: bool,  # noqa: FBT001 - click passes options by name
+    where: str | None,
+    tag_filter: str,
+    limit: int | None,
+    skip_damaged: bool,  # noqa: FBT001
+    raw: bool,  # noqa: FBT001
+    server: str,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Read all queues of TOPIC, or a light queue (%LMQ%…), message by message.
+
+    Ends at the end of what there is, or goes on with --follow. With --group the next run begins
+    behind what this one printed; after a crash the last second of it may come again.
+    """
+    if raw and as_json:
+        raise click.UsageError("--raw and --json exclude each other")
+    show = print_documents if as_json else print_bodies if raw else _print_lines
+    count = 0
+    with (
+        client_log_shown(),
+        connect(server) as client,
+        client.consumer(group=group, tag_filter=tag_filter, skip_damaged=skip_damaged) as consumer,
+    ):
+        consumer.follow(_begin(client, topic, group, where))
+        commits = _Commits(consumer, is_patient=follow)
+        try:
+            for batch in _batches(consumer, limit, follow=follow):
+                try:
+                    show(batch)
+                except BaseException:  # what was not printed is not read
+                    if consumer.queue is not None:
+                        consumer.seek({consumer.queue: batch[0].queue_offset})
+                    raise
+                count += len(batch)
+                if group:
+                    commits.look()
+        except DataLossError as error:
+            told = command_error(error, server)
+            if error.next_offset is not None:
+                told.command = this_command(server, "--skip-damaged")
+            raise told from error
+        finally:
+            if group:
+                commits.last()
+    if not count and not as_json and not raw:
+        notes.print("no messages")
+
+
+class _Commits:
+    """Commits what was read, every second while something is."""
+
+    def __init__(self, consumer: Consumer, *, is_patient: bool) -> None:
+        """`is_patient`: a server that is away is tried again later."""
+        self._consumer = consumer
+        self._is_patient = is_patient
+        self._committed: dict[Queue, int] = {}
+        self._committed_s = monotonic()
+
+    def look(self) -> None:
+        """Now, if it is time."""
+        if monotonic() - self._committed_s < _COMMIT_S:
+            return
+        try:
+            self.last()
+        except UnavailableError:
+            if not self._is_patient:
+                raise
+        self._committed_s = monotonic()
+
+    def last(self) -> None:
+        """Whatever the time is."""
+        positions = self._consumer.positions()
+        if positions != self._committed:
+            self._consumer.commit(positions)
+            self._committed = positions
+
+
+def _batches(
+    consumer: Consumer, limit: int | None, *, follow: bool
+) -> Iterator[list[StoredMessage]]:
+    """Messages until the end, or for ever; at most `limit` of them. [] when none came for long."""
+    left = limit
+    ends = consumer.batches_to_end() if not follow else iter(lambda: consumer.batch(_WAIT_S), None)
+    for batch in ends:
+        if left is None:
+            yield batch
+            continue
+        yield batch[:left]
+        if len(batch) >= left:
+            if len(batch) > left:  # what was not printed is not read
+                queue = consumer.queue
+                assert queue is not None
+                consumer.seek({queue: batch[left].queue_offset})
+            return
+        left -= len(batch)
+
+
+def _begin(client: Client, topic: str, group: str, where: str | None) -> dict[Queue, int]:
+    """The offset to begin at, in each queue."""
+    if topic.startswith(LIGHT_PREFIX):
+        queues = [Queue(topic)]
+    else:
+        queues = [Queue(topic, each) for each in range(client.describe_topic(topic).queue_count)]
+    committed = {}
+    if group and where is None:
+        try:
+            found = client.group_offsets(group, queues)
+        except NotFoundError:  # a light queue before its first message
+            found = []
+        committed = {
+            Queue(one.topic, one.queue_id): one.offset for one in found if one.offset is not None
+        }
+    if where is None or where in (Start.EARLIEST.value, Start.LATEST.value):
+        begun = {}
+        for queue in queues:
+            try:
+                low, high = client.offsets([queue])[queue]
+            except NotFoundError:
+                low, high = 0, 0
+            offset = high if where == Start.LATEST.value else low
+            begun[queue] = committed.get(queue, offset)
+        return begun
+    time_ms = TIME.convert(where, None, None)
+    return {queue: client.search_time(*queue, time_ms) for queue in queues}
+
+
+def _print_lines(messages: list[StoredMessage]) -> None:
+    for message in messages:
+        marks = one_line(" ".join(one for one in (message.tag, *message.keys) if one))
+        place = f"{message.queue_id}:{message.queue_offset}"
+        line = f"{time_text(message.store_time_ms)}  {place:<10}  {marks:<12}  "
+        console.print(escape(line + body_text(body_of(message))), highlight=False, soft_wrap=True)

@@ -1,0 +1,159 @@
+"""kvcq group …: list, describe, reset, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kvcq_client import Start
+from server.cli.online.connection import command_at, connect, server_option
+from server.cli.terminal.output import (
+    CommandError,
+    ask,
+    json_option,
+    notes,
+    print_json,
+    print_table,
+)
+from server.cli.terminal.sections import Sections
+from server.cli.terminal.values import INT64_MAX, QUEUE, TIME, TIMES, text
+
+if TYPE_CHECKING:
+    from kvcq_client import Client, GroupOffset
+
+
+@click.group(cls=Sections)
+def group() -> None:
+    """Consumer groups of a running server: how far they are, and how far behind."""
+
+
+@group.command("list")
+@server_option
+@json_option
+def list_groups(server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
+    """List the groups that committed something, with what is before them."""
+    with connect(server) as client:
+        rows = [(name, client.group_offsets(name)) for name in client.groups()]
+    shown = [(name, len(each), sum(one.lag for one in each)) for name, each in rows]
+    if as_json:
+        print_json([{"group": name, "queues": queues, "lag": lag} for name, queues, lag in shown])
+    elif shown:
+        print_table("", ("group", "queues", "lag"), shown)
+    else:
+        notes.print("no groups")
+
+
+@group.command()
+@click.argument("name", metavar="GROUP", type=text)
+@click.option("--topic", type=text, help="This topic alone.")
+@server_option
+@json_option
+def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:  # noqa: FBT001
+    """Show what GROUP committed in each queue, and how many messages are before it."""
+    with connect(server) as client:
+        found = client.group_offsets(name)
+        if not found:
+            _require(client, name, server)
+    found = [one for one in found if topic in (None, one.topic)]
+    if not found:
+        where = "a topic that exists" if topic is None else topic
+        raise CommandError(
+            f"group {name!r} has committed nothing in {where}",
+            command=command_at(server, "group list"),
+            code="NOTHING_COMMITTED",
+        )
+    _show(name, found, as_json=as_json)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP", type=text)
+@click.argument("topic", type=text)
+@click.option("--to", metavar="WHERE", help="earliest, latest, or a queue offset.")
+@click.option("--to-time", type=TIME, help=f"The first message stored then or later. {TIMES}")
+@click.option("--queue", "queue_ids", type=QUEUE, multiple=True, help="This queue alone; repeat.")
+@server_option
+@json_option
+def reset(
+    name: str,
+    topic: str,
+    to: str | None,
+    to_time: int | None,
+    queue_ids: tuple[int, ...],
+    server: str,
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Move GROUP, which exists, in the queues of TOPIC. Consumers that run go on where they are.
+
+    A new group begins with `kvcq consume TOPIC --group GROUP --from WHERE`.
+    """
+    if (to is None) == (to_time is None):
+        raise click.UsageError("say where to: --to or --to-time")
+    where = Start.EARLIEST if to is None else _where(to)
+    with connect(server) as client:
+        _require(client, name, server)
+        found = client.reset_offsets(name, topic, where, queue_ids=queue_ids, time_ms=to_time)
+    _show(name, found, as_json=as_json)
+
+
+@group.command()
+@click.argument("name", metavar="GROUP", type=text)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@server_option
+@json_option
+def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: FBT001
+    """Forget what GROUP committed. Messages stay."""
+    if not yes:
+        without = command_at(server, "group delete", "--yes", name=name)
+        ask(f"Delete all offsets of group {name!r}?", without)
+    with connect(server) as client:
+        _require(client, name, server)
+        client.delete_group(name)
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        notes.print(f"deleted {name}")
+
+
+def _require(client: Client, name: str, server: str) -> None:
+    """Raises CommandError when no group of that name has committed anything."""
+    if name not in client.groups():
+        listing = command_at(server, "group list")
+        raise CommandError(f"no group {name!r}", command=listing, code="UNKNOWN_GROUP")
+
+
+def _where(to: str) -> Start | int:
+    if to in ("earliest", "latest"):
+        return Start(to)
+    if to.isascii() and to.isdigit() and int(to) <= INT64_MAX:
+        return int(to)
+    raise click.BadParameter(f"{to!r} is not earliest, latest, or an offset", param_hint="--to")
+
+
+def _show(name: str, offsets: list[GroupOffset], *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "group": name,
+                "queues": [
+                    {
+                        "topic": one.topic,
+                        "queueId": one.queue_id,
+                        "offset": one.offset,
+                        "minOffset": one.min_offset,
+                        "maxOffset": one.max_offset,
+                        "lag": one.lag,
+                    }
+                    for one in offsets
+                ],
+            }
+        )
+        return
+    print_table(
+        f"{name}: {sum(one.lag for one in offsets):,} messages behind",
+        ("topic", "queue", "offset", "min offset", "max offset", "lag"),
+        [
+            (one.topic, one.queue_id, "-" if one.offset is None else one.offset, *one[3:])
+            for one in offsets
+        ],
+    )

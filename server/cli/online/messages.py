@@ -1,0 +1,283 @@
+"""kvcq pull, query, get: messages out of a running server.
+
+With --json a message is one line, so that a program can read them as they come.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvcq_client import LIGHT_PREFIX, DataLossError, Queue
+from server.cli.online.connection import TIMEOUT_S, command_error, connect, server_option
+from server.cli.terminal.bodies import body_fields, body_text, plain_body
+from server.cli.terminal.output import (
+    json_option,
+    notes,
+    print_json,
+    print_table,
+    time_text,
+)
+from server.cli.terminal.screen import one_line
+from server.cli.terminal.values import OFFSET, QUEUE, TIME, TIMES, Whole, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kvcq_client import Client, StoredMessage
+
+#: With --skip-damaged: how often, and how long each time, for queues that are being rebuilt.
+_WAITS = 60
+_WAIT_S = 0.5
+
+skip_damaged_option = click.option(
+    "--skip-damaged", is_flag=True, help="Leave out messages that cannot be read, and say which."
+)
+
+
+@click.command()
+@click.argument("topic", type=text)
+@click.option("--queue", type=QUEUE, help="One queue; else all of the topic, one after another.")
+@click.option("--offset", type=OFFSET, help="From here on; else from the oldest. Needs --queue.")
+@click.option("--limit", type=Whole(1, 10_000), default=32, show_default=True)
+@click.option("--tag", "tag_filter", type=text, default="", help='Such as "created || paid".')
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 60),
+    default=0.0,
+    help="Seconds to wait for a message when there is none; needs --queue.",
+)
+@skip_damaged_option
+@click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@server_option
+@json_option
+def pull(
+    topic: str,
+    queue: int | None,
+    offset: int | None,
+    limit: int,
+    tag_filter: str,
+    wait_s: float,
+    skip_damaged: bool,  # noqa: FBT001 - click passes options by name
+    raw: bool,  # noqa: FBT001
+    server: str,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Read messages of TOPIC; a light queue's name (%LMQ%…) reads that.
+
+    Without --queue, the queues are read one after another, each from its oldest message.
+    """
+    if queue is None and (offset is not None or wait_s) and not topic.startswith(LIGHT_PREFIX):
+        raise click.UsageError("--offset and --wait need --queue")
+    found: list[StoredMessage] = []
+    positions: list[dict[str, Any]] = []
+    damage: DataLossError | None = None
+    waits = iter(range(_WAITS))
+    with connect(server) as client:
+        for queue_id, start, end in _starts(client, topic, queue, offset):
+            next_offset, max_offset = start, end
+            while len(found) < limit and damage is None:
+                try:
+                    pulled = client.pull(
+                        topic,
+                        queue_id,
+                        next_offset,
+                        max_messages=limit - len(found),
+                        tag_filter=tag_filter,
+                        wait_s=0 if found else wait_s,
+                        timeout_s=TIMEOUT_S + wait_s,
+                    )
+                except DataLossError as error:  # what was read before it is shown first
+                    goes_on_at = _behind(error, next_offset, waits) if skip_damaged else None
+                    if goes_on_at is None:
+                        damage = error
+                        break
+                    next_offset = goes_on_at
+                    continue
+                found.extend(pulled.messages)
+                moved = pulled.next_offset > next_offset
+                next_offset, max_offset = pulled.next_offset, pulled.max_offset
+                if not moved or next_offset >= max_offset:
+                    break
+            positions.append(
+                {"queueId": queue_id, "nextOffset": next_offset, "maxOffset": max_offset}
+            )
+    if as_json:
+        print_documents(found)
+    elif raw:
+        print_bodies(found)
+    elif found or damage is None:
+        print_messages(found)
+    if damage is None and not raw:
+        _tell_what_is_left(positions)
+    if damage is not None:
+        raise command_error(damage, server) from damage
+
+
+def _behind(error: DataLossError, asked: int, waits: Iterator[int]) -> int | None:
+    """Where to read on without what is damaged; None: nowhere. Waits for a queue's rebuild."""
+    if error.next_offset is not None:
+        text = f"left out: {error}; reading on at offset {error.next_offset}"
+        notes.print(text, markup=False, highlight=False, soft_wrap=True)
+        return error.next_offset
+    if error.reason != "DAMAGED_QUEUE" or next(waits, None) is None:
+        return None
+    sleep(_WAIT_S)
+    return asked
+
+
+def _tell_what_is_left(positions: list[dict[str, Any]]) -> None:
+    left = [int(one["maxOffset"]) - int(one["nextOffset"]) for one in positions]
+    behind = sum(left)
+    if behind <= 0:
+        return
+    where = f" in {sum(one > 0 for one in left)} queues" if len(left) > 1 else ""
+    notes.print(f"{behind:,} more{where}; see them with --limit, or --queue and --offset")
+
+
+def _starts(
+    client: Client, topic: str, queue: int | None, offset: int | None
+) -> list[tuple[int, int, int]]:
+    """Queues to read, where each begins, and where it ends just now."""
+    if queue is None and not topic.startswith(LIGHT_PREFIX):
+        count = client.describe_topic(topic).queue_count
+        bounds = client.offsets(Queue(topic, queue_id) for queue_id in range(count))
+        return [(queue.queue_id, low, high) for queue, (low, high) in bounds.items() if high > low]
+    wanted = Queue(topic, queue or 0)
+    if offset is not None:
+        return [(wanted.queue_id, offset, offset)]
+    return [(wanted.queue_id, *client.offsets([wanted])[wanted])]
+
+
+@click.command()
+@click.argument("topic", type=text)
+@click.argument("key", type=text)
+@click.option("--since", type=TIME, help=f"Stored then or later. {TIMES}")
+@click.option("--until", type=TIME, help="Stored then or earlier.")
+@click.option("--limit", type=Whole(1, 100_000), default=32, show_default=True)
+@server_option
+@json_option
+def query(
+    topic: str,
+    key: str,
+    since: int | None,
+    until: int | None,
+    limit: int,
+    server: str,
+    as_json: bool,  # noqa: FBT001 - click passes options by name
+) -> None:
+    """Find messages of TOPIC that carry KEY, oldest first."""
+    found: list[StoredMessage] = []
+    cursor, complete = b"", False
+    with connect(server) as client:
+        while not complete and len(found) < limit:
+            page = client.query(
+                topic,
+                key,
+                begin_time_ms=since,
+                end_time_ms=until,
+                max_messages=min(1000, limit - len(found)),
+                cursor=cursor,
+            )
+            found.extend(page.messages)
+            cursor, complete = page.cursor, page.complete
+    if as_json:
+        print_documents(found)
+    else:
+        print_messages(found)
+    if not complete:
+        notes.print("there are more; show them with a larger --limit")
+
+
+@click.command()
+@click.argument("message_id", type=text)
+@click.option("--raw", is_flag=True, help="Print the body alone.")
+@server_option
+@json_option
+def get(
+    message_id: str,
+    raw: bool,  # noqa: FBT001 - click passes options by name
+    server: str,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Show one message by the MESSAGE_ID that put returned."""
+    with connect(server) as client:
+        message = client.get(message_id)
+    if raw:
+        sys.stdout.buffer.write(body_of(message))
+        return
+    document = _document(message)
+    if as_json:
+        print_json(document)
+        return
+    document["body"] = body_text(body_of(message))
+    document["bornTime"] = time_text(document.pop("bornTimeMs"))
+    document["storeTime"] = time_text(document.pop("storeTimeMs"))
+    document["keys"] = " ".join(message.keys)
+    document["lightQueues"] = "\n".join(message.light_queues)
+    document["properties"] = "\n".join(
+        f"{name}={value}" for name, value in message.properties.items()
+    )
+    print_table("", ("field", "value"), [(name, str(value)) for name, value in document.items()])
+
+
+def print_documents(messages: Iterable[StoredMessage]) -> None:
+    """Each as one JSON object in a line."""
+    for message in messages:
+        print_json(_document(message))
+
+
+def print_bodies(messages: Iterable[StoredMessage]) -> None:
+    """The bodies alone, each and a newline, as bytes."""
+    for message in messages:
+        sys.stdout.buffer.write(body_of(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_messages(messages: Iterable[StoredMessage]) -> None:
+    """A table for people."""
+    rows = [
+        (
+            message.queue_id,
+            message.queue_offset,
+            time_text(message.store_time_ms),
+            one_line(message.tag),
+            one_line(" ".join(message.keys)),
+            body_text(body_of(message)),
+        )
+        for message in messages
+    ]
+    if not rows:
+        notes.print("no messages")
+        return
+    print_table("", ("queue", "offset", "stored", "tag", "keys", "body"), rows)
+
+
+def body_of(message: StoredMessage) -> bytes:
+    return plain_body(message.raw_body, message.sys_flag)
+
+
+def _document(message: StoredMessage) -> dict[str, Any]:
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "messageId": message.message_id,
+        **body_fields(body_of(message)),
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "lightQueues": list(message.light_queues),
+        "properties": dict(message.properties),
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornTimeMs": message.born_time_ms,
+        "bornHost": message.born_host,
+        "storeTimeMs": message.store_time_ms,
+        "storeHost": message.store_host,
+        "reconsumeTimes": message.reconsume_times,
+    }

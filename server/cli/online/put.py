@@ -1,0 +1,263 @@
+"""kvcq put: one message, or a message for each line of standard input.
+
+Lines go out in blocks that are stored whole or not at all, one after another. At the first line
+that is refused the command ends: every line before it is stored, none behind it is. So a run that
+ended can be gone on with from the line that is told.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+from dataclasses import replace
+from shlex import quote
+from typing import TYPE_CHECKING
+
+import click
+
+from kvcq_client import DeadlineError, KvcqError, Message, UnavailableError
+from server.cli.online.connection import command_error, connect, server_option
+from server.cli.terminal.output import (
+    BadRequestError,
+    CommandError,
+    json_option,
+    notes,
+    print_json,
+    print_table,
+)
+from server.cli.terminal.values import QUEUE, argument_bytes, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kvcq_client import Client, Placed
+
+#: Lines, and bytes of them, that are stored together.
+BLOCK_LINES = 5_000
+BLOCK_BYTES = 8 << 20
+#: No server takes less in a request.
+SMALLEST_LIMIT_BYTES = 1 << 16
+#: Of a request, besides the texts of its message: field numbers, lengths, the producer's name.
+FRAME_BYTES = 256
+
+_LINE_INDEX = re.compile(r"messages\[(\d+)\]")
+
+
+@click.command()
+@click.argument("topic", type=text)
+@click.argument("body", required=False)
+@click.option("--queue", type=QUEUE, help="Queue of the topic; else in turn.")
+@click.option("--tag", type=text, default="", help="Tag to filter by.")
+@click.option("--key", "keys", type=text, multiple=True, help="Key to query for; may be repeated.")
+@click.option(
+    "--light-queue",
+    "light_queues",
+    type=text,
+    multiple=True,
+    help="Light queue, %LMQ%…; may be repeated.",
+)
+@click.option(
+    "--property",
+    "properties",
+    type=text,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Property that the message carries; may be repeated.",
+)
+@click.option("--lines", is_flag=True, help="Read standard input, a message for each line.")
+@server_option
+@json_option
+def put(
+    topic: str,
+    body: str | None,
+    queue: int | None,
+    tag: str,
+    keys: tuple[str, ...],
+    light_queues: tuple[str, ...],
+    properties: tuple[str, ...],
+    lines: bool,  # noqa: FBT001 - click passes options by name
+    server: str,
+    as_json: bool,  # noqa: FBT001
+) -> None:
+    """Put a message into TOPIC: BODY, which may be "", or standard input when BODY is left out.
+
+    The topic is created if it is new and the server allows that. With --lines, the first line
+    that is refused ends the command: all lines before it are stored, none behind it is.
+    """
+    if lines and body is not None:
+        raise click.UsageError("BODY and --lines exclude each other")
+    template = Message(
+        topic,
+        b"",
+        queue,
+        tag,
+        keys,
+        tuple(dict.fromkeys(light_queues)),
+        dict(map(_name_and_value, properties)) or None,
+    )
+    content = b"" if lines else _content(body)
+    with connect(server) as client:
+        if lines:
+            _put_lines(client, server, template, as_json=as_json)
+            return
+        message = replace(template, body=content)
+        size = _request_bytes(message)
+        limit = _limit_bytes(client) if size > SMALLEST_LIMIT_BYTES else size
+        if size > limit:
+            raise BadRequestError(_too_large(message, limit))
+        placed = client.put(message)
+    if as_json:
+        print_json(_document(message, placed))
+        return
+    place = (topic, placed.queue_id, placed.queue_offset, placed.message_id)
+    light = [(name, 0, offset, placed.message_id) for name, offset in _light(message, placed)]
+    print_table("", ("topic", "queue", "offset", "message id"), [place, *light])
+
+
+def _content(body: str | None) -> bytes:
+    """Raises CommandError when standard input is empty: mostly something went wrong before it."""
+    if body is not None:
+        return argument_bytes(body)
+    if sys.stdin.isatty():
+        notes.print("the body is read from the terminal; Ctrl-D on an empty line ends it")
+    content = sys.stdin.buffer.read()
+    if not content:
+        raise CommandError(
+            "standard input is empty: no message was put",
+            'a message without a body is put with "" as BODY',
+            code="EMPTY_INPUT",
+        )
+    return content
+
+
+def _document(message: Message, placed: Placed) -> dict[str, object]:
+    return {
+        "topic": message.topic,
+        "queueId": placed.queue_id,
+        "queueOffset": placed.queue_offset,
+        "physicalOffset": placed.physical_offset,
+        "messageId": placed.message_id,
+        "storeTimeMs": placed.store_time_ms,
+        "lightQueues": dict(_light(message, placed)),
+    }
+
+
+def _light(message: Message, placed: Placed) -> list[tuple[str, int]]:
+    return list(zip(message.light_queues, placed.light_queue_offsets, strict=True))
+
+
+# --- lines -----------------------------------------------------------------------------------
+
+
+class _Stopped(Exception):
+    """A block was not stored whole: its first `stored` lines are."""
+
+    def __init__(self, stored: int, *, at_line: bool, error: CommandError) -> None:
+        super().__init__(str(error))
+        self.stored = stored
+        self.at_line = at_line  # the line behind them is the reason
+        self.error = error
+
+
+def _put_lines(client: Client, server: str, template: Message, *, as_json: bool) -> None:
+    limit = _limit_bytes(client)
+    overhead = _request_bytes(template)
+    sender = uuid.uuid4().hex
+    stored = 0
+    stopped: _Stopped | None = None
+    with notes.status("putting…") as status:
+        for block in _blocks(sys.stdin.buffer, min(BLOCK_BYTES, limit // 2), overhead):
+            messages = [replace(template, body=line) for line in block]
+            try:
+                _put_block(client, server, messages, sender, stored, limit)
+            except _Stopped as outcome:
+                stored += outcome.stored
+                stopped = outcome
+                break
+            stored += len(block)
+            status.update(f"put {stored:,} messages")
+    if as_json:
+        print_json({"topic": template.topic, "messages": stored})
+    else:
+        notes.print(f"put {stored:,} messages into {template.topic}")
+    if stopped is not None:
+        error, line = stopped.error, stored + 1
+        where = "line" if stopped.at_line else "from line"
+        go_on = f"tail -n +{line} FILE | kvcq put {quote(template.topic)} --lines"
+        hint = f"{error.hint or 'correct it'}; then continue, with the same options: {go_on}"
+        raise error.saying(f"{where} {line}: {error.message}", hint=hint) from error
+
+
+def _blocks(lines: Iterable[bytes], block_bytes: int, overhead: int) -> Iterator[list[bytes]]:
+    block: list[bytes] = []
+    size = 0
+    for line in lines:
+        body = line.rstrip(b"\r\n")
+        if block and (len(block) == BLOCK_LINES or size + len(body) + overhead > block_bytes):
+            yield block
+            block, size = [], 0
+        block.append(body)
+        size += len(body) + overhead
+    if block:
+        yield block
+
+
+def _put_block(
+    client: Client, server: str, messages: list[Message], sender: str, sequence: int, limit: int
+) -> None:
+    """Store the block; up to its first bad line when it has one, and raise _Stopped then."""
+    for index, message in enumerate(messages):
+        if _request_bytes(message) > limit:
+            if index:
+                _put_block(client, server, messages[:index], sender, sequence, limit)
+            why = BadRequestError(_too_large(message, limit))
+            raise _Stopped(index, at_line=True, error=why)
+    try:
+        client.put_numbered(messages, producer_id=sender, sequence=sequence)
+    except KvcqError as error:
+        why_not = command_error(error, server)
+        field = error.metadata.get("field", "")
+        found = _LINE_INDEX.match(field)
+        if found is None:
+            if isinstance(error, UnavailableError | DeadlineError) and not error.reason:
+                note = f"; some of the next {len(messages):,} lines may be stored"
+                why_not = why_not.saying(why_not.message + note)
+            raise _Stopped(0, at_line=False, error=why_not) from error
+        index = int(found[1])
+        # Its number in the block would only mislead.
+        prefix = f"{found[0]}."
+        reason = why_not.message.replace(prefix, "")
+        why_not = why_not.saying(reason, field=field.replace(prefix, ""))
+        if index:
+            _put_block(client, server, messages[:index], sender, sequence, limit)
+        raise _Stopped(index, at_line=True, error=why_not) from error
+
+
+# --- sizes and texts -------------------------------------------------------------------------
+
+
+def _limit_bytes(client: Client) -> int:
+    """Of a request, as the server has it; it is not told while the server starts."""
+    return int(client.statistics().get("server.max_receive_bytes", 2**31))
+
+
+def _request_bytes(message: Message) -> int:
+    """At most the size of a request with this message alone."""
+    properties = (message.properties or {}).items()
+    texts = [
+        *(message.topic, message.tag, *message.keys, *message.light_queues),
+        *(text for pair in properties for text in pair),
+    ]
+    return len(message.body) + sum(len(text.encode()) + 8 for text in texts) + FRAME_BYTES
+
+
+def _too_large(message: Message, limit: int) -> str:
+    return f"a body of {len(message.body):,} bytes: the server takes requests of {limit:,} bytes"
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name or not value:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
+    return name, value

@@ -1,0 +1,1 @@
+"""What the commands take and show: types of options, tables, JSON, errors."""

@@ -1,0 +1,216 @@
+"""What the command line prints: tables for people, one JSON document for programs.
+
+Results go to standard output, everything else to standard error, so that a pipe gets results
+alone. With --json an error is one JSON object on standard output as well, so that a program need
+not read what is meant for people; but not behind results that came before it. Exit codes: 0
+success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C, 141 nobody reads
+what is printed any more.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+from rich.table import Table
+
+from server.cli.terminal.screen import Screen, escape, visible_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EXIT_CANNOT_CONNECT = 3
+EXIT_INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
+EXIT_NOBODY_READS = 141  # the same with SIGPIPE
+
+#: In the context of a command: a document was printed.
+PRINTED = "kvcq.printed"
+
+console = Screen()
+notes = Screen(stderr=True)
+
+json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON instead of a table."
+)
+
+
+class CommandError(click.ClickException):
+    """Ends the command; says what went wrong, and what to do next.
+
+    `command` can be pasted into a shell; `hint` is a sentence, beside it or instead of it.
+    """
+
+    exit_code = EXIT_REFUSED
+    #: For programs, where no other one is given.
+    default_code = "REFUSED"
+
+    def __init__(
+        self,
+        message: str,
+        hint: str | None = None,
+        *,
+        command: str | None = None,
+        code: str = "",
+        field: str = "",
+    ) -> None:
+        """`code`: the reason of the server's error table, or one like those. `field`: the field
+        of a request, or the option, that is wrong."""
+        super().__init__(message)
+        self.hint = hint or None
+        self.command = command or None
+        self.code = code or self.default_code
+        self.field = field
+
+    def saying(self, message: str, *, hint: str | None = None, field: str | None = None) -> Self:
+        """The same error with another text; hint and field as well, where they are given."""
+        return type(self)(
+            message,
+            self.hint if hint is None else hint,
+            command=self.command,
+            code=self.code,
+            field=self.field if field is None else field,
+        )
+
+    def show(self, file: object = None) -> None:
+        notes.print(f"[bold red]error:[/] {escape(self.message)}", soft_wrap=True)
+        print_next(self.command, self.hint)
+
+
+class BadRequestError(CommandError):
+    """A value is outside its limits: the server's, or those of this machine."""
+
+    exit_code = EXIT_USAGE
+    default_code = "INVALID_ARGUMENT"
+
+
+class CannotConnectError(CommandError):
+    """No server there, or it does not take calls now."""
+
+    exit_code = EXIT_CANNOT_CONNECT
+    default_code = "CANNOT_CONNECT"
+
+
+class InterruptedCommandError(CommandError):
+    """Ctrl-C: says what becomes of the work that was begun."""
+
+    exit_code = EXIT_INTERRUPTED
+    default_code = "INTERRUPTED"
+
+
+def print_next(command: str | None, hint: str | None) -> None:
+    """What to do next, for people: a command for a shell, and a sentence. Each may be absent."""
+    for name, text in (("next:", command), ("hint:", hint)):
+        if text:
+            notes.print(f"[bold]{name}[/]  {escape(text)}", highlight=False, soft_wrap=True)
+
+
+def ask(question: str, without: str) -> None:
+    """Returns when the answer is yes. Raises CommandError when nobody can give one.
+
+    `without`: the command that does not ask.
+    """
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):
+            click.echo(err=True)  # ends the line of the question
+            reason = "refusing to delete without confirmation"
+            raise CommandError(reason, command=without) from None
+        raise
+
+
+def print_json(document: object) -> None:
+    """One document on standard output, in one line."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[PRINTED] = True
+    sys.stdout.write(visible_json(json.dumps(document, ensure_ascii=False)) + "\n")
+    sys.stdout.flush()
+
+
+def error_document(error: click.ClickException) -> dict[str, Any]:
+    """The error for a program. Absent values are None."""
+    if isinstance(error, CommandError):
+        code, field, command, hint = error.code, error.field, error.command, error.hint
+    elif isinstance(error, click.UsageError):
+        parameter = getattr(error, "param", None)
+        code, command, hint = "USAGE", None, None
+        field = "" if parameter is None or parameter.name is None else parameter.name
+    else:
+        code = field = ""
+        command = hint = None
+    return {
+        "error": {
+            "code": code or "REFUSED",
+            "field": field or None,
+            "reason": error.format_message(),
+            "nextCommand": command,
+            "hint": hint,
+        }
+    }
+
+
+def camel_case(document: Any, *, names: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
+    """The document with its fields in camelCase. Below `names` keys are data, and stay."""
+    if isinstance(document, dict):
+        return {
+            _camel(key): value if key in names else camel_case(value, names=names)
+            for key, value in document.items()
+        }
+    if isinstance(document, list | tuple):
+        return [camel_case(value, names=names) for value in document]
+    return document
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows for people; numbers to the right, with grouped digits."""
+    if title:
+        console.print(escape(title), style="bold", highlight=False)
+    table = Table(box=None, pad_edge=False)
+    shown = [list(row) for row in rows]
+    for index, name in enumerate(columns):
+        numeric = bool(shown) and all(isinstance(row[index], int | float) for row in shown)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in shown:
+        table.add_row(*(_cell(value) for value in row))
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    # Blanks up to the width of the last column are nothing to a program.
+    for line in captured.get().splitlines():
+        console.out(line.rstrip(), highlight=False)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return escape(str(value))
+
+
+def counted(count: int, what: str) -> str:
+    """ "1 fault", "1,200 faults"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def time_text(time_ms: int) -> str:
+    """UTC, to the millisecond; "-" for 0."""
+    if time_ms == 0:
+        return "-"
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}Z"

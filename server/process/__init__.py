@@ -1,0 +1,1 @@
+"""What a process sets for itself: its streams, descriptors, memory and end."""

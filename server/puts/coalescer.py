@@ -1,0 +1,164 @@
+"""Single puts that arrive together are appended together.
+
+The event loop takes many requests off the wire in one turn. Their messages are gathered until
+its next turn and appended in one call, so that the lock, the dispatch and, in SYNC mode, the
+flush are paid once for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from server.wire.put_limits import INLINE_PARTS, parts_of
+from store.errors import (
+    AppendWouldWaitError,
+    FlushTimeoutError,
+    InvalidArgumentError,
+    TopicBusyError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+
+if TYPE_CHECKING:
+    from server.puts.appender import Appender
+    from server.puts.durability import Durability
+    from store.consume_queue import DispatchRequest
+    from store.message import Appended, Message
+    from store.message_store import MessageStore
+
+#: Messages of one append, and bytes of their bodies: a batch lies in one segment or in none.
+MAX_MESSAGES = 256
+MAX_BYTES = 1 << 20
+
+#: Messages of a refused append that are taken alone in one turn of the loop.
+_ALONE_A_TURN = 32
+
+#: A put's place in the log, and its store time in ms since 1970.
+PutResult = tuple["DispatchRequest", int]
+_Waiting = tuple["Message", asyncio.Future[PutResult]]
+
+# Errors that belong to one message: the others of the batch must not suffer from it.
+_ONE_MESSAGE = (InvalidArgumentError, UnknownTopicError, UnknownQueueError, TopicBusyError)
+
+
+class PutCoalescer:
+    """Gathers single puts. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appender: Appender,
+        durability: Durability,
+        loop: asyncio.AbstractEventLoop,
+        flush_timeout_s: float,
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._durability = durability
+        self._loop = loop
+        self._flush_timeout_s = flush_timeout_s
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._waiting_parts = 0
+        self._tasks: set[asyncio.Task[None]] = set()  # appends that would have kept the loop
+
+    def put(self, message: Message) -> asyncio.Future[PutResult]:
+        """Resolved when the message is acknowledged; raises what the store raised for it.
+
+        A caller that is cancelled before the next turn of the loop leaves no message behind.
+        """
+        future: asyncio.Future[PutResult] = self._loop.create_future()
+        parts = parts_of(message)
+        if not self._waiting:
+            self._loop.call_soon(self._append_waiting)
+        elif (
+            len(self._waiting) >= MAX_MESSAGES
+            or self._waiting_bytes + len(message.body) > MAX_BYTES
+            or self._waiting_parts + parts > INLINE_PARTS
+        ):
+            self._append_waiting()  # what comes now is taken by the call that is due already
+        self._waiting.append((message, future))
+        self._waiting_bytes += len(message.body)
+        self._waiting_parts += parts
+        return future
+
+    def _append_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = self._waiting_parts = 0
+        batch = [one for one in waiting if not one[1].cancelled()]
+        if batch:
+            self._append(batch)
+
+    def _append(self, batch: list[_Waiting]) -> None:
+        try:
+            # Not one batch: a crash may leave the first of them.
+            appended = self._store.append(
+                [message for message, _ in batch], separate=True, wait=False
+            )
+        except AppendWouldWaitError:
+            task = self._loop.create_task(self._append_in_thread(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear it
+            self._refuse(batch, error)
+        else:
+            self._settle(batch, appended)
+
+    async def _append_in_thread(self, batch: list[_Waiting]) -> None:
+        try:
+            appended = await self._appender.waiting([message for message, _ in batch])
+        except Exception as error:  # noqa: BLE001 - whatever it is, its callers must hear it
+            self._refuse(batch, error)
+        else:
+            self._settle(batch, appended)
+
+    def _refuse(self, batch: list[_Waiting], error: Exception) -> None:
+        """Nothing was written. One bad message is found by taking each alone, a few a turn."""
+        if len(batch) == 1 or not isinstance(error, _ONE_MESSAGE):
+            _fail(batch, error)
+            return
+        for begin in range(0, len(batch), _ALONE_A_TURN):
+            self._loop.call_soon(self._append_alone, batch[begin : begin + _ALONE_A_TURN])
+
+    def _append_alone(self, batch: list[_Waiting]) -> None:
+        for one in batch:
+            self._append([one])
+
+    def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
+        results = [(request, appended.store_time_ms) for request in appended.requests]
+        if self._durability.is_durable(appended.end_offset):
+            _resolve(batch, results, None)
+            return
+        end_offset, timeout_s = appended.end_offset, self._flush_timeout_s
+        timer = self._loop.call_later(
+            timeout_s, lambda: _resolve(batch, results, FlushTimeoutError(end_offset, timeout_s))
+        )
+
+        def flushed(error: BaseException | None) -> None:
+            timer.cancel()
+            _resolve(batch, results, error)
+
+        self._durability.when_durable(end_offset, flushed)
+
+
+def _resolve(batch: list[_Waiting], results: list[PutResult], error: BaseException | None) -> None:
+    if error is not None:
+        _fail(batch, error)
+        return
+    for (_, future), result in zip(batch, results, strict=True):
+        if not future.done():
+            future.set_result(result)
+
+
+def _fail(batch: list[_Waiting], error: BaseException) -> None:
+    if isinstance(error, InvalidArgumentError):
+        error = of_single_put(error)
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)
+
+
+def of_single_put(error: InvalidArgumentError) -> InvalidArgumentError:
+    """The store names the message by its place in the append, the caller sent just one."""
+    return InvalidArgumentError(error.field.replace("messages[0]", "message", 1), error.reason)

@@ -1,0 +1,277 @@
+"""A batch that is sent again is answered again, and not stored again.
+
+A producer numbers its messages; a batch carries the number of its first one. Here the next
+number of each producer is remembered, with the answers to its latest batches and a checksum of
+what was in them: a number stands for one content.
+
+That memory is bounded and dies with the process; the log is the truth. The first record of every
+batch is marked (store/format/batch_mark.py), so the log says of any number whether it is new, and
+what was stored under it (store/numbered_batches.py).
+
+What is looked up in the log: where a producer stands that is not remembered, once; and a batch
+with an older number whose answer is not remembered. Neither happens in steady running.
+docs/producers.md argues it, case by case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceError
+from server.puts.durability import wait_visible
+from server.wire.columns import Columns, Stored
+from store.errors import InvalidArgumentError
+from store.format.batch_mark import BatchMark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.puts.appender import Append, Appender
+    from server.workers import Workers
+    from store.message import Message
+    from store.message_store import MessageStore
+    from store.numbered_batches import FoundBatch
+
+# The id stands in a key of the index, and ":" ends it.
+_PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LAST_SEQUENCE = 1 << 62
+#: In place of a number that left the log with its record.
+_EXPIRED = -1
+
+
+class _Batch(NamedTuple):
+    sequence: int
+    checksum: int
+    stored: Stored
+
+    @property
+    def held(self) -> str:
+        return _held(self.stored.columns.message_count, self.checksum)
+
+
+@dataclass(slots=True)
+class _Session:
+    """One producer, as far as it is remembered."""
+
+    batches: deque[_Batch]
+    # The lowest number not used; None while nothing is known of the producer.
+    next_sequence: int | None
+    # Whether the log has nothing from that number on. It cannot tell while queue files of RocketMQ
+    # serve; each batch is looked up then.
+    is_certain: bool
+
+    def batch(self, sequence: int) -> _Batch | None:
+        for batch in self.batches:
+            if batch.sequence == sequence:
+                return batch
+        return None
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Who stores for one producer just now; kept only while somebody does or waits."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+class ProducerSessions:
+    """The producers' table. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        appender: Appender,
+        workers: Workers,
+        producer_limit: int,
+        remembered_batches: int,
+        remembered_messages: int,
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._workers = workers
+        self._producer_limit = producer_limit
+        self._remembered_batches = remembered_batches
+        self._remembered_messages = remembered_messages
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()  # least recently used first
+        # Those with batches, in the same order, and how many messages these have in all.
+        self._with_batches: OrderedDict[str, _Session] = OrderedDict()
+        self._messages = 0
+        self._turns: dict[str, _Turn] = {}
+
+    async def append(
+        self,
+        producer_id: str,
+        sequence: int,
+        messages: Sequence[Message],
+        checksum: int,
+        *,
+        large: bool = False,
+    ) -> Stored:
+        """Store the batch, or find it stored. Not yet durable in SYNC mode.
+
+        `checksum` is that of what was sent. A `large` one is appended in a thread.
+        Raises OutOfSequenceError when numbers are missing before it, NumberReusedError when other
+        content has its number, NumberPassedError when its number is used and what was stored under
+        it cannot be found; InvalidArgumentError and what the store raises. Then nothing was
+        written, and the same sequence is expected again.
+        """
+        check_number(producer_id, sequence)
+        turn = self._turns.setdefault(producer_id, _Turn())
+        turn.users += 1
+        try:
+            # One batch of a producer at a time: a look into the log must not be overtaken.
+            async with turn.lock:
+                append = self._appender.large if large else self._appender.small
+                return await self._append_in_turn(producer_id, sequence, messages, checksum, append)
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                del self._turns[producer_id]
+
+    async def _append_in_turn(
+        self,
+        producer_id: str,
+        sequence: int,
+        messages: Sequence[Message],
+        checksum: int,
+        append: Append,
+    ) -> Stored:
+        session = self._sessions.get(producer_id)
+        if session is None:
+            # A batch that is in the log, but not in the index yet, must not be taken for new.
+            await wait_visible(self._store)
+            known = await self._workers.run(self._store.batches.next_sequence, producer_id)
+            session = _Session(deque(), known or None, is_certain=known is not None)
+        expected = session.next_sequence
+        if sequence == expected and session.is_certain:
+            return await self._append_new(
+                session, producer_id, sequence, messages, checksum, append
+            )
+        remembered = session.batch(sequence)
+        if remembered is not None:
+            if (remembered.stored.columns.message_count, remembered.checksum) != (
+                len(messages),
+                checksum,
+            ):
+                raise NumberReusedError(producer_id, sequence, remembered.held)
+            return remembered.stored._replace(repeated=True)
+        if expected is not None and sequence > expected:
+            raise OutOfSequenceError(producer_id, sequence, expected)
+        if expected is None and session.is_certain:
+            return await self._append_new(
+                session, producer_id, sequence, messages, checksum, append
+            )
+        await wait_visible(self._store)
+        found = await self._workers.run(self._store.batches.find, producer_id, sequence)
+        if found is None:
+            if expected is not None and sequence < expected:
+                raise NumberPassedError(producer_id, sequence, expected)
+            return await self._append_new(
+                session, producer_id, sequence, messages, checksum, append
+            )
+        mark = found.mark
+        if (mark.message_count, mark.checksum) != (len(messages), checksum):
+            held = _held(mark.message_count, mark.checksum)
+            raise NumberReusedError(producer_id, sequence, held)
+        if found.is_deleted:
+            return await self._append_new(
+                session, producer_id, sequence, messages, checksum, append
+            )
+        if not found.standing:
+            raise NumberPassedError(producer_id, sequence, max(expected or 0, mark.next_sequence))
+        stored = Stored(
+            _columns_of(found, messages), found.end_offset, found.store_time_ms, repeated=True
+        )
+        self._remember(session, producer_id, _Batch(sequence, checksum, stored), mark.next_sequence)
+        return stored
+
+    async def _append_new(
+        self,
+        session: _Session,
+        producer_id: str,
+        sequence: int,
+        messages: Sequence[Message],
+        checksum: int,
+        append: Append,
+    ) -> Stored:
+        next_sequence = max(session.next_sequence or 0, sequence + len(messages))
+        mark = BatchMark(producer_id, sequence, len(messages), checksum, next_sequence)
+        stored = await append(messages, mark)
+        # No await in between: a batch that is stored is remembered.
+        self._remember(session, producer_id, _Batch(sequence, checksum, stored), next_sequence)
+        return stored
+
+    def _remember(
+        self, session: _Session, producer_id: str, batch: _Batch, next_sequence: int
+    ) -> None:
+        self._sessions[producer_id] = session
+        self._sessions.move_to_end(producer_id)
+        earlier = session.batch(batch.sequence)
+        if earlier is not None:  # its topics were deleted since
+            session.batches.remove(earlier)
+            self._messages -= earlier.stored.columns.message_count
+        session.batches.append(batch)
+        self._messages += batch.stored.columns.message_count
+        if len(session.batches) > self._remembered_batches:
+            self._messages -= session.batches.popleft().stored.columns.message_count
+        self._with_batches[producer_id] = session
+        self._with_batches.move_to_end(producer_id)
+        if len(self._sessions) > self._producer_limit:
+            self._forget_batches(self._sessions.popitem(last=False)[0])
+        # The numbers stay known, so that the next batch of an active producer needs no look-up.
+        while self._messages > self._remembered_messages and len(self._with_batches) > 1:
+            self._forget_batches(next(iter(self._with_batches)))
+        session.next_sequence = max(session.next_sequence or 0, next_sequence)
+
+    def _forget_batches(self, producer_id: str) -> None:
+        session = self._with_batches.pop(producer_id, None)
+        if session is not None:
+            self._messages -= sum(one.stored.columns.message_count for one in session.batches)
+            session.batches.clear()
+
+    @property
+    def message_count(self) -> int:
+        """Messages of the batches remembered: about 90 bytes each."""
+        return self._messages
+
+    @property
+    def producer_count(self) -> int:
+        """Producers remembered."""
+        return len(self._sessions)
+
+
+def check_number(producer_id: str, sequence: int) -> None:
+    """Raises InvalidArgumentError: no batch of that number can ever be stored."""
+    if not _PRODUCER_ID.fullmatch(producer_id):
+        raise InvalidArgumentError(
+            "producer.producer_id", "is not 1 to 64 letters, digits, '.', '_' or '-'"
+        )
+    if not 0 <= sequence <= _LAST_SEQUENCE:
+        raise InvalidArgumentError("producer.sequence", f"{sequence} is not from 0 to 2**62")
+
+
+def _held(message_count: int, checksum: int) -> str:
+    """What stands under a number, for who sent something else."""
+    return f"{message_count} messages, checksum {checksum:08x}"
+
+
+def _columns_of(found: FoundBatch, messages: Sequence[Message]) -> Columns:
+    """Where the messages came to stand; light queues each once, in the order they were given."""
+    columns = Columns([], [], [], [])
+    for request, message in zip(found.messages, messages, strict=True):
+        if request is None:
+            columns.queue_ids.append(_EXPIRED)
+            columns.queue_offsets.append(_EXPIRED)
+            columns.physical_offsets.append(_EXPIRED)
+            columns.light_queue_offsets.extend([_EXPIRED] * len(set(message.light_queues)))
+        else:
+            columns.queue_ids.append(request.queue_id)
+            columns.queue_offsets.append(request.queue_offset)
+            columns.physical_offsets.append(request.physical_offset)
+            columns.light_queue_offsets.extend(offset for _, offset in request.light_queues)
+    return columns

@@ -1,0 +1,180 @@
+"""PutStream: batches in, answers out in the same order, many under way at a time.
+
+Batches are appended as they come; answers wait for their turn and, in SYNC mode, for the disk.
+When `window` answers wait, no further batch is taken off the stream, and gRPC's flow control
+holds the producer back.
+
+Behind a numbered batch that was refused, no later one of its producer is taken until that one has
+come again. The table of producers would say the same, but it may forget a producer at any time, and
+a later batch would then be taken for the next one, and stored out of order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.errors import OutOfSequenceError, ServerDrainingError
+from server.puts.producer_sessions import check_number
+from server.wire.call_errors import tell
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+
+    from server.metrics import CallMetrics
+    from server.puts.durability import Durability
+    from server.stage import Stage
+
+METHOD = "PutStream"
+#: Of one stream. A client has one producer on it, or a few.
+MAX_REFUSED_PRODUCERS = 1024
+
+
+class Answer(NamedTuple):
+    """A batch that was appended; `end_offset` must be durable before `response` is sent."""
+
+    response: pb.PutBatchResponse
+    end_offset: int
+
+
+class _Pending(NamedTuple):
+    request_id: int
+    outcome: Answer | Exception
+
+
+class _End(NamedTuple):
+    error: Exception | None
+
+
+class PutStream:
+    """One stream of batches. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        append: Callable[[pb.PutBatchRequest], Awaitable[Answer]],
+        durability: Durability,
+        stage: Stage,
+        metrics: CallMetrics,
+        call_id: str,
+        window: int,
+    ) -> None:
+        self._append = append
+        self._durability = durability
+        self._stage = stage
+        self._metrics = metrics
+        self._call_id = call_id
+        self._pending: asyncio.Queue[_Pending | _End] = asyncio.Queue(window)
+        self._is_reading = False
+        # By producer, the sequence that was refused and must come again.
+        self._refused: dict[str, int] = {}
+
+    async def run(
+        self, requests: AsyncIterator[pb.PutStreamRequest]
+    ) -> AsyncGenerator[pb.PutStreamResponse, None]:
+        """The answers. A batch that is refused has an error for an answer; the stream goes on.
+
+        Raises ServerDrainingError, after the answers of all batches taken, when the server ends.
+        """
+        taker = asyncio.create_task(self._take(requests), name="put-stream")
+
+        def stop_reading() -> None:
+            # Only between batches: what was appended is answered.
+            if self._is_reading and self._stage.is_draining:
+                taker.cancel()
+
+        stop_listening = self._stage.on_change(stop_reading)
+        try:
+            while True:
+                item = await self._pending.get()
+                if isinstance(item, _Pending):
+                    yield await self._answer(item)
+                elif item.error is not None:
+                    raise item.error
+                else:
+                    return
+        finally:
+            stop_listening()
+            taker.cancel()
+
+    async def _take(self, requests: AsyncIterator[pb.PutStreamRequest]) -> None:
+        end: Exception | None = None
+        try:
+            while not self._stage.is_draining:
+                self._is_reading = True
+                request = await anext(requests, None)
+                self._is_reading = False
+                if request is None:
+                    break
+                await self._pending.put(await self._try_append(request))
+        except asyncio.CancelledError:
+            if not self._stage.is_draining:
+                raise
+        except Exception as error:  # noqa: BLE001 - the stream itself broke: `run` raises it
+            end = error
+        self._is_reading = False
+        await self._pending.put(_End(ServerDrainingError() if self._stage.is_draining else end))
+
+    async def _try_append(self, request: pb.PutStreamRequest) -> _Pending:
+        batch = request.batch
+        producer_id, sequence = batch.producer.producer_id, batch.producer.sequence
+        expected = self._refused.get(producer_id)
+        if expected is not None and sequence > expected:
+            error = OutOfSequenceError(producer_id, sequence, expected)
+            return _Pending(request.request_id, error)
+        try:
+            answer = await self._append(batch)
+        except Exception as failure:  # noqa: BLE001 - the answer to this batch says so
+            if _may_come_again(batch, failure):
+                self._remember_refused(producer_id, sequence)
+            return _Pending(request.request_id, failure)
+        # It may have been cut anew, and reach over the refused one.
+        if expected is not None and sequence + len(answer.response.queue_ids) > expected:
+            del self._refused[producer_id]
+        return _Pending(request.request_id, answer)
+
+    def _remember_refused(self, producer_id: str, sequence: int) -> None:
+        if producer_id not in self._refused and len(self._refused) >= MAX_REFUSED_PRODUCERS:
+            # Raised out of the stream: a batch behind a forgotten one could be stored before it.
+            raise InvalidArgumentError(
+                "producer.producer_id",
+                f"more than {MAX_REFUSED_PRODUCERS} producers of this stream have a refused batch",
+            )
+        self._refused[producer_id] = sequence
+
+    async def _answer(self, item: _Pending) -> pb.PutStreamResponse:
+        outcome = item.outcome
+        if isinstance(outcome, Answer):
+            try:
+                await self._durability.wait(outcome.end_offset)
+            except Exception as failure:  # noqa: BLE001 - the answer to this batch says so
+                outcome = failure
+        if isinstance(outcome, Answer):
+            return pb.PutStreamResponse(request_id=item.request_id, batch=outcome.response)
+        error = batch_error(self._metrics, METHOD, outcome, self._call_id)
+        return pb.PutStreamResponse(request_id=item.request_id, error=error)
+
+
+def _may_come_again(batch: pb.PutBatchRequest, failure: Exception) -> bool:
+    """Whether it is numbered, and was refused for another reason than its number."""
+    if not batch.HasField("producer") or isinstance(failure, OutOfSequenceError):
+        return False
+    try:
+        check_number(batch.producer.producer_id, batch.producer.sequence)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+def batch_error(
+    metrics: CallMetrics, method: str, error: Exception, request_id: str
+) -> pb.BatchError:
+    """The error as a part of a response."""
+    refusal = tell(metrics, method, error, request_id)
+    return pb.BatchError(
+        code=refusal.code_number,
+        message=refusal.message,
+        reason=refusal.reason,
+        metadata=refusal.metadata,
+    )

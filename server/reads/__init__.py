@@ -1,0 +1,1 @@
+"""The way of messages out of the store: pulls, long polls, subscriptions."""

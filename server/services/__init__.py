@@ -1,0 +1,1 @@
+"""The gRPC services: each handler decodes, calls the store, and encodes."""

@@ -1,0 +1,231 @@
+"""Offsets that consumer groups commit: commit, fetch, reset, list, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.wire import convert
+from server.workers import QUEUES_A_TURN
+from store.consume_queue import Boundary
+from store.errors import (
+    InvalidArgumentError,
+    OffsetOutOfRangeError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+from store.light_queue import LMQ_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.metrics import CallMetrics
+    from server.stage import Parts, Stage
+    from server.wire.call_errors import Context
+    from store.consume_queue import Bounds
+    from store.message_store import MessageStore
+
+Queue = tuple[str, int]
+
+
+_I32_MAX = (1 << 31) - 1
+_I32_DIGITS = 10
+_MAX_NAME = 255
+
+
+class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
+    """A commit is durable when it is answered. All of it runs in workers."""
+
+    def __init__(self, stage: Stage, metrics: CallMetrics) -> None:
+        self._stage = stage
+        self.metrics = metrics
+
+    async def CommitOffsets(
+        self, request: pb.CommitOffsetsRequest, context: Context
+    ) -> pb.CommitOffsetsResponse:
+        parts = self._stage.parts
+        if len(request.offsets) > convert.MAX_QUEUES:
+            raise InvalidArgumentError(
+                "offsets", f"{len(request.offsets)} queues, more than {convert.MAX_QUEUES}"
+            )
+
+        def commit() -> None:
+            offsets = [
+                (
+                    one.topic,
+                    convert.not_negative(f"offsets[{index}].queue_id", one.queue_id),
+                    convert.not_negative(f"offsets[{index}].offset", one.offset),
+                )
+                for index, one in enumerate(request.offsets)
+            ]
+            parts.store.commit_offsets(request.group, offsets)
+
+        await parts.commits.run(commit)
+        return pb.CommitOffsetsResponse()
+
+    async def FetchOffsets(self, request: pb.FetchOffsetsRequest, context: Context) -> bytes:
+        queues = convert.queues_of(request.queues)
+        return await _group_offsets(self._stage.parts, request.group, queues)
+
+    async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> bytes:
+        parts = self._stage.parts
+        if request.WhichOneof("to") is None:
+            raise InvalidArgumentError("to", "one of earliest, latest, time_ms, offset is needed")
+        if len(request.queue_ids) > convert.MAX_QUEUES:
+            raise InvalidArgumentError(
+                "queue_ids", f"{len(request.queue_ids)} queues, more than {convert.MAX_QUEUES}"
+            )
+        queue_ids = list(request.queue_ids)
+        if not queue_ids:
+            queue_ids = await parts.workers.run(_all_queues, parts.store, request.topic)
+        queues = [(request.topic, queue_id) for queue_id in queue_ids]
+
+        def targets(some: Sequence[Queue]) -> list[int]:
+            bounds = parts.store.bounds(some)
+            return [
+                _target(parts.store, queue, one, request)
+                for queue, one in zip(some, bounds, strict=True)
+            ]
+
+        found = await parts.scans.run_slices(targets, queues, QUEUES_A_TURN)
+
+        def commit() -> None:
+            parts.store.commit_offsets(
+                request.group,
+                [
+                    (topic, queue_id, to)
+                    for (topic, queue_id), to in zip(queues, found, strict=True)
+                ],
+            )
+
+        await parts.commits.run(commit)
+        return await _group_offsets(parts, request.group, queues)
+
+    async def ListGroupOffsets(
+        self, request: pb.ListGroupOffsetsRequest, context: Context
+    ) -> bytes:
+        parts = self._stage.parts
+        size = convert.bounded(
+            "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
+        )
+        after = _position_of(request.page_token)
+
+        def page() -> pb.ListGroupOffsetsResponse:
+            rows = parts.store.list_committed(request.group, after, size + 1)
+            more, rows = len(rows) > size, rows[:size]
+            queues = [(topic, queue_id) for topic, queue_id, _ in rows]
+            bounds = _known_bounds(parts.store, queues)
+            return pb.ListGroupOffsetsResponse(
+                offsets=[
+                    _offset_out(queue, offset, one)
+                    for queue, (_, _, offset), one in zip(queues, rows, bounds, strict=True)
+                    if one is not None
+                ],
+                next_page_token=_token_of(queues[-1]) if more else "",
+            )
+
+        return await parts.scans.encoded(page)
+
+    async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> bytes:
+        parts = self._stage.parts
+        size = convert.bounded(
+            "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
+        )
+
+        def page() -> pb.ListGroupsResponse:
+            groups = parts.store.list_groups(request.page_token or None, size + 1)
+            more, groups = len(groups) > size, groups[:size]
+            return pb.ListGroupsResponse(groups=groups, next_page_token=groups[-1] if more else "")
+
+        return await parts.scans.encoded(page)
+
+    async def DeleteGroup(
+        self, request: pb.DeleteGroupRequest, context: Context
+    ) -> pb.DeleteGroupResponse:
+        parts = self._stage.parts
+        await parts.changes.run(parts.store.delete_group, request.group)
+        return pb.DeleteGroupResponse()
+
+
+async def _group_offsets(parts: Parts, group: str, queues: Sequence[Queue]) -> bytes:
+    """An encoded FetchOffsetsResponse; a ResetOffsetsResponse has the same one field."""
+    store = parts.store
+
+    def offsets(some: Sequence[Queue]) -> pb.FetchOffsetsResponse:
+        bounds = store.bounds(some)  # first: it refuses names that no key can hold
+        committed = store.committed_offsets(group, some)
+        return pb.FetchOffsetsResponse(
+            offsets=[
+                _offset_out(queue, offset, one)
+                for queue, offset, one in zip(some, committed, bounds, strict=True)
+            ]
+        )
+
+    if not queues:
+        offsets(queues)  # a group's name is checked with no queues as well
+    return await parts.scans.encoded_slices(offsets, queues, QUEUES_A_TURN)
+
+
+def _known_bounds(store: MessageStore, queues: Sequence[Queue]) -> list[Bounds | None]:
+    """Bounds of each; None of one that is gone: deleted just now, or lost with the log's end."""
+    try:
+        return [*store.bounds(queues)]
+    except (UnknownTopicError, UnknownQueueError):
+        pass
+    found: list[Bounds | None] = []
+    for queue in queues:
+        try:
+            found += store.bounds([queue])
+        except (UnknownTopicError, UnknownQueueError):
+            found.append(None)
+    return found
+
+
+def _offset_out(queue: Queue, offset: int | None, bounds: Bounds) -> pb.GroupOffset:
+    # What was committed may have expired: those messages are not behind, they are gone.
+    begin = bounds.min_offset if offset is None else max(offset, bounds.min_offset)
+    return pb.GroupOffset(
+        topic=queue[0],
+        queue_id=queue[1],
+        offset=offset,
+        min_offset=bounds.min_offset,
+        max_offset=bounds.max_offset,
+        lag=max(0, bounds.max_offset - begin),
+    )
+
+
+def _all_queues(store: MessageStore, topic: str) -> list[int]:
+    if topic.startswith(LMQ_PREFIX):
+        return [0]
+    return list(range(store.describe_topic(topic).queue_count))
+
+
+def _target(
+    store: MessageStore, queue: Queue, bounds: Bounds, request: pb.ResetOffsetsRequest
+) -> int:
+    match request.WhichOneof("to"):
+        case "earliest":
+            return bounds.min_offset
+        case "latest":
+            return bounds.max_offset
+        case "time_ms":
+            return store.search_time(*queue, request.time_ms, Boundary.LOWER)
+        case _:
+            if not bounds.min_offset <= request.offset <= bounds.max_offset:
+                raise OffsetOutOfRangeError(*queue, request.offset, *bounds)
+            return request.offset
+
+
+def _token_of(queue: Queue) -> str:
+    return f"{queue[1]}@{queue[0]}"
+
+
+def _position_of(token: str) -> Queue | None:
+    if not token:
+        return None
+    number, separator, topic = token.partition("@")
+    is_number = len(number) <= _I32_DIGITS and number.isascii() and number.isdecimal()
+    if not separator or not is_number or int(number) > _I32_MAX or len(topic) > _MAX_NAME:
+        raise InvalidArgumentError("page_token", "is none that ListGroupOffsets returned")
+    return topic, int(number)

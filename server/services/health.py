@@ -1,0 +1,85 @@
+"""grpc.health.v1: readiness apart from liveness.
+
+| service asked for       | SERVING                                                   |
+|-------------------------|-----------------------------------------------------------|
+| "" (liveness)           | from the first moment until draining begins               |
+| "kvcq.ready"            | while calls are taken: the store is open, nothing drains, |
+|                         | and it takes writes: no fsync failed, no file is gone     |
+| each service of kvcq.v1 | the same                                                  |
+
+Watchers are told NOT_SERVING when draining begins; then their streams end, so that they do not
+hold the server up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from grpc_health.v1 import health_pb2
+
+from server.errors import UnknownServiceError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from server.stage import Stage
+    from server.wire.call_errors import Context
+
+SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+READY = "kvcq.ready"
+
+_Response = health_pb2.HealthCheckResponse
+
+
+class HealthService:
+    """Answers from the stage, so it is never out of step with what calls get."""
+
+    def __init__(self, stage: Stage, services: Iterable[str]) -> None:
+        self._stage = stage
+        self._ready_names = frozenset((READY, *services))
+
+    async def Check(
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> health_pb2.HealthCheckResponse:
+        status = self._status(request.service)
+        if status == _Response.SERVICE_UNKNOWN:
+            raise UnknownServiceError(request.service)
+        return _Response(status=status)
+
+    async def List(
+        self, request: health_pb2.HealthListRequest, context: Context
+    ) -> health_pb2.HealthListResponse:
+        return health_pb2.HealthListResponse(
+            statuses={
+                name: _Response(status=self._status(name)) for name in ("", *self._ready_names)
+            }
+        )
+
+    async def Watch(
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> AsyncGenerator[health_pb2.HealthCheckResponse, None]:
+        changed = asyncio.Event()
+        stop_listening = self._stage.on_change(changed.set)
+        try:
+            last = None
+            while True:
+                changed.clear()
+                status = self._status(request.service)
+                if status != last:
+                    yield _Response(status=status)
+                    last = status
+                if self._stage.is_draining:
+                    return
+                await changed.wait()
+        finally:
+            stop_listening()
+
+    def _status(self, service: str) -> int:
+        if service == "":
+            serving = not self._stage.is_draining
+        elif service in self._ready_names:
+            serving = self._stage.is_ready
+        else:
+            return int(_Response.SERVICE_UNKNOWN)
+        return int(_Response.SERVING if serving else _Response.NOT_SERVING)

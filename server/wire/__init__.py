@@ -1,0 +1,1 @@
+"""What goes over the wire: requests in and checked, answers and errors out, the limits of both."""

@@ -1,0 +1,80 @@
+"""How an error ends a call: what the caller is told, what is logged, what is counted."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    import grpc
+
+    from server.metrics import CallMetrics
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+logger = logging.getLogger(__name__)
+
+REQUEST_ID = "x-request-id"
+_REQUEST_ID_FORM = re.compile(r"[\x21-\x7e]{1,128}")
+_SERIOUS = ("DATA_LOSS", "FAILED_PRECONDITION", "INTERNAL")
+#: What a caller did is no matter for the log, though another call must come first.
+_CALLERS_OWN = ("OUT_OF_SEQUENCE", "NUMBER_REUSED", "NUMBER_PASSED", "ILLEGAL_STEP")
+
+
+def ending(refusal: Refusal, context: Context) -> Coroutine[Any, Any, None]:
+    """The end of a call with the refusal's status, to be awaited.
+
+    gRPC keeps the exception that ends the call, with all frames it passed, for as long as the
+    call's objects live. So the caller's frame lets go of all it has before it awaits this.
+    """
+    return context.abort(
+        refusal.code,
+        refusal.message,
+        (
+            ("grpc-status-details-bin", rich_status(refusal).SerializeToString()),
+            (REQUEST_ID, refusal.metadata["requestId"]),
+        ),
+    )
+
+
+def tell(metrics: CallMetrics, method: str, error: BaseException, request_id: str) -> Refusal:
+    """What to answer to the error, counted and, when it is the server's fault, logged.
+
+    The error lets go of its traceback: the frames in it hold the request.
+    """
+    refusal = refusal_of(error, request_id)
+    metrics.refused(method, refusal.reason)
+    if refusal.reason == INTERNAL_ROW.reason:
+        logger.error("%s failed, request id %s", method, request_id, exc_info=error)
+    elif refusal.code.name in _SERIOUS and refusal.reason not in _CALLERS_OWN:
+        logger.error("%s: %s: %s, request id %s", method, refusal.reason, error, request_id)
+    let_go(error)
+    return refusal
+
+
+def let_go(error: BaseException) -> None:
+    """Drop the tracebacks of the error and of those it came from.
+
+    Frames in a traceback often refer to the error again. Such a circle stays in memory, with the
+    request that is in it, until the collector comes, which is seldom.
+    """
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+        following.__traceback__ = None
+        following = following.__cause__ or following.__context__
+
+
+def request_id_of(context: Context) -> str:
+    """The caller's own id for this request, or a new one."""
+    for name, value in context.invocation_metadata() or ():
+        if name == REQUEST_ID and isinstance(value, str) and _REQUEST_ID_FORM.fullmatch(value):
+            return value
+    return uuid.uuid4().hex

@@ -1,0 +1,165 @@
+"""Counts the fields of an encoded request before it is decoded.
+
+An empty element of a repeated field takes two bytes on the wire, and a hundred when it is decoded:
+a limit in bytes alone does not bound memory. So the elements of a large request are counted on the
+wire, and too many of them are refused undecoded. How many are allowed is told by the field's full
+name in `COUNT_LIMITS`; a test holds that no repeated field of a request is missing there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.wire.convert import MAX_QUEUES
+from server.wire.put_limits import MAX_MESSAGES
+from store.errors import InvalidArgumentError
+from store.format.properties import MAX_PROPERTIES_BYTES
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+
+#: Topics of one CreateTopics: they are one write.
+MAX_TOPICS = 10_000
+#: Queues added, or removed, by one request of a subscription.
+MAX_SUBSCRIBED = 100_000
+MAX_RULES = 10_000
+MAX_FILES = 10_000
+#: Elements of all repeated fields of one request, nested ones included.
+MAX_ELEMENTS = 1 << 20
+#: Bytes of nested messages that are not looked into, which costs microseconds each: decoded they
+#: take some ten times as much.
+UNCOUNTED_BYTES = 1 << 20
+
+#: Elements one message of the request may have. Tags, keys and light queues of a message share its
+#: properties with separators, so there cannot be more than their bytes allow.
+COUNT_LIMITS = {
+    "kvcq.v1.Message.keys": MAX_PROPERTIES_BYTES // 2,
+    "kvcq.v1.Message.light_queues": MAX_PROPERTIES_BYTES // 2,
+    "kvcq.v1.Message.properties": MAX_PROPERTIES_BYTES // 2,
+    "kvcq.v1.MessageColumns.topics": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.topic_indexes": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.queue_ids": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.bodies": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.tags": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.keys": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.light_queues": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.flags": MAX_MESSAGES,
+    "kvcq.v1.MessageColumns.born_times_ms": MAX_MESSAGES,
+    "kvcq.v1.PutBatchRequest.messages": MAX_MESSAGES,
+    "kvcq.v1.SubscribeRequest.add": MAX_SUBSCRIBED,
+    "kvcq.v1.SubscribeRequest.remove": MAX_SUBSCRIBED,
+    "kvcq.v1.GetOffsetsRequest.queues": MAX_QUEUES,
+    "kvcq.v1.CreateTopicsRequest.topics": MAX_TOPICS,
+    "kvcq.v1.CommitOffsetsRequest.offsets": MAX_QUEUES,
+    "kvcq.v1.FetchOffsetsRequest.queues": MAX_QUEUES,
+    "kvcq.v1.ResetOffsetsRequest.queue_ids": MAX_QUEUES,
+    "kvcq.v1.RoutingPolicy.rules": MAX_RULES,
+    "kvcq.v1.IngestFilesRequest.files": MAX_FILES,
+}
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+#: Bytes of a packed column that end no number.
+_NOT_LAST = bytes(range(0x80, 0x100))
+
+
+class _Rule(NamedTuple):
+    name: str
+    limit: int
+    is_packed: bool
+    nested: dict[int, _Rule]
+
+
+Plan = dict[int, _Rule]
+
+
+def plan_of(message: Descriptor) -> Plan:
+    """What is to be counted in a request of that type. KeyError for a field without a limit."""
+    plan: Plan = {}
+    for field in message.fields:
+        nested: Plan = {}
+        inner = field.message_type
+        if inner is not None and not inner.GetOptions().map_entry:
+            nested = plan_of(inner)
+        if field.is_repeated:
+            limit = COUNT_LIMITS[field.full_name]
+            plan[field.number] = _Rule(field.name, limit, field.is_packed, nested)
+        elif nested:
+            # One that is given again is merged with the first: its elements would escape the count.
+            plan[field.number] = _Rule(field.name, 1, is_packed=False, nested=nested)
+    return plan
+
+
+def check_counts(data: bytes, plan: Plan) -> None:
+    """Raises InvalidArgumentError, naming the field that has too many elements.
+
+    What is no protobuf is left to the decoder to refuse. Takes up to 1 us a field.
+    """
+    try:
+        _Count(data).walk(0, len(data), plan, "")
+    except IndexError:
+        return  # it ends within a field
+
+
+class _Count:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._left = MAX_ELEMENTS
+        self._uncounted_bytes = UNCOUNTED_BYTES
+
+    def walk(self, at: int, end: int, plan: Plan, path: str) -> None:
+        data = self._data
+        counts: dict[int, int] = {}
+        while at < end:
+            tag = data[at]
+            at += 1
+            if tag & 0x80:
+                tag, at = _varint(data, tag, at)
+            kind, number = tag & 7, tag >> 3
+            size = 0
+            if kind == _BYTES:
+                size = data[at]
+                at += 1
+                if size & 0x80:
+                    size, at = _varint(data, size, at)
+            elif kind == _VARINT:
+                while data[at] & 0x80:
+                    at += 1
+                at += 1
+            elif kind == _FIXED64:
+                at += 8
+            elif kind == _FIXED32:
+                at += 4
+            # Groups are no part of our requests: their marks are passed over, their fields counted.
+            rule = plan.get(number)
+            if rule is not None:
+                more = 1
+                if rule.is_packed and kind == _BYTES:
+                    more = len(data[at : at + size].translate(None, _NOT_LAST))
+                counts[number] = count = counts.get(number, 0) + more
+                self._left -= more
+                if count > rule.limit:
+                    raise InvalidArgumentError(path + rule.name, f"more than {rule.limit}")
+                if self._left < 0:
+                    raise InvalidArgumentError(
+                        path + rule.name, f"more than {MAX_ELEMENTS} elements in one request"
+                    )
+                if rule.nested and kind == _BYTES:
+                    if size <= self._uncounted_bytes and rule.limit > 1:
+                        self._uncounted_bytes -= size
+                        at += size
+                        continue
+                    index = f"[{count - 1}]" if rule.limit > 1 else ""
+                    self.walk(at, min(at + size, end), rule.nested, f"{path}{rule.name}{index}.")
+            at += size
+
+
+def _varint(data: bytes, first: int, at: int) -> tuple[int, int]:
+    """The number whose first byte was read, and where it ends."""
+    value, shift = first & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, at
+        shift += 7

@@ -1,0 +1,201 @@
+"""server/puts/coalescer.py: one append for what arrives together, each caller with its own end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from server.puts.appender import Appender
+from server.puts.coalescer import MAX_MESSAGES, PutCoalescer
+from server.puts.durability import Durability
+from server.wire.put_limits import INLINE_PARTS
+from server.workers import Workers
+from store.consume_queue import DispatchRequest
+from store.errors import (
+    AppendWouldWaitError,
+    FlushError,
+    FlushTimeoutError,
+    InvalidArgumentError,
+    StoreBusyError,
+    TopicBusyError,
+)
+from store.message import Appended, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from store.message_store import MessageStore
+
+
+class RecordingStore:
+    """Appends to a list, one physical byte a message; refuses what the test tells it to."""
+
+    def __init__(self, *, sync: bool = False) -> None:
+        self.appends: list[list[bytes]] = []
+        self.refusals: dict[bytes, Exception] = {}
+        self.sync = sync
+        self.would_wait = False
+        self.waiting: list[Callable[[BaseException | None], None]] = []
+
+    def append(self, messages: Sequence[Message], *, separate: bool, wait: bool = True) -> Appended:
+        assert separate, "puts of several callers are no batch"
+        if not wait and self.would_wait:
+            raise AppendWouldWaitError("another append is under way")
+        for index, message in enumerate(messages):
+            error = self.refusals.get(message.body)
+            if isinstance(error, InvalidArgumentError):
+                raise InvalidArgumentError(f"messages[{index}].{error.field}", error.reason)
+            if error is not None:
+                raise error
+        start = sum(map(len, self.appends))
+        self.appends.append([message.body for message in messages])
+        requests = [
+            DispatchRequest("t", 0, at, at, 1, 0, 77, (), (), True)
+            for at in range(start, start + len(messages))
+        ]
+        return Appended(requests, start + len(messages), 77)
+
+    def is_durable(self, end_offset: int) -> bool:
+        return not self.sync
+
+    def when_durable(
+        self, end_offset: int, callback: Callable[[BaseException | None], None]
+    ) -> None:
+        self.waiting.append(callback)
+
+    def flushed(self, error: BaseException | None = None) -> None:
+        waiting, self.waiting = self.waiting, []
+        for callback in waiting:
+            callback(error)
+
+
+def _coalescer(store: RecordingStore, timeout_s: float = 5.0) -> PutCoalescer:
+    loop = asyncio.get_running_loop()
+    real = cast("MessageStore", store)
+    return PutCoalescer(
+        real, Appender(real, Workers(1)), Durability(real, loop, timeout_s), loop, timeout_s
+    )
+
+
+def _message(body: bytes) -> Message:
+    return Message("t", body)
+
+
+async def test_puts_of_one_turn_are_one_append() -> None:
+    store = RecordingStore()
+    coalescer = _coalescer(store)
+    results = await asyncio.gather(*(coalescer.put(_message(b"%d" % n)) for n in range(5)))
+    assert store.appends == [[b"0", b"1", b"2", b"3", b"4"]]
+    assert [request.queue_offset for request, _ in results] == [0, 1, 2, 3, 4]
+    assert {time_ms for _, time_ms in results} == {77}
+
+
+async def test_puts_of_two_turns_are_two_appends() -> None:
+    store = RecordingStore()
+    coalescer = _coalescer(store)
+    await coalescer.put(_message(b"a"))
+    await coalescer.put(_message(b"b"))
+    assert store.appends == [[b"a"], [b"b"]]
+
+
+async def test_a_bad_message_fails_its_own_caller_alone() -> None:
+    store = RecordingStore()
+    store.refusals[b"bad"] = InvalidArgumentError("body", "is bad")
+    coalescer = _coalescer(store)
+    first, bad, last = await asyncio.gather(
+        *(coalescer.put(_message(body)) for body in (b"first", b"bad", b"last")),
+        return_exceptions=True,
+    )
+    assert isinstance(bad, InvalidArgumentError)
+    assert bad.field == "message.body"
+    assert not isinstance(first, BaseException)
+    assert not isinstance(last, BaseException)
+    assert store.appends == [[b"first"], [b"last"]]
+
+
+async def test_a_topic_that_is_being_deleted_holds_up_no_other() -> None:
+    store = RecordingStore()
+    store.refusals[b"b"] = TopicBusyError("t")
+    results = await asyncio.gather(
+        *map(_coalescer(store).put, map(_message, (b"a", b"b"))), return_exceptions=True
+    )
+    assert [isinstance(result, TopicBusyError) for result in results] == [False, True]
+    assert store.appends == [[b"a"]]
+
+
+async def test_an_error_of_the_store_reaches_every_caller() -> None:
+    store = RecordingStore()
+    store.refusals[b"b"] = StoreBusyError("stalled")
+    coalescer = _coalescer(store)
+    results = await asyncio.gather(
+        *(coalescer.put(_message(body)) for body in (b"a", b"b")), return_exceptions=True
+    )
+    assert all(isinstance(result, StoreBusyError) for result in results)
+    assert store.appends == []
+
+
+async def test_a_large_gathering_is_cut() -> None:
+    store = RecordingStore()
+    coalescer = _coalescer(store)
+    await asyncio.gather(*(coalescer.put(_message(b"x")) for _ in range(MAX_MESSAGES + 1)))
+    assert [len(batch) for batch in store.appends] == [MAX_MESSAGES, 1]
+
+
+async def test_a_gathering_has_few_parts() -> None:
+    store = RecordingStore()
+    put = _coalescer(store).put
+    keys = tuple(map(str, range(INLINE_PARTS // 2)))
+    await asyncio.gather(*(put(Message("t", b"%d" % n, keys=keys)) for n in range(5)))
+    assert store.appends == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+
+
+async def test_puts_that_would_have_to_wait_are_appended_by_a_thread() -> None:
+    store = RecordingStore()
+    store.would_wait = True
+    store.refusals[b"bad"] = InvalidArgumentError("body", "is bad")
+    put = _coalescer(store).put
+    results = await asyncio.gather(
+        *(put(_message(body)) for body in (b"a", b"bad", b"c")), return_exceptions=True
+    )
+    assert [isinstance(result, InvalidArgumentError) for result in results] == [False, True, False]
+    assert store.appends == [[b"a"], [b"c"]]
+
+
+async def test_a_put_cancelled_before_its_turn_is_not_stored() -> None:
+    store = RecordingStore()
+    coalescer = _coalescer(store)
+    coalescer.put(_message(b"gone")).cancel()
+    await coalescer.put(_message(b"kept"))
+    assert store.appends == [[b"kept"]]
+
+
+async def test_a_sync_put_waits_for_the_flush() -> None:
+    store = RecordingStore(sync=True)
+    putting = _coalescer(store).put(_message(b"a"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert store.appends == [[b"a"]]
+    assert not putting.done()
+    store.flushed()
+    request, _ = await putting
+    assert request.queue_offset == 0
+
+
+async def test_a_failed_flush_reaches_the_caller() -> None:
+    store = RecordingStore(sync=True)
+    putting = _coalescer(store).put(_message(b"a"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    store.flushed(FlushError("disk gone"))
+    with pytest.raises(FlushError):
+        await putting
+
+
+async def test_a_flush_that_takes_too_long_is_told() -> None:
+    store = RecordingStore(sync=True)
+    with pytest.raises(FlushTimeoutError):
+        await _coalescer(store, timeout_s=0.01).put(_message(b"a"))
+    store.flushed()  # late: nobody waits any more, and nothing breaks
+    await asyncio.sleep(0)

@@ -1,0 +1,64 @@
+"""server/puts/queue_chooser.py: messages without a queue go round the queues of their topic."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from server.puts.queue_chooser import QueueChooser
+from store.errors import UnknownTopicError
+from store.metadata import TopicConfig
+
+if TYPE_CHECKING:
+    from store.message_store import MessageStore
+
+
+class Topics:
+    """The two things of a store that the chooser asks for."""
+
+    def __init__(self) -> None:
+        self.config = SimpleNamespace(default_queue_count=4)
+        self.counts: dict[str, int] = {}
+        self.asked = 0
+
+    def describe_topic(self, name: str) -> TopicConfig:
+        self.asked += 1
+        if name not in self.counts:
+            raise UnknownTopicError(name)
+        return TopicConfig(name, self.counts[name], 0, 0)
+
+
+def _chooser(topics: Topics, limit: int = 100) -> QueueChooser:
+    return QueueChooser(cast("MessageStore", topics), limit)
+
+
+def test_every_queue_has_its_turn() -> None:
+    topics = Topics()
+    topics.counts["orders"] = 3
+    chooser = _chooser(topics)
+    chosen = [chooser.choose("orders") for _ in range(9)]
+    assert sorted(chosen) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert chosen[:3] == chosen[3:6]
+    assert topics.asked == 1
+
+
+def test_a_topic_that_is_not_there_yet_has_the_default_count() -> None:
+    chooser = _chooser(Topics())
+    assert sorted(chooser.choose("new") for _ in range(4)) == [0, 1, 2, 3]
+
+
+def test_a_topic_made_again_is_asked_for_again() -> None:
+    topics = Topics()
+    topics.counts["orders"] = 8
+    chooser = _chooser(topics)
+    chooser.choose("orders")
+    topics.counts["orders"] = 1
+    chooser.forget("orders")
+    assert [chooser.choose("orders") for _ in range(3)] == [0, 0, 0]
+
+
+def test_memory_is_bounded() -> None:
+    chooser = _chooser(Topics(), limit=10)
+    for number in range(100):
+        chooser.choose(f"topic-{number}")
+    assert len(chooser._turns) == 10

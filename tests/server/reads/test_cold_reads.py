@@ -1,0 +1,107 @@
+"""Cold reads against a clock and a log that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from server.reads.cold_reads import FEW_BYTES_PER_S, ColdReads
+from server.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+READ_CPU_S = 0.01
+READ_WALL_S = 0.05
+
+
+class World:
+    """A clock, the processor time of the worker, and the end of the log."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.cpu_s = 0.0
+        self.end = 0
+        self.slept_s: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+        self.now_s += seconds
+
+    def read(self) -> str:
+        self.cpu_s += READ_CPU_S
+        self.now_s += READ_WALL_S
+        return "records"
+
+
+@contextmanager
+def cold_reads(world: World, share: float) -> Iterator[ColdReads]:
+    workers = Workers(1)
+    try:
+        yield ColdReads(
+            workers,
+            share,
+            lambda: world.end,
+            now_s=lambda: world.now_s,
+            cpu_s=lambda: world.cpu_s,
+            sleep=world.sleep,
+        )
+    finally:
+        workers.close()
+
+
+def test_without_puts_nothing_waits() -> None:
+    world = World()
+
+    async def consume(reads: ColdReads) -> None:
+        for _ in range(10):
+            assert await reads.run(world.read) == "records"
+            world.end += int(FEW_BYTES_PER_S * READ_WALL_S / 2)
+
+    with cold_reads(world, 0.2) as reads:
+        asyncio.run(consume(reads))
+    assert not world.slept_s
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.5])
+def test_beside_puts_they_take_their_share_of_a_core(share: float) -> None:
+    world = World()
+
+    async def consume(reads: ColdReads) -> None:
+        for _ in range(100):
+            world.end += 100 * FEW_BYTES_PER_S
+            await reads.run(world.read)
+
+    with cold_reads(world, share) as reads:
+        asyncio.run(consume(reads))
+    # The clock stood still but for the reads' own waits for the disk, which are not charged.
+    busy = world.cpu_s / (world.now_s - 100.0 - 100 * (READ_WALL_S - READ_CPU_S))
+    assert busy == pytest.approx(share, rel=0.05)
+
+
+def test_all_of_a_core_is_no_limit() -> None:
+    world = World()
+
+    async def consume(reads: ColdReads) -> None:
+        for _ in range(10):
+            world.end += 100 * FEW_BYTES_PER_S
+            await reads.run(world.read)
+
+    with cold_reads(world, 1.0) as reads:
+        asyncio.run(consume(reads))
+    assert not world.slept_s
+
+
+def test_an_error_is_raised_to_the_reader() -> None:
+    def broken() -> str:
+        raise OSError("the disk")
+
+    async def consume(reads: ColdReads) -> None:
+        with pytest.raises(OSError, match="the disk"):
+            await reads.run(broken)
+
+    with cold_reads(World(), 0.2) as reads:
+        asyncio.run(consume(reads))

@@ -1,0 +1,126 @@
+"""server/wire/convert.py: the shape of requests, and values in protobuf's words."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.wire import convert
+from server.wire.put_limits import MAX_MESSAGES, Budget, TooMuchError, parts_of
+from store.errors import InvalidArgumentError
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:10.0.0.1:54321", ("10.0.0.1", 54321)),
+        ("ipv6:[2001:db8::1]:54321", ("2001:db8::1", 54321)),
+        ("ipv6:%5B2001:db8::1%5D:54321", ("2001:db8::1", 54321)),
+        ("ipv6:%5Bfe80::1%25eth0%5D:7", ("fe80::1", 7)),
+        ("unix:/run/kvcq.sock", ("127.0.0.1", 0)),
+        ("unix:", ("127.0.0.1", 0)),
+        ("", ("127.0.0.1", 0)),
+        ("ipv4:nonsense", ("127.0.0.1", 0)),
+    ],
+)
+def test_the_peer_is_the_born_host(peer: str, host: tuple[str, int]) -> None:
+    assert convert.host_of_peer(peer) == host
+
+
+def test_a_message_keeps_every_field() -> None:
+    message = convert.message_in(
+        pb.Message(
+            topic="orders",
+            queue_id=0,
+            body=b"b",
+            tag="t",
+            keys=["k1", "k2"],
+            light_queues=["%LMQ%a"],
+            properties={"p": "v"},
+            flag=7,
+            born_time_ms=123,
+        ),
+        ("10.0.0.1", 5),
+        lambda _: pytest.fail("queue 0 was named"),
+        Budget(max_parts=4),
+    )
+    assert (message.topic, message.queue_id, message.body) == ("orders", 0, b"b")
+    assert (message.tag, message.keys, message.light_queues) == ("t", ("k1", "k2"), ("%LMQ%a",))
+    assert (message.properties, message.flag, message.born_time_ms) == ({"p": "v"}, 7, 123)
+    assert message.born_host == ("10.0.0.1", 5)
+
+
+def test_a_message_without_a_queue_gets_one() -> None:
+    message = convert.message_in(pb.Message(topic="t"), ("::1", 1), lambda _: 3, Budget())
+    assert message.queue_id == 3
+
+
+@pytest.mark.parametrize("count", [0, MAX_MESSAGES + 1])
+def test_a_batch_has_some_messages_but_not_too_many(count: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="messages"):
+        convert.batch_in([pb.Message(queue_id=0)] * count, ("::1", 1), lambda _: 0, Budget())
+
+
+def _of_parts(form: str, counts: list[int]) -> pb.PutBatchRequest:
+    """Messages with so many parts each, of all kinds that the form has."""
+    words = [[f"w{number}" for number in range(count)] for count in counts]
+    if form == "columns":
+        columns = pb.MessageColumns(topics=["t"], bodies=[b""] * len(counts))
+        columns.keys.extend(" ".join(each[1::2]) for each in words)
+        columns.light_queues.extend(",".join(each[::2]) for each in words)
+        return pb.PutBatchRequest(columns=columns)
+    return pb.PutBatchRequest(
+        messages=[
+            pb.Message(
+                topic="t",
+                keys=each[::3],
+                light_queues=each[1::3],
+                properties=dict.fromkeys(each[2::3], "v"),
+            )
+            for each in words
+        ]
+    )
+
+
+@pytest.mark.parametrize("form", ["messages", "columns"])
+@given(counts=st.lists(st.integers(0, 9), min_size=1, max_size=9), limit=st.integers(0, 40))
+def test_a_put_is_refused_by_its_parts_over_all_messages(
+    form: str, counts: list[int], limit: int
+) -> None:
+    request = _of_parts(form, counts)
+    budget = Budget(max_parts=limit)
+    if sum(counts) <= limit:
+        taken = convert.request_in(request, ("::1", 1), lambda _: 0, budget)
+        assert [parts_of(message) for message in taken] == counts
+    else:
+        with pytest.raises(TooMuchError, match=f"{form}.*: more than {limit} light queues"):
+            convert.request_in(request, ("::1", 1), lambda _: 0, budget)
+
+
+def test_zero_asks_for_the_default() -> None:
+    assert convert.bounded("n", 0, 32, 100) == 32
+    assert convert.bounded("n", 100, 32, 100) == 100
+
+
+@pytest.mark.parametrize("value", [-1, 101])
+def test_a_number_outside_its_limits_is_refused_by_name(value: int) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        convert.bounded("max_messages", value, 32, 100)
+    assert refused.value.field == "max_messages"
+
+
+def test_unknown_enum_values_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="form"):
+        convert.form_of(cast("pb.RecordForm", 77))
+    with pytest.raises(InvalidArgumentError, match="boundary"):
+        convert.boundary_of(cast("pb.TimeBoundary", 77))
+
+
+def test_the_queue_that_is_wrong_is_named() -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        convert.queues_of([pb.Queue(topic="a"), pb.Queue(topic="b", queue_id=-1)])
+    assert refused.value.field == "queues[1].queue_id"
