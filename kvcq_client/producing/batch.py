@@ -113,7 +113,7 @@ class Batch:
         if unasked is not None and (failure is not None or self.errors):
             self._unasked = unasked
             self._asked: set[int] = set()  # indices of failed messages
-            first = failure or next(iter(self.errors.values()))
+            first = failure or self.errors[min(self.errors)]
             unasked.failed(self.count if failure is not None else len(self.errors), first)
         if response is not None and response.light_queue_offsets:
             self._light_offsets = _light_offsets(self.messages, response)
