@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvcq_client.calls import Calls
-from kvcq_client.consuming import AsyncConsumer, ConsumerConfig, ConsumerCore
+from kvcq_client.consuming import AsyncConsumer
 from kvcq_client.migration import AsyncMigration
-from kvcq_client.producing import AsyncProducer, ProducerConfig, ProducerCore
-from kvcq_client.transport import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Connection
+from kvcq_client.producing import AsyncProducer
+from kvcq_client.transport import (
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    AsyncClosing,
+    Connection,
+    LoopWaits,
+)
+from kvcq_client.users import Users
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Unpack
 
-    from kvcq_client.consuming import ConsumerSettings, Wanted
-    from kvcq_client.producing import ProducerSettings
+    from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
+    from kvcq_client.producing import ProducerConfig, ProducerSettings
 
 
-class AsyncClient(Calls):
+class AsyncClient(Calls, AsyncClosing):
     """A connection to one server, and all that can be asked of it.
 
     `async with AsyncClient("127.0.0.1:8081") as client:` — nothing is sent before the first call.
@@ -38,7 +42,7 @@ class AsyncClient(Calls):
     ) -> None:
         """`options` are gRPC channel arguments, over the client's own."""
         super().__init__(Connection(target, timeout_s=timeout_s, options=options))
-        self._users: set[AsyncProducer | AsyncConsumer] = set()
+        self._users = Users(self._connection, self)
 
     @property
     def target(self) -> str:
@@ -56,15 +60,7 @@ class AsyncClient(Calls):
         **settings: Unpack[ProducerSettings],
     ) -> AsyncProducer:
         """A producer; `settings` are fields of ProducerConfig. Raises ClosedError."""
-        self._connection.check_open()
-        core = ProducerCore(
-            self._connection,
-            replace(config or ProducerConfig(), **settings),
-            asyncio.get_running_loop(),
-        )
-        producer = AsyncProducer(core, self._users.discard)
-        self._users.add(producer)
-        return producer
+        return AsyncProducer(self._users.producer(config, settings), LoopWaits())
 
     async def consumer(
         self,
@@ -78,29 +74,9 @@ class AsyncClient(Calls):
         ConsumerConfig like all `settings`. A `group` keeps offsets and shares no work: each of its
         consumers reads every message. Raises NotFoundError, ClosedError.
         """
-        self._connection.check_open()
-        core = ConsumerCore(self._connection, self, replace(config or ConsumerConfig(), **settings))
-        try:
-            await core.follow(queues)
-        except BaseException:
-            await core.close()
-            raise
-        consumer = AsyncConsumer(core, self._users.discard)
-        self._users.add(consumer)
-        return consumer
+        return AsyncConsumer(await self._users.consumer(queues, config, settings), LoopWaits())
 
     async def close(self) -> None:
         """Close producers (they deliver first) and consumers, then the connection. Repeatable."""
-        await asyncio.gather(*(user.close() for user in tuple(self._users)))
+        await self._users.close()
         await self._connection.close()
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_client.calls import Calls
-from kvcq_client.consuming import Consumer, ConsumerConfig, ConsumerCore
+from kvcq_client.consuming import Consumer
 from kvcq_client.migration import AsyncMigration, Migration
-from kvcq_client.producing import Producer, ProducerConfig, ProducerCore
+from kvcq_client.producing import Producer
 from kvcq_client.transport import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
     Blocking,
+    Closing,
     Connection,
     LoopThread,
     begin_grpc,
     blocking,
     blocking_iterator,
 )
+from kvcq_client.users import Users
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
-    from types import TracebackType
     from typing import Unpack
 
-    from kvcq_client.consuming import ConsumerSettings, Wanted
-    from kvcq_client.producing import ProducerSettings
+    from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
+    from kvcq_client.producing import ProducerConfig, ProducerCore, ProducerSettings
 
 R = TypeVar("R")
 
 
-class Client(Blocking[Calls]):
+class Client(Blocking[Calls], Closing):
     """A connection to one server, and all that can be asked of it.
 
     `with Client("127.0.0.1:8081") as client:` — nothing is sent before the first call. Every call
@@ -51,7 +51,6 @@ class Client(Blocking[Calls]):
         """`options` are gRPC channel arguments, over the client's own."""
         begin_grpc()
         self._thread = LoopThread()
-        self._users: set[Producer | Consumer] = set()
         self._closed = False
 
         async def connect() -> Connection:
@@ -63,6 +62,7 @@ class Client(Blocking[Calls]):
             self._thread.close()
             raise
         super().__init__(Calls(self._connection), self._wait)
+        self._users = Users(self._connection, self._calls)
 
     @property
     def target(self) -> str:
@@ -80,14 +80,11 @@ class Client(Blocking[Calls]):
         **settings: Unpack[ProducerSettings],
     ) -> Producer:
         """A producer; `settings` are fields of ProducerConfig. Raises ClosedError."""
-        chosen = replace(config or ProducerConfig(), **settings)
 
         async def make() -> ProducerCore:
-            return ProducerCore(self._connection, chosen, self._thread.loop)
+            return self._users.producer(config, settings)
 
-        producer = Producer(self._run(make()), self._thread, self._users.discard)
-        self._users.add(producer)
-        return producer
+        return Producer(self._run(make()), self._thread)
 
     def consumer(
         self,
@@ -101,20 +98,7 @@ class Client(Blocking[Calls]):
         ConsumerConfig like all `settings`. A `group` keeps offsets and shares no work: each of its
         consumers reads every message. Raises NotFoundError, ClosedError.
         """
-        chosen = replace(config or ConsumerConfig(), **settings)
-
-        async def make() -> ConsumerCore:
-            core = ConsumerCore(self._connection, self._calls, chosen)
-            try:
-                await core.follow(queues)
-            except BaseException:
-                await core.close()
-                raise
-            return core
-
-        consumer = Consumer(self._run(make()), self._thread, self._users.discard)
-        self._users.add(consumer)
-        return consumer
+        return Consumer(self._run(self._users.consumer(queues, config, settings)), self._thread)
 
     # --- calls: see Calls ------------------------------------------------------------------
 
@@ -146,13 +130,10 @@ class Client(Blocking[Calls]):
 
     def close(self) -> None:
         """Close producers (they deliver first) and consumers, then the connection. Repeatable."""
-        if self._closed:
+        if self._closed or self._thread.is_forked:
             return
-        for user in tuple(self._users):
-            user.close()
+        self._thread.run(self._users.close())
         self._closed = True
-        if self._thread.is_forked:
-            return
         self._thread.run(self._connection.close())
         self._thread.close()
 
@@ -161,14 +142,3 @@ class Client(Blocking[Calls]):
             call.close()
             self._connection.check_open()
         return self._thread.run(call)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

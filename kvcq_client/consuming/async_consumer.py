@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from kvcq_client.consuming.core import ConsumerState
+from kvcq_client.transport import AsyncClosing
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from kvcq_client.consuming.core import ConsumerCore, Wanted
     from kvcq_client.format import StoredMessage
+    from kvcq_client.transport import Waits
     from kvcq_client.values import Queue, Start
 
 
-class AsyncConsumer:
+class AsyncConsumer(ConsumerState, AsyncClosing):
     """Reads many queues as one run of messages; each queue in its order.
 
     `async for message in consumer` goes on for ever, and waits when there is nothing; `to_end()`
@@ -22,9 +25,9 @@ class AsyncConsumer:
     behind the last message. Made by `AsyncClient.consumer`. Owned by its loop; one reader.
     """
 
-    def __init__(self, core: ConsumerCore, forget: Callable[[AsyncConsumer], None]) -> None:
-        self._core = core
-        self._forget = forget
+    def __init__(self, core: ConsumerCore, waits: Waits) -> None:
+        super().__init__(core)
+        self._waits = waits
 
     def __aiter__(self) -> AsyncConsumer:
         return self
@@ -35,30 +38,31 @@ class AsyncConsumer:
         at = core.index
         messages = core.messages
         if at >= len(messages):
-            messages, at = await self._wait(), 0
+            await self._wait(None)
+            messages, at = core.messages, 0
         core.index = at + 1
         return messages[at]
 
     async def batch(self, timeout_s: float | None = None) -> list[StoredMessage]:
         """The next messages of one queue, as they came; [] when there were none in time."""
         core = self._core
-        if core.index >= len(core.messages):
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._wait()
-            except TimeoutError:
-                return []
+        if core.index >= len(core.messages) and not await self._wait(timeout_s):
+            return []
         return core.rest_of_batch()
 
     async def take(self, count: int, timeout_s: float | None = None) -> list[StoredMessage]:
         """The next `count` messages, or as many as came in time."""
+        end_s = None if timeout_s is None else monotonic() + timeout_s
+        core = self._core
         taken: list[StoredMessage] = []
-        try:
-            async with asyncio.timeout(timeout_s):
-                while len(taken) < count:
-                    taken.append(await anext(self))
-        except TimeoutError:
-            pass
+        while len(taken) < count:
+            if core.index >= len(core.messages) and not await self._wait(
+                None if end_s is None else max(0.0, end_s - monotonic())
+            ):
+                break
+            part = core.messages[core.index : core.index + count - len(taken)]
+            core.index += len(part)
+            taken += part
         return taken
 
     async def to_end(self, idle_timeout_s: float = 30.0) -> AsyncIterator[StoredMessage]:
@@ -75,7 +79,7 @@ class AsyncConsumer:
     ) -> AsyncIterator[list[StoredMessage]]:
         """As `to_end`, in batches of one queue each."""
         core = self._core
-        core.aim_at(await core.ends())
+        core.aim_at(await self._waits.in_loop(core.ends()))
         while True:
             rest = core.rest_of_batch()
             if rest:
@@ -83,26 +87,14 @@ class AsyncConsumer:
             elif core.next_batch() is None:
                 if not core.behind:
                     return
-                try:
-                    async with asyncio.timeout(idle_timeout_s):
-                        await self._fetched()
-                except TimeoutError:
-                    raise core.stuck(idle_timeout_s) from None
+                if not await self._fetched(idle_timeout_s):
+                    raise core.stuck(idle_timeout_s)
             elif not core.behind:
                 return
 
-    @property
-    def queue(self) -> Queue | None:
-        """The queue of the last message or batch; a light queue where one was read."""
-        return self._core.queue
-
-    def positions(self) -> dict[Queue, int]:
-        """The next offset of each queue: behind the last message that was handed out."""
-        return self._core.positions()
-
     async def follow(self, wanted: Wanted) -> None:
         """Follow more queues; one that is followed already begins anew."""
-        await self._core.follow(wanted)
+        await self._waits.in_loop(self._core.follow(wanted))
 
     def leave(self, queues: Iterable[Queue]) -> None:
         """Follow these no longer."""
@@ -110,45 +102,31 @@ class AsyncConsumer:
 
     async def seek(self, to: Mapping[Queue, int] | Start) -> None:
         """Go on from these offsets, or with all queues from one end or the committed offsets."""
-        await self._core.seek(to)
+        await self._waits.in_loop(self._core.seek(to))
 
     async def commit(self, positions: Mapping[Queue, int] | None = None) -> None:
         """Commit for the group, durably: these positions, or what was read so far.
 
         Raises ValueError without a group.
         """
-        await self._core.commit(self.positions() if positions is None else positions)
+        chosen = self.positions() if positions is None else positions
+        await self._waits.in_loop(self._core.commit(chosen))
 
     async def close(self) -> None:
         """Stop. Commits nothing. Repeatable."""
-        self._forget(self)
-        await self._core.close()
+        await self._waits.end(self._core.close())
 
-    async def _wait(self) -> list[StoredMessage]:
-        """The next batch, nothing of it read; waits for it."""
-        while True:
-            messages = self._core.next_batch()
-            if messages is not None:
-                return messages
-            await self._fetched()
+    async def _wait(self, timeout_s: float | None) -> bool:
+        """Whether there is a next batch, nothing of it read, in time."""
+        end_s = None if timeout_s is None else monotonic() + timeout_s
+        while self._core.next_batch() is None:
+            left_s = None if end_s is None else end_s - monotonic()
+            if left_s is not None and left_s <= 0:
+                return False
+            if not await self._fetched(left_s):
+                return False
+        return True
 
-    async def _fetched(self) -> None:
-        come = asyncio.get_running_loop().create_future()
-
-        def wake() -> None:
-            if not come.done():
-                come.set_result(None)
-
-        self._core.subscription.when_fetched(wake)
-        await come
-
-    async def __aenter__(self) -> AsyncConsumer:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+    async def _fetched(self, timeout_s: float | None) -> bool:
+        """Whether something came in time."""
+        return await self._waits.until(self._core.subscription.when_fetched, timeout_s)

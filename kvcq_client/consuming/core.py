@@ -34,8 +34,15 @@ _LOOKUPS = 64
 class ConsumerCore:
     """Positions of one consumer. Coroutines in the event loop; the rest by one reader."""
 
-    def __init__(self, connection: Connection, calls: Calls, config: ConsumerConfig) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        calls: Calls,
+        config: ConsumerConfig,
+        forget: Callable[[ConsumerCore], None],
+    ) -> None:
         self.config = config
+        self._forget = forget
         self.subscription = Subscription(connection, config)
         self._calls = calls
         self._task = asyncio.create_task(self.subscription.run(), name="consumer")
@@ -238,5 +245,22 @@ class ConsumerCore:
 
     async def close(self) -> None:
         """Stop fetching. Repeatable."""
+        self._forget(self)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+
+
+class ConsumerState:
+    """What a consumer tells of itself, in both faces."""
+
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue of the last message or batch; a light queue where one was read."""
+        return self._core.queue
+
+    def positions(self) -> dict[Queue, int]:
+        """The next offset of each queue: behind the last message that was handed out."""
+        return self._core.positions()

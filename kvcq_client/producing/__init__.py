@@ -4,9 +4,10 @@ Uses `format` and `transport`. The way of a message: `producer` or `async_produc
 `delivery`; its outcome comes back through `batch`.
 """
 
-from kvcq_client.producing.async_producer import AsyncProducer, ProducerCore
+from kvcq_client.producing.async_producer import AsyncProducer
 from kvcq_client.producing.batch import Sending, SendingMany
 from kvcq_client.producing.config import ProducerConfig, ProducerSettings
+from kvcq_client.producing.core import ProducerCore
 from kvcq_client.producing.producer import Producer
 
 __all__ = [

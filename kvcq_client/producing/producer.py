@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
-from kvcq_client.errors import DeadlineError
-from kvcq_client.producing.batch import SendingMany
+from kvcq_client.producing.async_producer import AsyncProducer
+from kvcq_client.producing.core import ProducerState
+from kvcq_client.transport import Blocking, Closing, ThreadWaits, blocking, finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Mapping, Sequence
 
-    from kvcq_client.producing.async_producer import ProducerCore
-    from kvcq_client.producing.batch import Run, Sending
+    from kvcq_client.producing.batch import Sending
+    from kvcq_client.producing.core import ProducerCore
     from kvcq_client.transport import LoopThread
-    from kvcq_client.values import Message, Placed
 
 
-class Producer:
+class Producer(ProducerState, Blocking[AsyncProducer], Closing):
     """Batches messages and delivers each once, in the order of `send`.
 
     `with client.producer() as producer: producer.send("orders", b"…")`
@@ -28,12 +26,9 @@ class Producer:
     messages of one thread keep their order.
     """
 
-    def __init__(
-        self, core: ProducerCore, thread: LoopThread, forget: Callable[[Producer], None]
-    ) -> None:
-        self._core = core
-        self._thread = thread
-        self._forget = forget
+    def __init__(self, core: ProducerCore, thread: LoopThread) -> None:
+        ProducerState.__init__(self, core)
+        Blocking.__init__(self, AsyncProducer(core, ThreadWaits(thread)), finished)
         self._add = core.accumulator.add
 
     def send(
@@ -53,79 +48,26 @@ class Producer:
 
         Raises ClosedError; BufferFullError after `max_block_s`; TypeError, ValueError.
         """
+        # Written out: a coroutine for each message takes two thirds more.
         sending = self._add(
             topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms
         )
-        while sending is None:
-            self._wait_for_room()
-            sending = self._add(
-                topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms
-            )
-        return sending
+        if sending is not None:
+            return sending
+        return self._send_when_there_is_room(
+            topic,
+            body,
+            queue_id=queue_id,
+            tag=tag,
+            keys=keys,
+            light_queues=light_queues,
+            properties=properties,
+            flag=flag,
+            born_time_ms=born_time_ms,
+        )
 
-    def send_many(self, messages: Iterable[Message]) -> SendingMany:
-        """All messages are buffered, in order. Raises as `send` does.
-
-        TypeError and ValueError come before anything was buffered.
-        """
-        accumulator = self._core.accumulator
-        checked = accumulator.check(messages)
-        runs: list[Run] = []
-        first = 0
-        while first < len(checked):
-            added = accumulator.add_checked(checked, first)
-            runs += added
-            first += sum(end - begin for _, begin, end in added)
-            if first < len(checked):
-                self._wait_for_room()
-        return SendingMany(runs)
-
-    def put(self, message: Message) -> Placed:
-        """Send one message and wait until it is acknowledged. Raises its error."""
-        return self.send_many([message]).result()[0]
-
-    def flush(self, timeout_s: float | None = None) -> None:
-        """All that was sent has an outcome. Raises DeadlineError."""
-        idle = threading.Event()
-        self._core.accumulator.when_idle(idle.set)
-        if not idle.wait(timeout_s):
-            raise DeadlineError(f"not all was acknowledged within {timeout_s} s")
-
-    @property
-    def producer_id(self) -> str:
-        """The name that the server knows this producer by."""
-        return self._core.delivery.producer_id
-
-    @property
-    def next_sequence(self) -> int:
-        """The number of the next message that leaves the buffer."""
-        return self._core.delivery.next_sequence
-
-    def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what is buffered, then end. Repeatable.
-
-        What is not acknowledged within `timeout_s` (None: the delivery timeout) fails with
-        ClosedError.
-        """
-        limit_s = self._core.config.delivery_timeout_s if timeout_s is None else timeout_s
-        self._forget(self)
-        if self._thread.is_forked:
-            return
-        self._thread.run(self._core.close(limit_s))
-
-    def _wait_for_room(self) -> None:
-        room = threading.Event()
-        self._core.accumulator.when_room(room.set)
-        if not room.wait(self._core.config.max_block_s):
-            raise self._core.full()
-
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    send_many = blocking(AsyncProducer.send_many)
+    put = blocking(AsyncProducer.put)
+    flush = blocking(AsyncProducer.flush)
+    close = blocking(AsyncProducer.close)
+    _send_when_there_is_room = blocking(AsyncProducer.send)

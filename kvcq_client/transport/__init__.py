@@ -7,6 +7,7 @@ Uses `errors`, and the generated stubs in `pb`.
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children  # isort: split
 
 from kvcq_client.transport.blocking import Blocking, blocking, blocking_iterator
+from kvcq_client.transport.closing import AsyncClosing, Closing
 from kvcq_client.transport.connection import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
@@ -16,19 +17,26 @@ from kvcq_client.transport.connection import (
 )
 from kvcq_client.transport.loop_thread import LoopThread
 from kvcq_client.transport.statuses import from_batch_error, from_rpc, may_pass
+from kvcq_client.transport.waiting import LoopWaits, ThreadWaits, Waits, finished
 
 __all__ = [
     "DEFAULT_TARGET",
     "DEFAULT_TIMEOUT_S",
+    "AsyncClosing",
     "Backoff",
     "Blocking",
+    "Closing",
     "Connection",
     "ForkedError",
     "LoopThread",
+    "LoopWaits",
+    "ThreadWaits",
+    "Waits",
     "begin_grpc",
     "blocking",
     "blocking_iterator",
     "close_in_children",
+    "finished",
     "from_batch_error",
     "from_rpc",
     "is_target",

@@ -13,9 +13,6 @@ C = TypeVar("C")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: What an iterator fetches from the loop's thread at a time.
-_CHUNK = 1000
-
 
 class Run(Protocol):
     """Waits for the coroutine's result."""
@@ -24,7 +21,7 @@ class Run(Protocol):
 
 
 class Blocking(Generic[C]):
-    """Something with methods of `calls`, each of which runs to its end in another thread."""
+    """Something with methods of `calls`, each of which `run` runs to its end."""
 
     def __init__(self, calls: C, run: Run) -> None:
         self._calls = calls
@@ -45,8 +42,9 @@ def blocking(
 
 def blocking_iterator(
     call: Callable[Concatenate[C, P], AsyncIterator[R]],
+    at_once: int = 1000,
 ) -> Callable[Concatenate[Blocking[C], P], Iterator[R]]:
-    """The same for what yields."""
+    """The same for what yields; `at_once` are fetched at a time."""
 
     @wraps(call)
     def iterate(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
@@ -56,7 +54,7 @@ def blocking_iterator(
             found: list[R] = []
             async for item in items:
                 found.append(item)
-                if len(found) == _CHUNK:
+                if len(found) == at_once:
                     break
             return found
 

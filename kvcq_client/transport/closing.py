@@ -1,0 +1,46 @@
+"""`with` and `async with` for what has a `close`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+class _AsyncCloses(Protocol):
+    async def close(self) -> None: ...
+
+
+class Closing:
+    """Closed at the end of `with`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self: _Closes,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class AsyncClosing:
+    """Closed at the end of `async with`."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self: _AsyncCloses,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

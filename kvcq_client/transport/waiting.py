@@ -1,0 +1,90 @@
+"""How the coroutines of producers and consumers wait: in the event loop, or blocking a thread.
+
+They await nothing but a `Waits`. With `ThreadWaits` they never give way, so that any thread runs
+them to their end by itself: that is how blocking code has the same coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from kvcq_client.transport.loop_thread import LoopThread
+
+R = TypeVar("R")
+
+
+class Waits(Protocol):
+    """What such a coroutine may await."""
+
+    async def until(
+        self, call_when: Callable[[Callable[[], None]], None], timeout_s: float | None
+    ) -> bool:
+        """Whether `call_when` called what it was given, in time."""
+        ...
+
+    async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
+        """What the call returns, which the connection's event loop runs."""
+        ...
+
+    async def end(self, call: Coroutine[Any, Any, None]) -> None:
+        """As `in_loop`; in a forked child there is nothing to end."""
+
+
+class LoopWaits:
+    """In the event loop of the connection."""
+
+    async def until(
+        self, call_when: Callable[[Callable[[], None]], None], timeout_s: float | None
+    ) -> bool:
+        called = asyncio.get_running_loop().create_future()
+        call_when(lambda: None if called.done() else called.set_result(None))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await called
+        except TimeoutError:
+            return False
+        return True
+
+    async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
+        return await call
+
+    async def end(self, call: Coroutine[Any, Any, None]) -> None:
+        await call
+
+
+class ThreadWaits:
+    """On a thread of the caller, beside the loop's own."""
+
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread = thread
+
+    async def until(
+        self, call_when: Callable[[Callable[[], None]], None], timeout_s: float | None
+    ) -> bool:
+        called = threading.Event()
+        call_when(called.set)
+        return called.wait(timeout_s)
+
+    async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
+        return self._thread.run(call)
+
+    async def end(self, call: Coroutine[Any, Any, None]) -> None:
+        if self._thread.is_forked:
+            call.close()
+        else:
+            self._thread.run(call)
+
+
+def finished(call: Coroutine[Any, Any, R]) -> R:
+    """The result of a coroutine that awaits nothing but ThreadWaits, on this thread."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    raise AssertionError(f"{call} gave way")

@@ -1,0 +1,52 @@
+"""The producers and consumers of one connection."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvcq_client.consuming import ConsumerConfig, ConsumerCore
+from kvcq_client.producing import ProducerConfig, ProducerCore
+
+if TYPE_CHECKING:
+    from kvcq_client.calls import Calls
+    from kvcq_client.consuming import ConsumerSettings, Wanted
+    from kvcq_client.producing import ProducerSettings
+    from kvcq_client.transport import Connection
+
+
+class Users:
+    """Makes them, and closes those that are still open. Owned by the connection's event loop."""
+
+    def __init__(self, connection: Connection, calls: Calls) -> None:
+        self._connection = connection
+        self._calls = calls
+        self._open: set[ProducerCore | ConsumerCore] = set()
+
+    def producer(self, config: ProducerConfig | None, settings: ProducerSettings) -> ProducerCore:
+        """Raises ClosedError."""
+        self._connection.check_open()
+        chosen = replace(config or ProducerConfig(), **settings)
+        core = ProducerCore(self._connection, chosen, self._open.discard)
+        self._open.add(core)
+        return core
+
+    async def consumer(
+        self, queues: Wanted, config: ConsumerConfig | None, settings: ConsumerSettings
+    ) -> ConsumerCore:
+        """It follows the queues. Raises NotFoundError, ClosedError."""
+        self._connection.check_open()
+        chosen = replace(config or ConsumerConfig(), **settings)
+        core = ConsumerCore(self._connection, self._calls, chosen, self._open.discard)
+        self._open.add(core)
+        try:
+            await core.follow(queues)
+        except BaseException:
+            await core.close()
+            raise
+        return core
+
+    async def close(self) -> None:
+        """Producers deliver first."""
+        await asyncio.gather(*(core.close() for core in tuple(self._open)))
