@@ -10,35 +10,39 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from kvcq.engine.protocol import KvBatch
+from kvcq.engine import KvBatch
 from kvcq.errors import CorruptValueError
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
-from kvcq.tables.keys import (
+from kvcq.tables import (
     BOUNDS,
     CHECKPOINT_KEY,
     DELETIONS_KEY,
     INDEX,
     UNITS,
+    DispatchBatchBuilder,
+    MinOffsets,
     index_prefix,
+    last_units_between,
     marks_range,
     max_key,
     max_range,
     name_range,
     pack_i64,
     queue_offset_of,
+    remove_range,
+    restore_last_units,
+    search_time,
     time_and_offset_of,
     topic_range,
+    truncate_rows,
     unit_key,
     unit_prefix,
     unpack_bounds_key,
+    unpack_i64,
     unpack_index_key,
+    unpack_max,
+    unpack_unit,
+    unpack_units,
 )
-from kvcq.tables.last_units import last_units_between, restore_last_units
-from kvcq.tables.min_offsets import MinOffsets
-from kvcq.tables.removal import remove_range
-from kvcq.tables.time_search import search_time
-from kvcq.tables.truncate import truncate_rows
-from kvcq.tables.values import unpack_i64, unpack_max, unpack_unit, unpack_units
 from store.consume_queue import Bounds, CqUnit, KeyHit
 from store.errors import DamagedQueueError
 
@@ -46,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kvcq.engine.protocol import KvEngine
+    from kvcq.engine import KvEngine
     from store.consume_queue import Boundary, DispatchRequest, LastUnit
 
 _INT64_MAX = (1 << 63) - 1

@@ -25,16 +25,16 @@ import threading
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kvcq.engine.protocol import KvBatch
+from kvcq.engine import KvBatch
 from kvcq.errors import CorruptValueError
-from kvcq.tables.removal import remove_range
+from kvcq.tables import remove_range
 from store.consume_queue import LastUnit
 from store.metadata import DeleteMark, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kvcq.engine.protocol import KvEngine
+    from kvcq.engine import KvEngine
 
 META = "default"
 

@@ -22,14 +22,12 @@ from migration.state.routes import Routes
 from migration.state.state import FILE_NAME as STATE_FILE
 from migration.state.state import Phase, read_state
 from store.clock import SystemClock
-from store.derive.ends_reserve import EndsReserve
-from store.derive.queue_ends import noted_log_start
+from store.derive import EndsReserve, noted_log_start
 from store.errors import StoreFormatError
-from store.format.checkpoint import Checkpoint, read_checkpoint
-from store.log.segment_set import SegmentSet
+from store.format import Checkpoint, read_checkpoint
+from store.log import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
-from store.topics.admission import Admission, dead_light_of
-from store.topics.live_topics import LiveTopics
+from store.topics import Admission, LiveTopics, dead_light_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.tables.keys import (
+from kvcq.tables import (
     BOUNDS,
     CHECKPOINT_KEY,
     DELETIONS_KEY,
@@ -16,13 +16,13 @@ from kvcq.tables.keys import (
     unit_key,
     unit_prefix,
     unpack_bounds_key,
+    unpack_max,
 )
-from kvcq.tables.values import unpack_max
 from migration.check_findings import Kind
 from migration.check_lookup import BAD_ROW
 
 if TYPE_CHECKING:
-    from kvcq.engine.protocol import Pair
+    from kvcq.engine import Pair
     from migration.check_lookup import Lookup
 
 _ALWAYS = 1 << 62

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
-from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, topic_prefix
+from kvcq.tables import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, DispatchBatchBuilder, topic_prefix
 from migration.check_sums import RowSums
 from migration.state.routes import SideName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvcq.engine.protocol import KvEngine, Pair
+    from kvcq.engine import KvEngine, Pair
     from migration.state.routes import Routes
     from store.consume_queue import DispatchRequest
-    from store.topics.admission import Admission
+    from store.topics import Admission
 
 _NOWHERE = 1 << 62
 

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from migration.check_findings import Kind
 from store.errors import CorruptRecordError
-from store.format.fast_scan import SealedParser
-from store.format.record import Found, unpack_record
+from store.format import Found, SealedParser, unpack_record
 from store.light_queue import LMQ_PREFIX
-from store.log.log_bytes import PreadWindow, look_at, pread
-from store.log.walk import Damage, Poison, Run, walk
+from store.log import Damage, Poison, PreadWindow, Run, look_at, pread, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from migration.check_findings import Findings
     from store.consume_queue import DispatchRequest
-    from store.log.segment import Segment
-    from store.log.segment_set import SegmentSet
+    from store.log import Segment, SegmentSet
 
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)

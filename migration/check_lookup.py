@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvcq.errors import CorruptValueError
-from kvcq.tables.keys import topic_prefix
+from kvcq.tables import topic_prefix
 from migration.check_findings import Kind
 from store.errors import CorruptRecordError
-from store.format.record import Found, dispatch_request
-from store.log.log_bytes import look_at, pread
+from store.format import Found, dispatch_request
+from store.log import look_at, pread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
-    from kvcq.engine.protocol import KvEngine, Pair
+    from kvcq.engine import KvEngine, Pair
     from migration.check_findings import Findings
     from migration.check_log import LogCheck
     from store.consume_queue import DispatchRequest
-    from store.log.segment_set import SegmentSet
-    from store.topics.admission import Admission
+    from store.log import SegmentSet
+    from store.topics import Admission
 
 #: What unpacking raises on a row of another layout.
 BAD_ROW = (CorruptValueError, ValueError, struct.error)

@@ -11,26 +11,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvcq.tables.keys import (
+from kvcq.tables import (
     BOUNDS,
     CHECKPOINT_KEY,
     INDEX,
     UNITS,
+    expiry_stamp,
     unpack_index_key,
+    unpack_unit,
     unpack_unit_key,
 )
-from kvcq.tables.values import expiry_stamp, unpack_unit
 from migration.check_bounds import look_at_bounds
 from migration.check_findings import Kind, size_text
 from migration.check_lookup import BAD_ROW, Lookup
 from migration.check_units import UnitOrder, plain_units
-from store.format.properties import is_mark
+from store.format import is_mark
 from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kvcq.engine.protocol import Pair
+    from kvcq.engine import Pair
     from migration.check_expected import ExpectedRows
     from store.consume_queue import DispatchRequest
 

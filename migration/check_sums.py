@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kvcq.engine.protocol import Pair
+    from kvcq.engine import Pair
 
 _BUCKETS = 1 << 16
 

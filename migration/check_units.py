@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kvcq.tables.keys import BOUNDS, UNITS, max_key, unit_prefix, unpack_unit_key
-from kvcq.tables.values import (
+from kvcq.tables import (
+    BOUNDS,
     ROCKETMQ_UNIT_SIZE,
     UNIT_SIZE,
+    UNITS,
     expiry_stamp,
+    max_key,
+    unit_prefix,
     unpack_max,
     unpack_unit,
+    unpack_unit_key,
 )
 from migration.check_findings import Kind
 from migration.check_lookup import BAD_ROW
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kvcq.engine.protocol import Pair
+    from kvcq.engine import Pair
     from migration.check_lookup import Lookup
 
 _UNIT = np.dtype(

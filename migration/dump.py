@@ -13,7 +13,7 @@ import numpy as np
 
 from kvcq.engine.rocks import DERIVED, ROCKETMQ, RocksEngine
 from kvcq.errors import EngineFailedError
-from kvcq.tables.keys import (
+from kvcq.tables import (
     INDEX,
     UNITS,
     index_prefix,
@@ -22,8 +22,8 @@ from kvcq.tables.keys import (
     topic_range,
     unit_prefix,
     unpack_index_key,
+    unpack_unit,
 )
-from kvcq.tables.values import unpack_unit
 from migration.formats.index import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -42,9 +42,8 @@ from migration.formats.unit import (
 from migration.plan.legacy import detect_layout, detect_segment_bytes
 from migration.state.state import read_state
 from store.errors import CorruptRecordError, StoreFormatError
-from store.format.record import unpack_record
-from store.log.segment_set import SegmentSet
-from store.log.walk import Blank, Damage, Run, walk
+from store.format import unpack_record
+from store.log import Blank, Damage, Run, SegmentSet, walk
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from server.stage import Parts, Stage
 from server.wire.edge import Edge
 from server.wire.request_memory import UNREAD_BYTES, tune_allocator
 from server.workers import Workers
-from store.format.record import pack_host
+from store.format import pack_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable

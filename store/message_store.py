@@ -13,8 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from store.config import FlushMode
-from store.derive.repair import QueueRepair
-from store.derive.reput import SLICE_ROWS
+from store.derive import SLICE_ROWS, QueueRepair
 from store.errors import (
     LACKS,
     AppendWouldWaitError,
@@ -29,10 +28,7 @@ from store.errors import (
     StoreClosedError,
     StoreFailedError,
 )
-from store.format.batch_place import MAX_MESSAGES
-from store.format.checkpoint import Checkpoint, write_checkpoint
-from store.format.limits import check_group, prepare
-from store.format.properties import ITEM_END
+from store.format import ITEM_END, MAX_MESSAGES, Checkpoint, check_group, prepare, write_checkpoint
 from store.light_queue import LMQ_PREFIX
 from store.message import Appended
 from store.numbered_batches import NumberedBatches
@@ -44,23 +40,24 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.config import StoreConfig
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
-    from store.derive.reput import ReputService
-    from store.format.batch_mark import BatchMark
-    from store.format.limits import Prepared
+    from store.derive import ReputService
+    from store.format import BatchMark, Prepared
     from store.jobs import Jobs
-    from store.log.commit_log import CommitLog, LogAppend
-    from store.log.disk import DiskGuard
-    from store.log.flush import FlushService
-    from store.log.page_ahead import PageAhead
-    from store.log.queue_offsets import QueueOffsets
-    from store.log.retention import RetentionService
-    from store.log.watermark import Watermark
+    from store.log import (
+        CommitLog,
+        DiskGuard,
+        FlushService,
+        LogAppend,
+        PageAhead,
+        QueueOffsets,
+        RetentionService,
+        Watermark,
+    )
     from store.message import KeyQueryPage, Message, Pulled
     from store.metadata import Metadata, TopicConfig
     from store.reader import Reader
     from store.store_dir import StoreDir
-    from store.topics.admission import Admission
-    from store.topics.table import Topics
+    from store.topics import Admission, Topics
 
 logger = logging.getLogger(__name__)
 

@@ -10,14 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import CorruptRecordError, MessageNotFoundError
-from store.format.batch_mark import BatchMark, key_of, mark_of
-from store.format.batch_place import BatchPlace, place_of
-from store.format.record import Found, check_record, dispatch_request
+from store.format import (
+    BatchMark,
+    BatchPlace,
+    Found,
+    check_record,
+    dispatch_request,
+    key_of,
+    mark_of,
+    place_of,
+)
 
 if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore, DispatchRequest, KeyHit
-    from store.log.commit_log import CommitLog
-    from store.topics.table import Topics
+    from store.log import CommitLog
+    from store.topics import Topics
 
 _PAGE = 256
 _FOREVER_MS = (1 << 63) - 1

@@ -12,29 +12,29 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from store.config import FlushMode
-from store.derive.ends_reserve import EndsReserve
-from store.derive.queue_ends import QueueEnds
-from store.derive.reput import ReputService
-from store.derive.time_fall import read_time_fall
+from store.derive import EndsReserve, QueueEnds, ReputService, read_time_fall
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
-from store.format.checkpoint import Checkpoint, read_checkpoint
+from store.format import Checkpoint, read_checkpoint
 from store.jobs import Jobs
-from store.log.batch_encoder import BatchEncoder
-from store.log.commit_log import CommitLog
-from store.log.disk import DiskGuard
-from store.log.flush import GroupCommitService, IntervalFlushService
-from store.log.page_ahead import PageAhead
-from store.log.preallocate import Preallocator
-from store.log.queue_offsets import QueueOffsets
-from store.log.recovery import Recovered, recover_log
-from store.log.retention import RetentionService
-from store.log.segment_set import DirectSource, SegmentSet
-from store.log.watermark import Watermark
+from store.log import (
+    BatchEncoder,
+    CommitLog,
+    DirectSource,
+    DiskGuard,
+    GroupCommitService,
+    IntervalFlushService,
+    PageAhead,
+    Preallocator,
+    QueueOffsets,
+    Recovered,
+    RetentionService,
+    SegmentSet,
+    Watermark,
+    recover_log,
+)
 from store.message_store import MessageStore
 from store.reader import Reader
-from store.topics.committed import cut_committed
-from store.topics.lost_topics import LostTopics
-from store.topics.table import Topics
+from store.topics import LostTopics, Topics, cut_committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
-    from store.log.segment import Segment
+    from store.log import Segment
     from store.metadata import Metadata
     from store.store_dir import StoreDir
 

@@ -18,8 +18,7 @@ from store.errors import (
     MessageNotFoundError,
     OffsetOutOfRangeError,
 )
-from store.format.properties import MAX_PROPERTIES_BYTES
-from store.format.record import java_hash, tag_of, unpack_record
+from store.format import MAX_PROPERTIES_BYTES, java_hash, tag_of, unpack_record
 from store.light_queue import LMQ_PREFIX
 from store.message import KeyQueryPage, Pulled, PullStatus
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.consume_queue import Boundary, ConsumeQueueStore, CqUnit
-    from store.log.commit_log import CommitLog
-    from store.topics.table import Topics
+    from store.log import CommitLog
+    from store.topics import Topics
 
 #: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is
 #: 800; a range read here costs a fraction of it).

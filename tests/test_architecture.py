@@ -44,10 +44,28 @@ UNITS: dict[str, set[str]] = {}
 UNITS |= {
     "store.bounds": set(),
     "store.clock": set(),
+    "store.config": {"store.bounds", "store.errors"},
+    "store.consume_queue": set(),
     "store.errors": set(),
+    "store.files": {"store.errors"},
+    "store.light_queue": set(),
+    "store.message": {"store.consume_queue"},
+    "store.metadata": {"store.consume_queue"},
+}
+_VALUES = {"store.consume_queue", "store.errors", "store.light_queue", "store.message"}
+_LOG = {*_VALUES, "store.clock", "store.config", "store.files", "store.format", "store.jobs"}
+_TOPICS = {*_LOG, "store.log", "store.metadata"}
+UNITS |= {
+    "store.format": {*_VALUES, "store.files"},
+    "store.log": _LOG,
+    "store.topics": _TOPICS,
+    "store.derive": {*_TOPICS, "store.topics"},
 }
 UNITS |= {
-    "kvcq.engine.rocks": {"kvcq.engine.protocol", "kvcq.errors"},
+    "kvcq.engine": {"kvcq.errors"},
+    "kvcq.engine.rocks": {"kvcq.engine", "kvcq.errors"},
+    "kvcq.errors": set(),
+    "kvcq.tables": {"kvcq.engine", "kvcq.errors"},
 }
 UNITS |= {
     "migration.broker_config": set(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.engine.protocol import KvBatch
+from kvcq.engine import KvBatch
 from kvcq.tables.keys import (
     BOUNDS,
     CHECKPOINT_KEY,

@@ -55,7 +55,7 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from store.format.properties import ITEM_END, is_mark
+from store.format import ITEM_END, is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.engine.protocol import KvBatch
+from kvcq.engine import KvBatch
 from kvcq.tables.keys import BOUNDS, max_key, pack_i64, unpack_bounds_key
 from kvcq.tables.values import MAX_SIZE, pack_max, unpack_max
 from store.consume_queue import LastUnit
@@ -15,7 +15,7 @@ from store.consume_queue import LastUnit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kvcq.engine.protocol import KvEngine
+    from kvcq.engine import KvEngine
 
 _END = b"\xff"  # above every key: those begin with a length
 #: A scan of so many rows holds the GIL for about half a millisecond.

@@ -13,7 +13,7 @@ from kvcq.tables.keys import UNITS, pack_i64, queue_offset_of, unit_prefix
 from kvcq.tables.values import unpack_unit
 
 if TYPE_CHECKING:
-    from kvcq.engine.protocol import KvEngine
+    from kvcq.engine import KvEngine
 
 _CACHE_LIMIT = 65_536
 #: Units looked at around a guess: a seek costs as much as ten more of them.

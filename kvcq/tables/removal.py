@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kvcq.engine.protocol import KvBatch, KvEngine
+    from kvcq.engine import KvBatch, KvEngine
 
 #: Up to this many rows of a family are deleted one by one: reading them and writing their deletions
 #: holds the GIL for a quarter of a millisecond.

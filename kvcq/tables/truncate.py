@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from kvcq.engine.protocol import KvBatch
+from kvcq.engine import KvBatch
 from kvcq.errors import EngineBusyError
 from kvcq.tables.keys import (
     BOUNDS,
@@ -29,7 +29,7 @@ from store.errors import LACKS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcq.engine.protocol import KvEngine, Pair
+    from kvcq.engine import KvEngine, Pair
 
 _PAGE_ROWS = 4096
 _KEYS_END = b"\xff" * 8

@@ -17,7 +17,7 @@ from migration.broker_config.reading import (
 )
 from migration.broker_config.tables import DIRECTORY, SEPARATOR, Form, Kind, Table
 from store.errors import InvalidArgumentError
-from store.format.limits import check_topic
+from store.format import check_topic
 from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvcq.engine.protocol import KvBatch
+from kvcq.engine import KvBatch
 from kvcq.engine.rocks import RocksEngine, hand_over, list_families, metadata_profile
 from migration.broker_config.json_files import offset_row, quoted_numbers
 from migration.broker_config.tables import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kvcq.engine.protocol import KvEngine
+    from kvcq.engine import KvEngine
 
 _FIRST, _LAST = b"", b"\xff" * 8
 _VERSION_KEY = b"kvDataVersionKey"

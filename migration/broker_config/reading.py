@@ -11,7 +11,7 @@ from migration.broker_config.databases import read_database_tables
 from migration.broker_config.json_files import read_json_tables
 from migration.broker_config.tables import SEPARATOR, Kind, Table
 from store.errors import InvalidArgumentError, StoreFormatError
-from store.format.limits import check_group
+from store.format import check_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from migration.formats.unit import valid_units
 from store.consume_queue import Boundary, Bounds, CqUnit, KeyHit, LastUnit
 from store.errors import StoreClosedError
-from store.format.properties import is_mark
+from store.format import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -15,21 +15,24 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError
-from store.format.properties import ITEM_END, NAME_END, TAGS, decode_properties
-from store.format.record import (
+from store.format import (
     BORN_HOST_V6,
+    ITEM_END,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
+    NAME_END,
     SCHEDULE_TOPIC,
+    TAGS,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
     Found,
     check_record,
+    decode_properties,
     dispatch_request,
     locate,
 )
-from store.log.segment import segment_name
+from store.log import segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -42,7 +42,7 @@ from store.clock import Clock, SystemClock
 from store.consume_queue import DispatchRequest
 from store.errors import FlushError, StoreBusyError, StoreFailedError
 from store.files import DIRECTORY_MODE, fsync_directory
-from store.format.record import MIN_RECORD_BYTES
+from store.format import MIN_RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -24,7 +24,7 @@ from migration.fill.import_root import import_root
 from migration.state.routes import SideName
 from store.errors import StoreError
 from store.files import DIRECTORY_MODE
-from store.topics.admission import admission_of
+from store.topics import admission_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,13 +22,11 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import DERIVED, write_sst
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
-from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS
+from kvcq.tables import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, DispatchBatchBuilder
 from migration.state.routes import Routes, SideName
 from store.errors import CorruptRecordError
-from store.format.fast_scan import SealedParser
-from store.log.segment import Segment, segment_name
-from store.log.walk import Damage, Run, walk
+from store.format import SealedParser
+from store.log import Damage, Run, Segment, segment_name, walk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from migration.state.routing import RoutingPolicy
     from migration.state.state import Phase
     from store.consume_queue import DispatchRequest
-    from store.topics.admission import Admission
+    from store.topics import Admission
 
 _RUN = 8192
 _FAMILIES = {family.name: family for family in DERIVED.families}

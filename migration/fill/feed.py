@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError
-from store.format.fast_scan import SealedParser
-from store.log.walk import Damage, Run, walk
+from store.format import SealedParser
+from store.log import Damage, Run, walk
 
 if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest

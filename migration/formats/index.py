@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from store.format.properties import is_mark
+from store.format import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

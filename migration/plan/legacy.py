@@ -26,9 +26,9 @@ from migration.plan.log_survey import LogSurvey, segment_files, survey_log
 from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
 from migration.state.state import FileLayout, Phase, read_state
 from store.errors import InvalidArgumentError, StoreFormatError
-from store.format.limits import check_topic
+from store.format import check_topic
 from store.light_queue import LMQ_PREFIX
-from store.log.segment_set import SegmentSet
+from store.log import SegmentSet
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:

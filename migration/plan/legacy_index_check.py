@@ -19,7 +19,7 @@ from migration.formats.index import (
     key_hashes,
 )
 from migration.plan.legacy_findings import UNCOVERED, Fault, Finding, Remedy
-from store.format.record import SCHEDULE_TOPIC, java_hash
+from store.format import SCHEDULE_TOPIC, java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

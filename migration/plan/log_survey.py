@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migration.plan.queue_runs import QueueRuns
-from store.derive.time_fall import TimeFallFinder
-from store.format.fast_scan import SealedParser
-from store.log.segment import parse_segment_name
-from store.log.walk import Damage, End, Poison, Run, walk
+from store.derive import TimeFallFinder
+from store.format import SealedParser
+from store.log import Damage, End, Poison, Run, parse_segment_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from store.consume_queue import DispatchRequest
-    from store.log.segment_set import SegmentSet
+    from store.log import SegmentSet
 
 _POISON_KEPT = 100
 

@@ -23,9 +23,8 @@ from migration.plan.log_survey import segment_files, survey_log
 from migration.state.keeper import next_step
 from migration.state.state import Phase, read_state
 from store.errors import StoreFormatError
-from store.format.fast_scan import SealedParser
-from store.log.segment_set import SegmentSet
-from store.log.walk import Run, walk
+from store.format import SealedParser
+from store.log import Run, SegmentSet, walk
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ import numpy as np
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.errors import KvcqError
-from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix
-from kvcq.tables.values import unpack_i64
+from kvcq.tables import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
 from migration.formats.unit import (
     UNIT_SIZE,
     parse_file_name,
@@ -26,7 +25,7 @@ from migration.formats.unit import (
     valid_units,
 )
 from store.errors import StoreFormatError
-from store.format.checkpoint import read_checkpoint
+from store.format import read_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -19,12 +19,11 @@ from migration.check import read_topics
 from migration.repair.known_topics import known_topics
 from migration.repair.queues import move_aside
 from store.clock import SystemClock
-from store.derive.time_fall import TimeFallFinder, write_time_fall
+from store.derive import TimeFallFinder, write_time_fall
 from store.errors import StoreFormatError
 from store.files import fsync_directory
-from store.format.fast_scan import SealedParser
-from store.log.segment_set import SegmentSet
-from store.log.walk import Damage, Run, walk
+from store.format import SealedParser
+from store.log import Damage, Run, SegmentSet, walk
 from store.metadata import TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
 

@@ -11,8 +11,7 @@ from migration.next_step import NextStep
 from migration.state.state import read_state
 from store.clock import SystemClock
 from store.errors import DamagedLogError, StoreFormatError
-from store.log.segment_set import SegmentSet
-from store.log.walk import Damage, walk
+from store.log import Damage, SegmentSet, walk
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from migration.sides.side import NO_TOPIC, Side
 from migration.state.routes import SideName
 from store.errors import StoreBusyError, StoreError
-from store.format.properties import is_mark
+from store.format import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

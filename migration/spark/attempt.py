@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client import NumberPassedError, NumberReusedError
 from migration.spark.errors import PipelineError
-from store.format.limits import OWN_PROPERTIES
+from store.format import OWN_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,17 +16,17 @@ from migration.spark.columns import COMMITLOG
 from migration.spark.gather import Bytes, Ints, gather, gather_ints, slices
 from migration.spark.property_scan import PropertyScan
 from migration.spark.text import as_text, is_text
-from store.format.limits import OWN_PROPERTIES
-from store.format.properties import decode_properties
-from store.format.record import (
+from store.format import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
+    OWN_PROPERTIES,
     SCHEDULE_TOPIC,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
     crc_mismatch,
+    decode_properties,
     java_hash,
     tag_code_of,
     unpack_host,

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvcq.tables.keys import NO_TOPIC, topic_prefix, unit_prefix
+from kvcq.tables import NO_TOPIC, topic_prefix, unit_prefix
 from migration.state.routes import SideName
-from store.format.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from store.format import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineFailedError
-from kvcq.tables.keys import INDEX
+from kvcq.tables import INDEX
 from migration.spark.errors import QueueLayoutError
 from migration.spark.gather import gather_ints, slices
 from migration.spark.key_cuts import plan_cuts, sample_log

@@ -38,7 +38,7 @@ from migration.spark.columns import COMMITLOG
 from migration.spark.errors import SourceOptionError
 from migration.spark.service import parse_service
 from migration.spark.source_options import Options
-from store.format.properties import UNIQ_KEY
+from store.format import UNIQ_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from migration.state.routes import SideName
-from store.topics.admission import Admission, dead_light_of, starts_of
+from store.topics import Admission, dead_light_of, starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

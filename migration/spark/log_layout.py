@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from migration.spark.errors import LogDamageError, LogLayoutError
 from migration.spark.walk import Stop, walk
-from store.format.record import BLANK_BYTES, check_record, store_time_of
+from store.format import BLANK_BYTES, check_record, store_time_of
 
 _NAME_DIGITS = 20
 #: Records that one step of the walk to the log's end looks at.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from migration.spark.gather import Bytes, Ints, gather, slices, spread
 from migration.spark.text import as_text
-from store.format.properties import (
+from store.format import (
     BATCH,
     ITEM_END,
     KEYS,

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from kvcq.engine.rocks import DERIVED, RocksEngine, write_sst
-from kvcq.tables.keys import (
+from kvcq.tables import (
     BOUNDS,
     CHECKPOINT_KEY,
     DELETIONS_KEY,
     INDEX,
     UNITS,
     pack_i64,
+    pack_max,
     unit_prefix,
 )
-from kvcq.tables.values import pack_max
 from migration.spark.decoder import DEFAULTS, ReadOptions
 from migration.spark.errors import LogLayoutError, PipelineError
 from migration.spark.key_cuts import plan_cuts, sample_log
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kvcq.engine.protocol import KvEngine, Pair
+    from kvcq.engine import KvEngine, Pair
     from store.consume_queue import LastUnit
 
 #: What a directory of files holds, for whoever ingests them.

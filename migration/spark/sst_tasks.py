@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvcq.engine.rocks import DERIVED, write_sst
-from kvcq.tables.keys import INDEX, UNITS
+from kvcq.tables import INDEX, UNITS
 from migration.spark.decoder import ReadOptions, read_blocks
 from migration.spark.derived_rows import INDEX_ROWS, UNIT_ROWS, derive, expiry_stamps
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kvcq.engine.protocol import Pair
+    from kvcq.engine import Pair
     from migration.spark.gather import Ints
     from migration.spark.key_cuts import KeyCuts
     from migration.spark.liveness import Liveness

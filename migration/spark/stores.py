@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import EngineFailedError
 from kvcq.metadata_store import MetadataStore
-from kvcq.tables.keys import BOUNDS, DELETIONS_KEY
-from kvcq.tables.values import unpack_i64
+from kvcq.tables import BOUNDS, DELETIONS_KEY, unpack_i64
 from migration.plan.legacy import find_what_lives
 from migration.spark.errors import LogLayoutError
 from migration.spark.liveness import Liveness, liveness_of

@@ -15,8 +15,17 @@ import pyarrow as pa
 
 from kvcq.engine.rocks import DERIVED, ROCKETMQ, RocksEngine
 from kvcq.errors import EngineFailedError
-from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unit_key, unpack_bounds_key
-from kvcq.tables.values import ROCKETMQ_UNIT_SIZE, UNIT_SIZE, unpack_i64, unpack_max
+from kvcq.tables import (
+    BOUNDS,
+    CHECKPOINT_KEY,
+    ROCKETMQ_UNIT_SIZE,
+    UNIT_SIZE,
+    UNITS,
+    unit_key,
+    unpack_bounds_key,
+    unpack_i64,
+    unpack_max,
+)
 from migration.spark.errors import QueueLayoutError
 from migration.spark.gather import Bytes, Ints, gather, gather_ints, slices
 from migration.spark.text import as_text
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kvcq.engine.protocol import Pair
+    from kvcq.engine import Pair
 
 
 #: Above every key: keys begin with a length, which is never negative.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kvcq.tables.keys import unpack_index_key
+from kvcq.tables import unpack_index_key
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.decoder import ReadOptions, read_blocks
 from migration.spark.derived_rows import index_keys, unit_columns

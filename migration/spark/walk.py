@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from migration.spark.block import RecordBlock
-from store.format.record import (
+from store.format import (
     BLANK_BYTES,
     MAGIC_BLANK,
     MIN_RECORD_BYTES,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from migration.state.routing import Route, RoutingPolicy
 from migration.state.state import BEFORE_CUTOVER, Phase
-from store.format.properties import is_mark
+from store.format import is_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

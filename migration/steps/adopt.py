@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import FamilyProfile, Profile, RocksEngine, metadata_profile
 from kvcq.metadata_store import MetadataStore
-from kvcq.tables.keys import BOUNDS, UNITS
+from kvcq.tables import BOUNDS, UNITS
 from migration.errors import LogDamageError
 from migration.files.options import Adoption, FileQueueOptions
 from migration.files.record_lookup import RecordLookup
@@ -28,10 +28,10 @@ from migration.plan.queue_evidence import own_rocksdb
 from migration.sides.side import FileSideStore
 from migration.state.state import FILE_NAME, MigrationState, Phase, read_state, write_state
 from store.consume_queue import LastUnit
-from store.derive.time_fall import write_time_fall
+from store.derive import write_time_fall
 from store.errors import StoreFormatError, StoreLockedError
 from store.files import make_directory
-from store.format.checkpoint import Checkpoint, write_checkpoint
+from store.format import Checkpoint, write_checkpoint
 from store.metadata import DeleteMark, TopicConfig
 from store.store_dir import DirKind, StoreDir, inspect
 

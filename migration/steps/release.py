@@ -13,7 +13,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import hand_over
-from kvcq.tables.keys import BOUNDS, UNITS
+from kvcq.tables import BOUNDS, UNITS
 from migration.errors import IllegalStepError
 from migration.files.checkpoint import FILE_NAME as FILE_CHECKPOINT
 from migration.files.options import QUEUE_DIRECTORY

@@ -26,7 +26,7 @@ from store.errors import (
     StoreBusyError,
     StoreError,
 )
-from store.format.record import dispatch_request
+from store.format import dispatch_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

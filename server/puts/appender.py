@@ -17,7 +17,7 @@ from store.errors import AppendWouldWaitError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from store.format.batch_mark import BatchMark
+    from store.format import BatchMark
     from store.message import Appended, Message
     from store.message_store import MessageStore
 

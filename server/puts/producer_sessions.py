@@ -25,7 +25,7 @@ from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceErr
 from server.puts.durability import wait_visible
 from server.wire.columns import Columns, Stored
 from store.errors import InvalidArgumentError
-from store.format.batch_mark import BatchMark
+from store.format import BatchMark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

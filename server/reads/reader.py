@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.convert import pulled_out
 from store.errors import InvalidArgumentError
-from store.format.limits import check_light_queue
-from store.format.record import properties_size
+from store.format import check_light_queue, properties_size
 from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from server.wire.call_errors import request_id_of
 from server.wire.put_limits import MAX_MESSAGES, Budget, TooMuchError, inline_budget
 from server.workers import QUEUES_A_TURN
 from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
-from store.format.record import parse_message_id
+from store.format import parse_message_id
 from store.reader import TagFilter
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.put_limits import SHORT_TAG
 from store.consume_queue import Boundary
 from store.errors import InvalidArgumentError
-from store.format.record import message_id, pack_host, unpack_record
+from store.format import message_id, pack_host, unpack_record
 from store.message import Host, Message, PullStatus
 
 if TYPE_CHECKING:

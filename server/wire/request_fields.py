@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from server.wire.convert import MAX_QUEUES
 from server.wire.put_limits import MAX_MESSAGES
 from store.errors import InvalidArgumentError
-from store.format.properties import MAX_PROPERTIES_BYTES
+from store.format import MAX_PROPERTIES_BYTES
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

@@ -1,0 +1,22 @@
+"""From the log to the queues: dispatch behind the appender, online repair, and where queues end.
+
+It uses the log, topics, and the protocols of `store.consume_queue` and `store.metadata`.
+"""
+
+from store.derive.ends_reserve import EndsReserve
+from store.derive.queue_ends import QueueEnds, noted_log_start
+from store.derive.repair import QueueRepair
+from store.derive.reput import SLICE_ROWS, ReputService
+from store.derive.time_fall import TimeFallFinder, read_time_fall, write_time_fall
+
+__all__ = [
+    "SLICE_ROWS",
+    "EndsReserve",
+    "QueueEnds",
+    "QueueRepair",
+    "ReputService",
+    "TimeFallFinder",
+    "noted_log_start",
+    "read_time_fall",
+    "write_time_fall",
+]

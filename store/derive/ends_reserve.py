@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from store.consume_queue import LastUnit
 from store.files import telling_of_full_disk
-from store.log.segment import Segment
+from store.log import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore, LastUnit
     from store.derive.ends_reserve import EndsReserve
     from store.metadata import Metadata
-    from store.topics.table import Topics
+    from store.topics import Topics
 
 #: A named value: the ends from before anything kept them are in the metadata.
 _STATE = "ends_kept"

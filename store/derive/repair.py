@@ -7,15 +7,15 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import StoreBusyError, StoreError
-from store.format.fast_scan import SealedParser
-from store.log.walk import Damage, Run, walk
+from store.format import SealedParser
+from store.log import Damage, Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from store.consume_queue import ConsumeQueueStore, DispatchRequest
-    from store.log.commit_log import CommitLog
-    from store.topics.table import Topics
+    from store.log import CommitLog
+    from store.topics import Topics
 
 logger = logging.getLogger(__name__)
 

@@ -23,16 +23,15 @@ from store.errors import (
     StoreClosedError,
     StoreFailedError,
 )
-from store.format.fast_scan import SealedParser
-from store.log.walk import Damage, Poison, Run, walk
+from store.format import SealedParser
+from store.log import Damage, Poison, Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from store.consume_queue import Dispatcher, DispatchRequest
-    from store.log.commit_log import CommitLog, LogAppend
-    from store.log.watermark import Watermark
-    from store.topics.admission import Admission
+    from store.log import CommitLog, LogAppend, Watermark
+    from store.topics import Admission
 
 logger = logging.getLogger(__name__)
 

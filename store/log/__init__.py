@@ -1,0 +1,57 @@
+"""The commit log: its files, the append, the walk over it, recovery, flushing and retention.
+
+Everything else in a store can be derived from it again. It uses the bytes of `store.format`, and
+knows nothing of topics or of what is derived from its records: whoever needs that passes a
+function.
+"""
+
+from store.log.batch_encoder import BatchEncoder, plain_tail, topic_field
+from store.log.commit_log import CommitLog, LogAppend
+from store.log.disk import DiskGuard
+from store.log.flush import FlushService, GroupCommitService, IntervalFlushService
+from store.log.log_bytes import PreadWindow, look_at, pread
+from store.log.page_ahead import PageAhead
+from store.log.preallocate import Preallocator
+from store.log.queue_offsets import LIGHT, HotQueue, QueueKey, QueueOffsets
+from store.log.recovery import Recovered, recover_log
+from store.log.retention import RetentionService
+from store.log.segment import Segment, parse_segment_name, segment_name
+from store.log.segment_set import DirectSource, SegmentSet
+from store.log.walk import Blank, Damage, End, Poison, Run, walk
+from store.log.watermark import Watermark
+
+__all__ = [
+    "LIGHT",
+    "BatchEncoder",
+    "Blank",
+    "CommitLog",
+    "Damage",
+    "DirectSource",
+    "DiskGuard",
+    "End",
+    "FlushService",
+    "GroupCommitService",
+    "HotQueue",
+    "IntervalFlushService",
+    "LogAppend",
+    "PageAhead",
+    "Poison",
+    "PreadWindow",
+    "Preallocator",
+    "QueueKey",
+    "QueueOffsets",
+    "Recovered",
+    "RetentionService",
+    "Run",
+    "Segment",
+    "SegmentSet",
+    "Watermark",
+    "look_at",
+    "parse_segment_name",
+    "plain_tail",
+    "pread",
+    "recover_log",
+    "segment_name",
+    "topic_field",
+    "walk",
+]

@@ -13,17 +13,22 @@ from isal.isal_zlib import crc32
 
 from store.consume_queue import DispatchRequest
 from store.errors import InvalidArgumentError
-from store.format.batch_place import DISTANCE_SHIFT, LAST, MAX_DISTANCE, PLACE
-from store.format.properties import LMQ_NAMES, LMQ_OFFSETS, MAX_PROPERTIES_BYTES
-from store.format.record import (
+from store.format import (
     BLANK_BYTES,
     BORN_HOST_V6,
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
     CRC_MASK,
+    DISTANCE_SHIFT,
     HEADER_V4,
+    LAST,
+    LMQ_NAMES,
+    LMQ_OFFSETS,
     MAGIC_V1,
     MAGIC_V2,
+    MAX_DISTANCE,
+    MAX_PROPERTIES_BYTES,
+    PLACE,
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -35,8 +40,7 @@ from store.log.queue_offsets import LIGHT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.format.batch_mark import BatchMark
-    from store.format.limits import Prepared
+    from store.format import BatchMark, Prepared
     from store.log.queue_offsets import HotQueue, QueueKey
     from store.message import Message
 

@@ -23,16 +23,16 @@ from store.errors import (
     MessageNotFoundError,
     StoreClosedError,
 )
-from store.format.fast_scan import are_sealed
-from store.format.limits import PLAIN
-from store.format.record import (
+from store.format import (
     BLANK_BYTES,
     CRC_ITEM_BYTES,
     CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
+    PLAIN,
     Found,
+    are_sealed,
     check_record,
     crc_item,
     pack_blank,
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 
     from store.clock import Clock
     from store.consume_queue import DispatchRequest
-    from store.format.batch_mark import BatchMark
-    from store.format.limits import Prepared
+    from store.format import BatchMark, Prepared
     from store.log.batch_encoder import BatchEncoder, Encoded
     from store.log.log_bytes import Segments
     from store.log.queue_offsets import QueueOffsets

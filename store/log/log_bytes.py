@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from store.format.record import BLANK_BYTES, MIN_RECORD_BYTES, Checked, check_record
+from store.format import BLANK_BYTES, MIN_RECORD_BYTES, Checked, check_record
 from store.log.segment import Segment
 
 

@@ -13,8 +13,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import DamagedLogError, StoreFormatError
-from store.format.batch_place import BatchPlace, place_of
-from store.format.record import Found, store_time_of
+from store.format import BatchPlace, Found, place_of, store_time_of
 from store.log.log_bytes import look_at, mapped
 from store.log.resync import goes_on_behind
 from store.log.walk import End, Run, walk

@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import CorruptRecordError
-from store.format.fast_scan import skip_sealed
-from store.format.record import BLANK_BYTES, Found, check_record, dispatch_request
+from store.format import BLANK_BYTES, Found, check_record, dispatch_request, skip_sealed
 from store.log.log_bytes import mapped
 from store.log.resync import goes_on_behind, next_record
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store.consume_queue import DispatchRequest
-    from store.format.fast_scan import SealedParser
+    from store.format import SealedParser
     from store.log.log_bytes import Look, Segments
     from store.log.segment import Segment
 

@@ -1,0 +1,22 @@
+"""Topics: which exist, which records still live after a deletion, and what a power loss took.
+
+It uses the log for what can be found there alone, and the metadata protocol for the rows. It knows
+nothing of how queues are derived.
+"""
+
+from store.topics.admission import Admission, admission_of, dead_light_of, starts_of
+from store.topics.committed import cut_committed
+from store.topics.live_topics import LiveTopics
+from store.topics.lost_topics import LostTopics
+from store.topics.table import Topics
+
+__all__ = [
+    "Admission",
+    "LiveTopics",
+    "LostTopics",
+    "Topics",
+    "admission_of",
+    "cut_committed",
+    "dead_light_of",
+    "starts_of",
+]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from store.format.properties import is_mark
+from store.format import is_mark
 from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:

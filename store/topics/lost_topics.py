@@ -19,14 +19,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from store.format.fast_scan import SealedParser
-from store.log.walk import Run, walk
+from store.format import SealedParser
+from store.log import Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.consume_queue import DispatchRequest
-    from store.log.segment_set import SegmentSet
+    from store.log import SegmentSet
     from store.topics.table import Topics
 
 logger = logging.getLogger(__name__)

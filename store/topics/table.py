@@ -18,10 +18,9 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from store.format.limits import check_queue_count, check_topic
+from store.format import check_queue_count, check_topic
 from store.light_queue import LMQ_PREFIX
-from store.log.batch_encoder import plain_tail, topic_field
-from store.log.queue_offsets import LIGHT, HotQueue
+from store.log import LIGHT, HotQueue, plain_tail, topic_field
 from store.metadata import DeleteMark, TopicConfig
 from store.topics.admission import Admission, dead_below, dead_light_of
 from store.topics.live_topics import LiveTopics
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
-    from store.log.queue_offsets import QueueKey
+    from store.log import QueueKey
     from store.metadata import Metadata
 
 _PAGE_TOPICS = 10_000
