@@ -6,7 +6,7 @@ one level down, and every import of them says so:
 
 | in the repository         | in a wheel                     |
 |---------------------------|--------------------------------|
-| store/log/flush.py            | kvcq/store/flush.py            |
+| store/flush.py            | kvcq/store/flush.py            |
 | from store.flush import X | from kvcq.store.flush import X |
 | "server.cli.main:main"    | "kvcq.server.cli.main:main"    |
 

@@ -4,7 +4,8 @@ The first touch of a page of a fresh segment makes the kernel find and clear mem
 appending thread and with the GIL held: 3 us for each KiB on a virtual machine, half of what an
 append cost. This service reads a little ahead of the appender instead. Reading blocks that were
 never written brings cleared pages into the page cache, writes nothing to the disk, and cannot
-collide with an append, whatever the two threads do.
+collide with an append, whatever the two threads do. Long appends need none of it: they go through
+the file (`Segment.append`), so nothing is read ahead while they make up nearly all of the log.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 #: How far ahead pages are kept: a third of a second at 200 MB/s.
 AHEAD_BYTES = 64 << 20
 _STEP_BYTES = 1 << 20
+_COPIED_SHARE = 8  # pages are read ahead when at least one byte in so many is copied into them
 _BUSY_WAIT_S = 0.05
 _IDLE_WAIT_S = 0.5
 
@@ -44,6 +46,9 @@ class PageAhead:
         # Owned by the thread: how far the segment that begins at `_start` was read.
         self._start = -1
         self._read_to = 0
+        # What it had appended and copied at the last look, and what followed from that.
+        self._seen = (0, 0)
+        self._is_wanted = True
 
     def start(self) -> None:
         self._thread.start()
@@ -62,7 +67,11 @@ class PageAhead:
         if segment.start_offset != self._start:
             self._start = segment.start_offset
             self._read_to = segment.appended
+            self._seen = (segment.appended, segment.copied)
+        self._look_at_appends(segment)
         self._read_to = max(self._read_to, segment.appended)
+        if not self._is_wanted:
+            return 0
         first = self._read_to
         end = min(segment.appended + AHEAD_BYTES, segment.size)
         # Half a window at a time: a step for each few appends would wake for nothing.
@@ -73,6 +82,13 @@ class PageAhead:
             segment.touch(self._read_to, size)
             self._read_to += size
         return self._read_to - first
+
+    def _look_at_appends(self, segment: Segment) -> None:
+        appended, copied = segment.appended, segment.copied
+        if appended > self._seen[0]:
+            share = (copied - self._seen[1]) * _COPIED_SHARE
+            self._is_wanted = share >= appended - self._seen[0]
+            self._seen = (appended, copied)
 
     def _run(self) -> None:
         try:

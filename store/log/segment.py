@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 NAME_DIGITS = 20
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)
+#: Appends of at least this many bytes are written through the file, see `Segment.append`.
+WRITTEN_BYTES = 32 << 10
 
 
 def segment_name(start_offset: int) -> str:
@@ -70,6 +72,7 @@ class Segment:
         "_map",
         "_users",
         "appended",
+        "copied",
         "flushed",
         "path",
         "size",
@@ -87,6 +90,8 @@ class Segment:
         # Position in the file, bytes.
         self.appended = 0
         self.flushed = 0
+        # Bytes that appends copied into the mapping, whose pages had to be there or to be made.
+        self.copied = 0
         # Owned by the appender: appends end at or below this; 0 once sealed or closed, so that
         # the hot path has one comparison for "full", "sealed" and "closed".
         self._limit = size if writable else 0
@@ -176,12 +181,20 @@ class Segment:
         return self._map
 
     def append(self, data: bytes | bytearray | memoryview) -> int:
-        """Copy `data` behind what is there; returns the position it begins at. Not durable yet."""
+        """Copy `data` behind what is there; returns the position it begins at. Not durable yet.
+
+        A long append goes through the file, into the pages that the mapping shows. The kernel
+        takes it in large pieces and need not clear pages that it is about to fill: on a virtual
+        machine a quarter of what a message of 1 KiB costs the server.
+        """
         start = self.appended
-        end = start + len(data)
+        size = len(data)
+        end = start + size
         if end > self._limit:
-            raise self._refusal(len(data))
-        self._map[start:end] = data
+            raise self._refusal(size)
+        if size < WRITTEN_BYTES or not self._write(data, start):
+            self._map[start:end] = data
+            self.copied += size
         self.appended = end
         return start
 
@@ -355,6 +368,16 @@ class Segment:
             self._users -= 1
             if self._closed and self._users == 0:
                 os.close(self._descriptor)
+
+    def _write(self, data: bytes | bytearray | memoryview, position: int) -> bool:
+        """Whether the file took all of it. An append is not refused for what it did not take: the
+        mapping does, and the next flush says what is wrong with the disk."""
+        with self._in_use() as descriptor:
+            try:
+                return os.pwrite(descriptor, data, position) == len(data)
+            except OSError as error:
+                logger.warning("%s: writing through the mapping: %s", self.path, error)
+                return False
 
     def _reopen_writable(self) -> None:
         """Replace a descriptor and mapping that are for reading only."""

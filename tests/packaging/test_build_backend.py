@@ -31,10 +31,10 @@ def source(tmp_path: Path) -> Path:
         "pyproject.toml": PROJECT,
         "README.md": "",
         "LICENSE": "",
-        "store/log/flush.py": "X = 1\n",
+        "store/flush.py": "X = 1\n",
         "store/__init__.py": "",
         "kvcq/__init__.py": "",
-        "kvcq/tables/keys.py": "from store.flush import X\n",
+        "kvcq/keys.py": "from store.flush import X\n",
         "server/app.py": "import store\nfrom kvcq.keys import X\n",
     }
     root = tmp_path / "source"
@@ -88,7 +88,7 @@ def test_rooms_lie_below_kvcq(source: Path, tmp_path: Path) -> None:
     assert sorted(one.name for one in tree.iterdir()) == [
         *("LICENSE", "README.md", "kvcq", "pyproject.toml")
     ]
-    assert (tree / "kvcq/tables/keys.py").read_text() == "from kvcq.store.flush import X\n"
+    assert (tree / "kvcq/keys.py").read_text() == "from kvcq.store.flush import X\n"
     assert (tree / "kvcq/server/app.py").read_text().startswith("from kvcq import store\n")
     assert '"kvcq.server.cli.main:main"' in (tree / "pyproject.toml").read_text()
 

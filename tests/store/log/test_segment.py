@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.errors import DiskFullError, InvalidArgumentError, StoreClosedError, StoreFormatError
-from store.log.segment import Segment, parse_segment_name, segment_name
+from store.log.segment import WRITTEN_BYTES, Segment, parse_segment_name, segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,6 +152,41 @@ def test_reads_outside_what_is_appended_are_refused(
     for reader in (segment.read, segment.pread, segment.view):
         with pytest.raises(InvalidArgumentError):
             reader(position, size)
+
+
+@given(st.lists(st.integers(1, 3 * WRITTEN_BYTES), max_size=6))
+@settings(max_examples=25)
+def test_long_appends_and_short_ones_give_the_same_bytes(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int]
+) -> None:
+    data = b"".join(bytes([at + 1]) * size for at, size in enumerate(sizes))
+    path = tmp_path_factory.mktemp("log") / segment_name(0)
+    segment = Segment.create(path, 0, 1 << 20)
+    with contextlib.closing(segment):
+        position = 0
+        for size in sizes:
+            assert segment.append(data[position : position + size]) == position
+            position += size
+        assert segment.read(0, position) == segment.pread(0, position) == data
+        assert segment.copied == sum(size for size in sizes if size < WRITTEN_BYTES)
+        assert path.read_bytes() == data + bytes((1 << 20) - position)
+
+
+@pytest.mark.parametrize("taken", [None, 0, 4096])
+def test_what_the_file_does_not_take_the_mapping_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int | None
+) -> None:
+    segment = Segment.create(tmp_path / segment_name(0), 0, 2 * WRITTEN_BYTES)
+    data = os.urandom(WRITTEN_BYTES)
+
+    def pwrite(*_: object) -> int:
+        return no_space() if taken is None else taken
+
+    with contextlib.closing(segment):
+        segment.append(b"before")
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        assert segment.append(data) == 6
+        assert segment.read(0, segment.appended) == b"before" + data
 
 
 def test_append_past_the_end_changes_nothing(segment: Segment) -> None:
