@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.metadata_store import MetadataStore
-from migration.files.record_lookup import RecordLookup
-from migration.files.store import FileQueueStore
+from migration.files import FileQueueStore, RecordLookup
 from store.clock import SystemClock
 from store.opening import assemble
 from store.store_dir import StoreDir

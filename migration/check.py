@@ -18,9 +18,7 @@ from migration.check_findings import Checked, CheckResult, Finding, Findings, Ki
 from migration.check_log import LogCheck
 from migration.check_lookup import Lookup
 from migration.check_rows import RowCheck
-from migration.state.routes import Routes
-from migration.state.state import FILE_NAME as STATE_FILE
-from migration.state.state import Phase, read_state
+from migration.state import STATE_FILE, Phase, Routes, read_state
 from store.clock import SystemClock
 from store.derive import EndsReserve, noted_log_start
 from store.errors import StoreFormatError

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from kvcq.tables import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, DispatchBatchBuilder, topic_prefix
 from migration.check_sums import RowSums
-from migration.state.routes import SideName
+from migration.state import SideName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcq.engine import KvEngine, Pair
-    from migration.state.routes import Routes
+    from migration.state import Routes
     from store.consume_queue import DispatchRequest
     from store.topics import Admission
 

@@ -24,23 +24,21 @@ from kvcq.tables import (
     unpack_index_key,
     unpack_unit,
 )
-from migration.formats.index import (
+from migration.formats import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     HEADER,
     HEADER_SIZE,
+    UNIT_SIZE,
     index_key,
     key_hashes,
-    parse_index_name,
-)
-from migration.formats.unit import (
-    UNIT_SIZE,
     parse_file_name,
+    parse_index_name,
     unpack_units,
     valid_units,
 )
-from migration.plan.legacy import detect_layout, detect_segment_bytes
-from migration.state.state import read_state
+from migration.plan import detect_layout, detect_segment_bytes
+from migration.state import read_state
 from store.errors import CorruptRecordError, StoreFormatError
 from store.format import unpack_record
 from store.log import Blank, Damage, Run, SegmentSet, walk
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from migration.state.state import FileLayout
+    from migration.state import FileLayout
     from store.message import StoredMessage
 
 FILES = "files"

@@ -14,14 +14,21 @@ from migration.errors import IllegalStepError
 from migration.jobs import JobState
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.opening import open_store
-from migration.plan.plan import plan_live
-from migration.repair.rebuild_side import set_side_aside
-from migration.sides.double import DoubleQueueStore
-from migration.state.keeper import next_step
-from migration.state.routes import SideName
-from migration.state.routing import Route, RoutingPolicy
-from migration.state.state import FileLayout, MigrationState, Phase, read_state, write_state
-from migration.steps.adopt import adopt
+from migration.plan import plan_live
+from migration.repair import set_side_aside
+from migration.sides import DoubleQueueStore
+from migration.state import (
+    FileLayout,
+    MigrationState,
+    Phase,
+    Route,
+    RoutingPolicy,
+    SideName,
+    next_step,
+    read_state,
+    write_state,
+)
+from migration.steps import adopt
 from store.clock import SystemClock
 from store.config import StoreConfig
 from store.errors import StoreFormatError
@@ -32,9 +39,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.jobs import Job, JobStatus
-    from migration.plan.plan import Plan
-    from migration.steps.live import LiveMigration
-    from migration.steps.verify import Difference, VerifyOptions
+    from migration.plan import Plan
+    from migration.steps import Difference, LiveMigration, VerifyOptions
     from store.message_store import MessageStore
 
     Progress = Callable[[str, float], None]

@@ -13,14 +13,10 @@ from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from migration.errors import MigrationStateError
-from migration.fill.bulk import remove_leftovers
-from migration.sides.double import DoubleQueueStore
-from migration.sides.opener import SideOpener
-from migration.sides.side import NO_TOPIC
-from migration.state.keeper import StateKeeper
-from migration.state.routes import Routes, SideName
-from migration.state.state import FILE_NAME, Phase, read_state
-from migration.steps.live import LiveMigration
+from migration.fill import remove_leftovers
+from migration.sides import NO_TOPIC, DoubleQueueStore, SideOpener
+from migration.state import STATE_FILE, Phase, Routes, SideName, StateKeeper, read_state
+from migration.steps import LiveMigration
 from store.clock import SystemClock
 from store.errors import StoreError, StoreFormatError
 from store.opening import assemble
@@ -29,8 +25,8 @@ from store.store_dir import StoreDir
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from migration.sides.side import SideStore
-    from migration.state.state import MigrationState
+    from migration.sides import SideStore
+    from migration.state import MigrationState
     from store.clock import Clock
     from store.config import StoreConfig
     from store.message_store import MessageStore
@@ -58,7 +54,7 @@ def open_store(
         state = read_state(config.root)
         if state is not None and state.phase is Phase.ADOPTING:
             raise MigrationStateError(
-                config.root / FILE_NAME,
+                config.root / STATE_FILE,
                 f"taking over was cut short: `kvcq migrate start {config.root}` goes on with it",
             )
         if state is not None and config.reclaim_unexpired is None:

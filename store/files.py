@@ -95,3 +95,12 @@ def write_file(path: Path, data: bytes) -> None:
 
 def _open_new(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+
+def move_aside(path: Path, why: str) -> Path:
+    """Rename to `<name>.<why>-<number>`, the first number that is free."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.{why}-{number}")).exists():
+        number += 1
+    path.rename(aside)
+    return aside

@@ -67,8 +67,28 @@ UNITS |= {
     "kvcq.errors": set(),
     "kvcq.tables": {"kvcq.engine", "kvcq.errors"},
 }
+_FORMATS = {"migration.errors", "migration.formats"}
+_SIDES = {*_FORMATS, "migration.files", "migration.state"}
+_STEPS = {*_SIDES, "migration.broker_config", "migration.fill", "migration.jobs", "migration.plan"}
 UNITS |= {
     "migration.broker_config": set(),
+    "migration.errors": {"migration.next_step"},
+    "migration.next_step": set(),
+    "migration.jobs": {"migration.errors"},
+    "migration.formats": set(),
+    "migration.files": _FORMATS,
+    "migration.state": {*_FORMATS, "migration.next_step"},
+    "migration.sides": {*_SIDES, "migration.steps"},
+    "migration.fill": {"migration.jobs", "migration.sides", "migration.state"},
+    "migration.plan": {*_STEPS, "migration.next_step", "migration.steps"} - {"migration.plan"},
+    "migration.steps": {*_STEPS, "migration.sides"},
+    "migration.repair": {
+        "migration.check",
+        "migration.check_findings",
+        "migration.errors",
+        "migration.next_step",
+        "migration.state",
+    },
 }
 UNITS |= {
     "kvcq_client.values": set(),
@@ -104,7 +124,7 @@ UNITS |= {  # server
 #: Folder to circles in it that are still there. They go, and none comes.
 CIRCLES_LEFT: dict[str, list[frozenset[str]]] = {
     # The store with both sides asks the live migration what to read from.
-    "migration": [frozenset({"fill", "migrator", "opening", "plan", "sides", "steps"})],
+    "migration": [frozenset({"fill", "plan", "sides", "steps"})],
     # The stage hands out the parts, and what serves asks the stage.
     "server": [frozenset({"puts", "reads", "stage"})],
 }

@@ -1,0 +1,26 @@
+"""The file queue engine: a ConsumeQueueStore in RocketMQ's queue and index files.
+
+Uses the formats, and nothing else of the migration.
+"""
+
+from migration.files.checkpoint import CHECKPOINT_FILE
+from migration.files.options import (
+    INDEX_DIRECTORY,
+    QUEUE_DIRECTORY,
+    TRASH_DIRECTORY,
+    Adoption,
+    FileQueueOptions,
+)
+from migration.files.record_lookup import RecordLookup
+from migration.files.store import FileQueueStore
+
+__all__ = [
+    "CHECKPOINT_FILE",
+    "INDEX_DIRECTORY",
+    "QUEUE_DIRECTORY",
+    "TRASH_DIRECTORY",
+    "Adoption",
+    "FileQueueOptions",
+    "FileQueueStore",
+    "RecordLookup",
+]

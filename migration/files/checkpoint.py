@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from migration.formats.checked_json import ChecksumError, read_checked, write_checked
+from migration.formats import ChecksumError, read_checked, write_checked
 from store.errors import StoreFormatError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILE_NAME = "file_queue_checkpoint"
+CHECKPOINT_FILE = "file_queue_checkpoint"
 _VERSION = 1
 
 
@@ -46,7 +46,7 @@ def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
 
     Raises StoreFormatError when it is damaged. Removing it has all queues compared with the log.
     """
-    path = root / FILE_NAME
+    path = root / CHECKPOINT_FILE
     try:
         fields = read_checked(path)
     except ChecksumError:
@@ -61,4 +61,4 @@ def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
 
 def write_checkpoint(root: Path, checkpoint: FileQueueCheckpoint) -> None:
     """Durable when it returns."""
-    write_checked(root / FILE_NAME, {"version": _VERSION, **checkpoint._asdict()})
+    write_checked(root / CHECKPOINT_FILE, {"version": _VERSION, **checkpoint._asdict()})

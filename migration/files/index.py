@@ -14,7 +14,7 @@ import numpy as np
 
 from migration.errors import IndexFileError
 from migration.files.index_file import IndexFile
-from migration.formats.index import (
+from migration.formats import (
     HEADER,
     HEADER_SIZE,
     IndexLayout,

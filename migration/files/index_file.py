@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from migration.errors import IndexFileError
-from migration.formats.index import (
+from migration.formats import (
     ENTRY,
     ENTRY_DTYPE,
     ENTRY_SIZE,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from migration.formats.index import IndexLayout
-from migration.formats.unit import UNITS_PER_FILE
+from migration.formats import UNITS_PER_FILE, IndexLayout
 
 QUEUE_DIRECTORY = "consumequeue"
 INDEX_DIRECTORY = "index"

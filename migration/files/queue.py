@@ -16,7 +16,7 @@ import numpy as np
 
 from migration.errors import QueueFileError, QueueGapError, UnitConflictError
 from migration.files.segments import BadFileError, QueueFiles
-from migration.formats.unit import (
+from migration.formats import (
     BLANK_UNIT,
     END_MARK,
     UNIT_SIZE,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from migration.errors import QueueNameError
 from migration.files.queue import FileQueue
-from migration.formats.unit import parse_file_name, parse_queue_id
+from migration.formats import parse_file_name, parse_queue_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from migration.formats.unit import valid_units
+from migration.formats import valid_units
 from store.consume_queue import Boundary, Bounds, CqUnit, KeyHit, LastUnit
 from store.errors import StoreClosedError
 from store.format import is_mark

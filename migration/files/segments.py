@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from migration.formats.unit import (
+from migration.formats import (
     UNIT_SIZE,
     UnitArray,
     file_name,

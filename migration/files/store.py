@@ -37,7 +37,7 @@ from migration.files.options import (
 )
 from migration.files.queues import FileQueueSet
 from migration.files.reads import FileQueueReads
-from migration.formats.unit import UNIT_SIZE
+from migration.formats import UNIT_SIZE
 from store.clock import Clock, SystemClock
 from store.consume_queue import DispatchRequest
 from store.errors import FlushError, StoreBusyError, StoreFailedError

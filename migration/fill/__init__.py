@@ -1,0 +1,18 @@
+"""Brings a side up from the log: batch by batch, or through sorted files of another process.
+
+Uses sides and state. `bulk_worker.py` is the main module of that process, and not part of the door.
+"""
+
+from migration.fill.bulk import remove_leftovers
+from migration.fill.catch_up import Filler, GainedPart, Pace
+from migration.fill.feed import LogFeed
+from migration.fill.import_root import import_root
+
+__all__ = [
+    "Filler",
+    "GainedPart",
+    "LogFeed",
+    "Pace",
+    "import_root",
+    "remove_leftovers",
+]

@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from migration.fill.bulk_worker import BulkPlan
+from migration.fill.bulk_plan import BulkPlan
 from migration.fill.import_root import import_root
-from migration.state.routes import SideName
+from migration.state import SideName
 from store.errors import StoreError
 from store.files import DIRECTORY_MODE
 from store.topics import admission_of
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from migration.jobs import Job
-    from migration.sides.double import DoubleQueueStore
-    from migration.sides.side import IngestingStore, Side
+    from migration.sides import DoubleQueueStore, IngestingStore, Side
     from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -54,6 +53,8 @@ _BRAKE_STEP = 0.2
 _BRAKE_MOST = 0.8
 _POLL_S = 0.05
 _OUTPUT = "kvcq.bulk"
+#: Not imported here: the process runs it as its main module.
+_WORKER = f"{__package__}.bulk_worker"
 
 
 class Trend:
@@ -114,7 +115,7 @@ class BulkBackfill:
         deletions = self._double.applied_deletions
         plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
         process = subprocess.Popen(
-            [sys.executable, "-m", BulkPlan.__module__],
+            [sys.executable, "-m", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=import_root(),

@@ -17,13 +17,12 @@ import gc
 import json
 import pickle
 import sys
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import DERIVED, write_sst
 from kvcq.tables import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, DispatchBatchBuilder
-from migration.state.routes import Routes, SideName
+from migration.state import Routes, SideName
 from store.errors import CorruptRecordError
 from store.format import SealedParser
 from store.log import Damage, Run, Segment, segment_name, walk
@@ -31,28 +30,11 @@ from store.log import Damage, Run, Segment, segment_name, walk
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from migration.state.routing import RoutingPolicy
-    from migration.state.state import Phase
+    from migration.fill.bulk_plan import BulkPlan
     from store.consume_queue import DispatchRequest
-    from store.topics import Admission
 
 _RUN = 8192
 _FAMILIES = {family.name: family for family in DERIVED.families}
-
-
-@dataclass(frozen=True)
-class BulkPlan:
-    """What the process has to know."""
-
-    commitlog: Path
-    segment_bytes: int
-    start: int  # physical offset of the first record
-    piece_bytes: int  # a piece of the log, about
-    output: Path  # on the file system of the database
-    phase: Phase
-    routing: RoutingPolicy
-    admission: Admission  # a value, when the pieces were begun
-    skip_damaged: bool = False  # leave damaged records out
 
 
 class LogFiles:

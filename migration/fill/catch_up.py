@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from migration.fill.bulk import BulkBackfill
 from migration.fill.feed import LogFeed
-from migration.state.routes import Routes, SideName, split
+from migration.state import Routes, SideName, split
 from store.consume_queue import DispatchRequest, LastUnit
 from store.errors import StoreBusyError
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from migration.jobs import Job
-    from migration.sides.double import DoubleQueueStore
-    from migration.sides.side import Side
+    from migration.sides import DoubleQueueStore, Side
     from store.message_store import MessageStore
 
 #: Records read, and rows written, at a time: what producers may have to wait for is one of these.

@@ -1,0 +1,34 @@
+"""What is there before anything is touched: an inventory of a RocketMQ store, and a dry run.
+
+Reads only. Uses formats, files and state.
+"""
+
+from migration.plan.legacy import (
+    Inventory,
+    detect_layout,
+    detect_segment_bytes,
+    find_what_lives,
+    layout_given,
+    take_inventory,
+)
+from migration.plan.legacy_findings import Finding, Remedy
+from migration.plan.log_survey import segment_files
+from migration.plan.plan import Plan, plan_directory, plan_live
+from migration.plan.queue_evidence import end_of_own_rocksdb, own_rocksdb
+
+__all__ = [
+    "Finding",
+    "Inventory",
+    "Plan",
+    "Remedy",
+    "detect_layout",
+    "detect_segment_bytes",
+    "end_of_own_rocksdb",
+    "find_what_lives",
+    "layout_given",
+    "own_rocksdb",
+    "plan_directory",
+    "plan_live",
+    "segment_files",
+    "take_inventory",
+]

@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING
 
 from migration.broker_config import BrokerConfig, is_own_topic, read_config
 from migration.errors import LogDamageError
-from migration.files.record_lookup import RecordLookup
-from migration.formats.index import (
+from migration.files import RecordLookup
+from migration.formats import (
     ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_SIZE,
+    UNIT_SIZE,
+    UNITS_PER_FILE,
     IndexLayout,
+    parse_file_name,
     parse_index_name,
+    parse_queue_id,
 )
-from migration.formats.unit import UNIT_SIZE, UNITS_PER_FILE, parse_file_name, parse_queue_id
 from migration.plan.generations import Generations, find_generations
 from migration.plan.legacy_check import check_legacy
 from migration.plan.legacy_findings import Fault, Remedy
 from migration.plan.legacy_index_check import TagEntries
 from migration.plan.log_survey import LogSurvey, segment_files, survey_log
 from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
-from migration.state.state import FileLayout, Phase, read_state
+from migration.state import FileLayout, Phase, read_state
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.format import check_topic
 from store.light_queue import LMQ_PREFIX

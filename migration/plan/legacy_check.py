@@ -9,8 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from migration.formats.index import IndexLayout, parse_index_name
-from migration.formats.unit import UNIT_SIZE, UNITS_PER_FILE, parse_file_name, parse_queue_id
+from migration.formats import (
+    UNIT_SIZE,
+    UNITS_PER_FILE,
+    IndexLayout,
+    parse_file_name,
+    parse_index_name,
+    parse_queue_id,
+)
 from migration.plan.legacy_findings import Fault, Finding, Remedy
 from migration.plan.legacy_index_check import check_index_file, first_offset_of
 from migration.plan.legacy_queue_check import QueueCheck

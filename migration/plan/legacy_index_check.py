@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from migration.formats.index import (
+from migration.formats import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     HEADER,

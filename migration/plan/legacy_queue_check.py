@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from migration.formats.unit import (
+from migration.formats import (
     BLANK_SIZE,
     END_MARK_SIZE,
     UNIT_SIZE,
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from migration.formats.index import IntArray
-    from migration.formats.unit import BoolArray
+    from migration.formats import BoolArray, IntArray
     from store.consume_queue import DispatchRequest
 
 _CHUNK_UNITS = 65_536

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, RocksEngine
-from migration.fill.feed import LogFeed
+from migration.fill import LogFeed
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.plan.legacy import take_inventory
 from migration.plan.legacy_findings import Remedy
 from migration.plan.log_survey import segment_files, survey_log
-from migration.state.keeper import next_step
-from migration.state.state import Phase, read_state
+from migration.state import Phase, next_step, read_state
 from store.errors import StoreFormatError
 from store.format import SealedParser
 from store.log import Run, SegmentSet, walk
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from migration.broker_config import ConfigFound
     from migration.plan.generations import DeadRecords
     from migration.plan.legacy_findings import Finding
-    from migration.state.state import FileLayout
-    from migration.steps.live import LiveMigration
+    from migration.state import FileLayout
+    from migration.steps import LiveMigration
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 

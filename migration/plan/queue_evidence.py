@@ -17,7 +17,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.errors import KvcqError
 from kvcq.tables import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
-from migration.formats.unit import (
+from migration.formats import (
     UNIT_SIZE,
     parse_file_name,
     parse_queue_id,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
-from migration.state.state import has_migration
+from migration.state import has_migration
 from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:

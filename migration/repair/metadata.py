@@ -17,11 +17,10 @@ from kvcq.errors import EngineFailedError, EngineUnavailableError, KvcqError
 from kvcq.metadata_store import MetadataStore
 from migration.check import read_topics
 from migration.repair.known_topics import known_topics
-from migration.repair.queues import move_aside
 from store.clock import SystemClock
 from store.derive import TimeFallFinder, write_time_fall
 from store.errors import StoreFormatError
-from store.files import fsync_directory
+from store.files import fsync_directory, move_aside
 from store.format import SealedParser
 from store.log import Damage, Run, SegmentSet, walk
 from store.metadata import TopicConfig

@@ -8,9 +8,10 @@ from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import KvcqError
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
-from migration.state.state import read_state
+from migration.state import read_state
 from store.clock import SystemClock
 from store.errors import DamagedLogError, StoreFormatError
+from store.files import move_aside
 from store.log import Damage, SegmentSet, walk
 from store.store_dir import DirKind, StoreDir, inspect
 
@@ -94,12 +95,3 @@ def _find_damage(
     finally:
         segments.close()
     return damage
-
-
-def move_aside(path: Path, why: str) -> Path:
-    """Rename to `<name>.<why>-<number>`, the first number that is free."""
-    number = 1
-    while (aside := path.with_name(f"{path.name}.{why}-{number}")).exists():
-        number += 1
-    path.rename(aside)
-    return aside

@@ -8,18 +8,15 @@ from migration.check import check_store
 from migration.check_findings import MADE_FROM_THE_LOG
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
-from migration.repair.queues import move_aside
-from migration.state.keeper import next_step
-from migration.state.routes import SideName
-from migration.state.state import read_state, write_state
+from migration.state import SideName, next_step, read_state, write_state
 from store.errors import StoreFormatError
-from store.files import make_directory
+from store.files import make_directory, move_aside
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from migration.state.state import MigrationState
+    from migration.state import MigrationState
     from store.clock import Clock
 
 

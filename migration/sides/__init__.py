@@ -1,0 +1,18 @@
+"""The two stores of queues, files and RocksDB, behind one dispatch; and how each is opened.
+
+Uses formats, files and state.
+"""
+
+from migration.sides.double import DoubleQueueStore
+from migration.sides.opener import SideOpener
+from migration.sides.side import NO_TOPIC, FileSideStore, IngestingStore, Side, SideStore
+
+__all__ = [
+    "NO_TOPIC",
+    "DoubleQueueStore",
+    "FileSideStore",
+    "IngestingStore",
+    "Side",
+    "SideOpener",
+    "SideStore",
+]

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from migration.sides.side import NO_TOPIC, Side
-from migration.state.routes import SideName
+from migration.state import SideName
 from store.errors import StoreBusyError, StoreError
 from store.format import is_mark
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from migration.sides.side import SideStore
-    from migration.state.routes import Routes
-    from migration.steps.live import LiveMigration
+    from migration.state import Routes
+    from migration.steps import LiveMigration
     from store.consume_queue import Boundary, Bounds, CqUnit, DispatchRequest, KeyHit, LastUnit
 
 logger = logging.getLogger(__name__)

@@ -10,26 +10,25 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, ExpiryFilter, RocksEngine, damage_mark
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from migration.errors import MigrationStateError
-from migration.files.checkpoint import FILE_NAME as FILE_CHECKPOINT
-from migration.files.options import (
+from migration.files import (
+    CHECKPOINT_FILE,
     INDEX_DIRECTORY,
     QUEUE_DIRECTORY,
     TRASH_DIRECTORY,
     Adoption,
     FileQueueOptions,
+    RecordLookup,
 )
-from migration.files.record_lookup import RecordLookup
-from migration.repair.queues import move_aside
 from migration.sides.side import FileSideStore
-from migration.state.routes import SideName
-from store.files import fsync_directory, make_directory
+from migration.state import SideName
+from store.files import fsync_directory, make_directory, move_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from migration.sides.side import SideStore
-    from migration.state.state import MigrationState
+    from migration.state import MigrationState
     from store.clock import Clock
     from store.config import StoreConfig
     from store.store_dir import StoreDir
@@ -96,7 +95,7 @@ class SideOpener:
         # Its checkpoint last: while it is there, what is left is not taken for RocketMQ's.
         for directory in (QUEUE_DIRECTORY, INDEX_DIRECTORY, TRASH_DIRECTORY):
             _remove_tree(root / directory)
-        (root / FILE_CHECKPOINT).unlink(missing_ok=True)
+        (root / CHECKPOINT_FILE).unlink(missing_ok=True)
         fsync_directory(root)
 
     def require(self, name: SideName, state: MigrationState) -> None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from migration.files.store import FileQueueStore
-from migration.formats.index import tag_as_key
-from migration.formats.unit import valid_units
+from migration.files import FileQueueStore
+from migration.formats import tag_as_key, valid_units
 from store.consume_queue import ConsumeQueueStore, DispatchRequest
 from store.files import DIRECTORY_MODE, fsync_directory
 from store.light_queue import LMQ_PREFIX
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from migration.files.options import Adoption, FileQueueOptions
-    from migration.files.record_lookup import RecordLookup
-    from migration.state.routes import SideName
+    from migration.files import Adoption, FileQueueOptions, RecordLookup
+    from migration.state import SideName
     from store.clock import Clock
 
 #: A name no topic can have: deletion number N "of it" sets a new side's count of deletions.

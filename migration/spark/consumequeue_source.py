@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from migration.formats.unit import UNIT_SIZE
+from migration.formats import UNIT_SIZE
 from migration.spark.columns import CONSUMEQUEUE, ddl
 from migration.spark.source_options import Options, wanted_columns
 from migration.spark.unit_files import QueueFile, file_batch, group_files, list_files, read_units

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvcq.tables import NO_TOPIC, topic_prefix, unit_prefix
-from migration.state.routes import SideName
+from migration.state import SideName
 from store.format import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from migration.state.routes import SideName
+from migration.state import SideName
 from store.topics import Admission, dead_light_of, starts_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from migration.spark.gather import Ints
-    from migration.state.routes import Routes
+    from migration.state import Routes
     from store.consume_queue import LastUnit
     from store.metadata import Metadata
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migration.fill.import_root import import_root
+from migration.fill import import_root
 from migration.spark.errors import PipelineError, SparkMissingError
 from migration.spark.java import find_java, make_shim
 

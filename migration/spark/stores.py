@@ -10,12 +10,11 @@ from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import EngineFailedError
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables import BOUNDS, DELETIONS_KEY, unpack_i64
-from migration.plan.legacy import find_what_lives
+from migration.plan import find_what_lives
 from migration.spark.errors import LogLayoutError
 from migration.spark.liveness import Liveness, liveness_of
 from migration.spark.unit_rows import open_units
-from migration.state.routes import Routes
-from migration.state.state import read_state
+from migration.state import Routes, read_state
 from store.clock import SystemClock
 from store.store_dir import DirKind, StoreDir, inspect
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from migration.formats.unit import (
+from migration.formats import (
     UNIT_DTYPE,
     UNIT_SIZE,
     UnitArray,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from migration.formats.unit import UNIT_SIZE
+from migration.formats import UNIT_SIZE
 from migration.spark.decoder import DEFAULTS, ReadOptions
 from migration.spark.errors import SourceOptionError
 from migration.spark.index_rows import IndexRange, has_index, index_ranges
@@ -52,7 +52,7 @@ from migration.spark.verify_tasks import (
     keys_in_buckets,
     rows_in_buckets,
 )
-from migration.state.routes import SideName
+from migration.state import SideName
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from migration.spark.unit_digest import queue_hashes
 from migration.spark.unit_rows import read_bounds
 from migration.spark.verify_result import Difference
 from migration.spark.verify_tasks import LOG, ends_of_queues
-from migration.state.routes import SideName
+from migration.state import SideName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

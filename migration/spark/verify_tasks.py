@@ -21,7 +21,7 @@ from migration.spark.queue_ends import QueueEnds
 from migration.spark.unit_digest import UnitDigest, bucket_of, key_hashes, queue_hashes
 from migration.spark.unit_files import QueueFile, file_batch, read_units
 from migration.spark.unit_rows import KeyRange, open_units, read_rows, row_batch
-from migration.state.routes import SideName
+from migration.state import SideName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -24,16 +24,22 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from migration.errors import MigrationStateError
-from migration.formats.checked_json import ChecksumError, read_checked, write_checked
-from migration.formats.index import ENTRIES_PER_FILE, SLOTS_PER_FILE, IndexLayout
-from migration.formats.unit import UNITS_PER_FILE
+from migration.formats import (
+    ENTRIES_PER_FILE,
+    SLOTS_PER_FILE,
+    UNITS_PER_FILE,
+    ChecksumError,
+    IndexLayout,
+    read_checked,
+    write_checked,
+)
 from migration.state.routing import Route, RoutingPolicy
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILE_NAME = "migration.json"
+STATE_FILE = "migration.json"
 _VERSION = 1
 #: Changes of phase that the state remembers, for people.
 _HISTORY = 50
@@ -196,12 +202,12 @@ def to_document(state: MigrationState) -> dict[str, Any]:
 
 def has_migration(root: Path) -> bool:
     """Whether there is a migration.json, readable or not."""
-    return (root / FILE_NAME).exists()
+    return (root / STATE_FILE).exists()
 
 
 def read_state(root: Path) -> MigrationState | None:
     """What migration.json says; None when there is none. Raises MigrationStateError."""
-    path = root / FILE_NAME
+    path = root / STATE_FILE
     try:
         document = read_checked(path)
     except ChecksumError:
@@ -246,4 +252,4 @@ def write_state(root: Path, state: MigrationState) -> None:
 
     Raises OSError; the file is then unchanged.
     """
-    write_checked(root / FILE_NAME, {"version": _VERSION, **to_document(state)})
+    write_checked(root / STATE_FILE, {"version": _VERSION, **to_document(state)})

@@ -1,0 +1,15 @@
+"""The steps of a migration: taking over, and what an open store goes through, with its jobs.
+
+Uses all the rooms below: formats, files, plan, state, sides, fill.
+"""
+
+from migration.steps.adopt import adopt
+from migration.steps.live import LiveMigration
+from migration.steps.verify import Difference, VerifyOptions
+
+__all__ = [
+    "Difference",
+    "LiveMigration",
+    "VerifyOptions",
+    "adopt",
+]

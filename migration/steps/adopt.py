@@ -19,14 +19,10 @@ from kvcq.engine.rocks import FamilyProfile, Profile, RocksEngine, metadata_prof
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables import BOUNDS, UNITS
 from migration.errors import LogDamageError
-from migration.files.options import Adoption, FileQueueOptions
-from migration.files.record_lookup import RecordLookup
-from migration.plan.legacy import Inventory, take_inventory
-from migration.plan.legacy_findings import Remedy
-from migration.plan.log_survey import segment_files
-from migration.plan.queue_evidence import own_rocksdb
-from migration.sides.side import FileSideStore
-from migration.state.state import FILE_NAME, MigrationState, Phase, read_state, write_state
+from migration.files import Adoption, FileQueueOptions, RecordLookup
+from migration.plan import Inventory, Remedy, own_rocksdb, segment_files, take_inventory
+from migration.sides import FileSideStore
+from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
 from store.consume_queue import LastUnit
 from store.derive import write_time_fall
 from store.errors import StoreFormatError, StoreLockedError
@@ -39,9 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from migration.plan.legacy_findings import Finding
-    from migration.state.routing import RoutingPolicy
-    from migration.state.state import FileLayout
+    from migration.plan import Finding
+    from migration.state import FileLayout, RoutingPolicy
     from store.clock import Clock
     from store.metadata import Metadata
 
@@ -102,14 +97,14 @@ def adopt(
     ).moved(clock.now_ms(), "taking over a store of RocketMQ's")
     if routing is not None:
         state = replace(state, routing=routing)
-    fresh = not (root / FILE_NAME).exists()
+    fresh = not (root / STATE_FILE).exists()
     write_state(root, state)
     with ExitStack() as held:
         try:
             directory = StoreDir.open(root, inventory.segment_bytes, clock, adopt=True)
         except StoreLockedError:
             if fresh:
-                (root / FILE_NAME).unlink()
+                (root / STATE_FILE).unlink()
             raise
         held.callback(directory.close)
         _make_log_durable(directory, inventory, progress)

@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from migration.broker_config import write_back
 from migration.errors import JobCancelledError, UnknownJobError, VerificationError
-from migration.fill.catch_up import Filler
-from migration.fill.feed import LogFeed
+from migration.fill import Filler, LogFeed
 from migration.jobs import Job
-from migration.plan.queue_evidence import end_of_own_rocksdb
-from migration.state.routes import Routes, SideName, may_gain
-from migration.state.routing import Route
-from migration.state.state import BEFORE_CUTOVER, BrokenOff, Phase, Target, VerifyResult
+from migration.plan import end_of_own_rocksdb
+from migration.state import (
+    BEFORE_CUTOVER,
+    BrokenOff,
+    Phase,
+    Route,
+    Routes,
+    SideName,
+    Target,
+    VerifyResult,
+    may_gain,
+)
 from migration.steps.verify import Verification, VerifyOptions
 from store.errors import InvalidArgumentError, StoreBusyError, StoreClosedError, StoreError
 
@@ -28,13 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.broker_config import WrittenBack
-    from migration.fill.catch_up import GainedPart
-    from migration.sides.double import DoubleQueueStore
-    from migration.sides.opener import SideOpener
-    from migration.sides.side import IngestingStore, Side
-    from migration.state.keeper import StateKeeper
-    from migration.state.routing import RoutingPolicy
-    from migration.state.state import MigrationState
+    from migration.fill import GainedPart
+    from migration.sides import DoubleQueueStore, IngestingStore, Side, SideOpener
+    from migration.state import MigrationState, RoutingPolicy, StateKeeper
     from migration.steps.verify import Difference, Verified
     from store.clock import Clock
     from store.message_store import MessageStore

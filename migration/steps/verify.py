@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from migration.errors import JobCancelledError, VerificationError
-from migration.fill.catch_up import Pace
-from migration.fill.feed import LogFeed
-from migration.sides.side import FileSideStore
-from migration.state.routes import SideName
+from migration.fill import LogFeed, Pace
+from migration.sides import FileSideStore
+from migration.state import SideName
 from store.consume_queue import KeyHit
 from store.errors import (
     CorruptRecordError,
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from migration.jobs import Job
-    from migration.sides.double import DoubleQueueStore
-    from migration.sides.side import SideStore
+    from migration.sides import DoubleQueueStore, SideStore
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 

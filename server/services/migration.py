@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from kvcq_client.pb.v1 import migration_pb2_grpc
 from migration.migrator import Migrator
-from migration.steps.verify import VerifyOptions
+from migration.steps import VerifyOptions
 from server.wire import migration_convert as convert
 from server.wire.convert import bounded
 from server.wire.request_fields import MAX_FILES

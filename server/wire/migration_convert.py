@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import Message
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
-from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state import Route, RoutingPolicy, Rule
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from migration.jobs import JobStatus
     from migration.migrator import MigrationStatus
-    from migration.plan.plan import Plan
-    from migration.steps.verify import Difference
+    from migration.plan import Plan
+    from migration.steps import Difference
 
 _ROUTES = {
     Route.FILES: pb.ROUTE_FILES,

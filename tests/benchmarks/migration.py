@@ -8,7 +8,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from migration.fill.bulk_worker import BulkPlan, BulkWorker
+from migration.fill.bulk_plan import BulkPlan
+from migration.fill.bulk_worker import BulkWorker
 from migration.migrator import Migrator
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy

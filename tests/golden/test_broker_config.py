@@ -10,7 +10,7 @@ from migration.broker_config import is_own_topic, read_config
 from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
 from migration.plan.plan import plan_directory
-from migration.steps.release import Home, release
+from migration.release import Home, release
 from store.format.record import unpack_record
 from store.message import Message
 from tests.support.broker_store import (

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import FAMILIES, UNITS
-from migration.fill.bulk_worker import BulkPlan, BulkWorker
+from migration.fill.bulk_plan import BulkPlan
+from migration.fill.bulk_worker import BulkWorker
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy
 from migration.state.state import Phase

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
-from migration.steps.release import Home, release
+from migration.release import Home, release
 from store.config import StoreConfig
 from store.message import Message
 from tests.support.broker_store import LAYOUT, SEGMENT_BYTES, extract_broker, found_by_broker

@@ -10,11 +10,10 @@ import click
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.broker_config import reclaims_unexpired
-from migration.plan.legacy import layout_given
-from migration.state.routes import SideName
-from migration.state.routing import Route, RoutingPolicy, parse_rules
-from migration.steps.release import Home
-from migration.steps.verify import VerifyOptions
+from migration.plan import layout_given
+from migration.release import Home
+from migration.state import Route, RoutingPolicy, SideName, parse_rules
+from migration.steps import VerifyOptions
 from server.cli.migration.ingest import ingest
 from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened
 from server.cli.migration.shown import (
@@ -45,7 +44,7 @@ from store.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from migration.state.state import FileLayout
+    from migration.state import FileLayout
 
 detach_option = click.option(
     "--detach", is_flag=True, help="Do not wait for the job; `status` shows its progress."

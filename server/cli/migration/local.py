@@ -15,9 +15,9 @@ from migration.migrator import (
     rebuild_side,
 )
 from migration.next_step import NextStep
-from migration.plan.plan import plan_directory
-from migration.steps.release import Home, release
-from migration.steps.verify import VerifyOptions
+from migration.plan import plan_directory
+from migration.release import Home, release
+from migration.steps import VerifyOptions
 from server.cli.migration.target import POLL_S, progress_of
 from server.cli.terminal.output import BadRequestError, CommandError, InterruptedCommandError
 from server.process.files import prepare_to_open_stores
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.jobs import Job
-    from migration.state.routes import SideName
-    from migration.state.routing import RoutingPolicy
-    from migration.state.state import FileLayout
+    from migration.state import FileLayout, RoutingPolicy, SideName
     from server.cli.migration.target import Watch
 
 

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcq_client import Migration
-    from migration.state.routes import SideName
-    from migration.state.routing import RoutingPolicy
-    from migration.state.state import FileLayout
-    from migration.steps.release import Home
+    from migration.release import Home
+    from migration.state import FileLayout, RoutingPolicy, SideName
     from server.cli.migration.target import Watch
 
 _TIMEOUT_S = 60.0

@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcq_client.pb.v1 import migration_pb2 as pb
-    from migration.state.routes import SideName
-    from migration.state.routing import RoutingPolicy
-    from migration.state.state import FileLayout
-    from migration.steps.release import Home
+    from migration.release import Home
+    from migration.state import FileLayout, RoutingPolicy, SideName
 
     #: Told what is being done, how much of it, and a remark.
     Watch = Callable[[str, float, str], None]

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from migration.check import examine_store
 from migration.check_findings import Kind, size_text
 from migration.next_step import NextStep
-from migration.repair.queues import REBUILD
-from migration.state.state import has_migration
+from migration.repair import REBUILD
+from migration.state import has_migration
 from server.cli.on_disk.store_errors import leave_out_command
 from server.cli.terminal.output import (
     EXIT_REFUSED,

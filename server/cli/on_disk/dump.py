@@ -20,7 +20,7 @@ from migration.dump import (
     index_sides_of,
     queue_sides_of,
 )
-from migration.plan.legacy import layout_given
+from migration.plan import layout_given
 from server.cli.terminal.bodies import body_fields, body_text, plain_body
 from server.cli.terminal.output import (
     CommandError,

@@ -11,8 +11,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from migration.errors import IllegalStepError
 from migration.opening import open_store
-from migration.repair.metadata import repair_metadata
-from migration.repair.queues import set_queues_aside
+from migration.repair import repair_metadata, set_queues_aside
 from server.cli.on_disk.store_errors import unusable
 from server.cli.terminal.output import CommandError, counted, json_option, notes, print_json
 from server.process.files import prepare_to_open_stores

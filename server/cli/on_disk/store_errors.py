@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from migration.state.state import has_migration
+from migration.state import has_migration
 from server.cli.terminal.output import CommandError
 from store.errors import DamagedLogError, StoreFormatError
 

@@ -23,8 +23,8 @@ from migration.formats.index import (
 from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
 from migration.plan.legacy import take_inventory
+from migration.release import release
 from migration.state.state import FileLayout, Phase, read_state, write_state
-from migration.steps.release import release
 from migration.steps.verify import VerifyOptions
 from store.message import Message
 from tests.support.golden_store import (

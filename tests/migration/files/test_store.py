@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.errors import QueueGapError, QueueNameError, UnitConflictError
-from migration.files.checkpoint import FILE_NAME, read_checkpoint
+from migration.files.checkpoint import CHECKPOINT_FILE, read_checkpoint
 from migration.files.options import Adoption, FileQueueOptions
 from migration.files.store import FileQueueStore
 from migration.formats.index import IndexLayout
@@ -381,7 +381,7 @@ def test_power_loss_keeps_the_durable_part_and_rebuilds_the_rest(tmp_path: Path)
         left = crash(tmp_path / "live", tmp_path / f"loss-{seed}")
         for n, path in enumerate(sorted(left.rglob("*"))):
             old = durable / path.relative_to(left)
-            if not path.is_file() or path.name == FILE_NAME:
+            if not path.is_file() or path.name == CHECKPOINT_FILE:
                 continue
             choice = (seed >> (n % 3)) + n
             if choice % 3 == 0:
@@ -480,11 +480,11 @@ def test_damaged_checkpoint_is_refused(tmp_path: Path, position: int) -> None:
     store = open_store(tmp_path, log)
     catch_up(store, log)
     store.close()
-    path = tmp_path / FILE_NAME
+    path = tmp_path / CHECKPOINT_FILE
     data = bytearray(path.read_bytes())
     data[position % len(data)] ^= 0x11
     path.write_bytes(data)
-    with pytest.raises(StoreFormatError, match=FILE_NAME):
+    with pytest.raises(StoreFormatError, match=CHECKPOINT_FILE):
         open_store(tmp_path, log)
 
 
@@ -594,7 +594,7 @@ def test_deleted_topic_leaves_no_file_and_no_hit(tmp_path: Path) -> None:
     assert len(hits(store, "T1", "k1")) == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "consumequeue",
-        FILE_NAME,
+        CHECKPOINT_FILE,
         "index",
     ]
 
@@ -637,7 +637,7 @@ def legacy(root: Path, log: DispatchLog) -> Path:
     store = open_store(root, log)
     catch_up(store, log)
     store.close()
-    (root / FILE_NAME).unlink()
+    (root / CHECKPOINT_FILE).unlink()
     return root
 
 

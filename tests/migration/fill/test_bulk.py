@@ -14,7 +14,8 @@ from kvcq.tables.keys import BOUNDS, INDEX, UNITS
 from migration.errors import IllegalStepError
 from migration.fill import bulk as bulk_backfill
 from migration.fill import bulk_worker
-from migration.fill.bulk_worker import BulkPlan, BulkWorker
+from migration.fill.bulk_plan import BulkPlan
+from migration.fill.bulk_worker import BulkWorker
 from migration.opening import open_store
 from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy, Rule

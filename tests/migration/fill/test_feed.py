@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.fill.bulk_worker import BulkPlan, BulkWorker
+from migration.fill.bulk_plan import BulkPlan
+from migration.fill.bulk_worker import BulkWorker
 from migration.fill.feed import LogFeed
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy

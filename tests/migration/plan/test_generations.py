@@ -18,10 +18,10 @@ from migration.fill import bulk as bulk_backfill
 from migration.migrator import open_migrator, rebuild_side
 from migration.plan.legacy_findings import Fault
 from migration.plan.plan import plan_directory
+from migration.release import release
 from migration.state.routes import SideName
 from migration.state.state import Phase
 from migration.steps.adopt import adopt
-from migration.steps.release import release
 from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.format.record import dispatch_request, unpack_record

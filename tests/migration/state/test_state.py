@@ -9,7 +9,7 @@ import pytest
 from migration.errors import MigrationStateError
 from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import (
-    FILE_NAME,
+    STATE_FILE,
     FileLayout,
     MigrationState,
     Phase,
@@ -43,7 +43,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
     write_state(tmp_path, FULL)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / STATE_FILE
     whole = path.read_bytes()
     for at in range(len(whole) - 1):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
@@ -53,7 +53,7 @@ def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
 
 def test_every_cut_is_noticed(tmp_path: Path) -> None:
     write_state(tmp_path, FULL)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / STATE_FILE
     whole = path.read_bytes()
     for size in range(len(whole) - 1):
         path.write_bytes(whole[:size])
@@ -69,7 +69,7 @@ def test_what_another_program_wrote_is_refused(
     tmp_path: Path, change: dict[str, object], reason: str
 ) -> None:
     write_state(tmp_path, FULL)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / STATE_FILE
     document = json.loads(path.read_bytes().split(b"\n")[0])
     document.update(change)
     if reason == "FILES":  # a layout without sizes takes the defaults: nothing to refuse
@@ -93,7 +93,7 @@ def test_a_failed_write_leaves_the_state_before(
     with pytest.raises(OSError, match="No space"):
         write_state(tmp_path, MigrationState(Phase.FILES))
     assert read_state(tmp_path) == FULL
-    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]
 
 
 def test_files_are_needed_while_anything_is_routed_to_them() -> None:

@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING
 from kvcq.engine.rocks import hand_over
 from kvcq.tables import BOUNDS, UNITS
 from migration.errors import IllegalStepError
-from migration.files.checkpoint import FILE_NAME as FILE_CHECKPOINT
-from migration.files.options import QUEUE_DIRECTORY
+from migration.files import CHECKPOINT_FILE, QUEUE_DIRECTORY
 from migration.migrator import open_migrator
 from migration.next_step import NextStep
-from migration.plan.queue_evidence import own_rocksdb
-from migration.state.keeper import next_step
-from migration.state.routing import Route
-from migration.state.state import FILE_NAME, Phase, read_state, write_state
+from migration.plan import own_rocksdb
+from migration.state import STATE_FILE, Phase, Route, next_step, read_state, write_state
 from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.files import fsync_directory
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.broker_config import WrittenBack
-    from migration.state.state import MigrationState
+    from migration.state import MigrationState
 
 _EVENT = "given back to RocketMQ"
 _ROCKSDB_EVENT = "given back to RocketMQ with its queues in RocksDB"
@@ -79,9 +76,9 @@ def release(
     if kind is DirKind.OURS and identity is not None:
         done += _give_back(root, identity.segment_bytes, state, home, progress)
     else:
-        (root / FILE_NAME).unlink()
+        (root / STATE_FILE).unlink()
         fsync_directory(root)
-    done.append(f"removed store.json, meta/, ends, {FILE_NAME} and {FILE_CHECKPOINT}")
+    done.append(f"removed store.json, meta/, ends, {STATE_FILE} and {CHECKPOINT_FILE}")
     return done
 
 
@@ -163,12 +160,12 @@ def _give_back(
             _remove_rocketmqs_rocksdb(root)
         for path in (meta, root / "kvcq"):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (root / FILE_CHECKPOINT, directory.ends):
+        for path in (root / CHECKPOINT_FILE, directory.ends):
             path.unlink(missing_ok=True)
         fsync_directory(root)
         (root / "store.json").unlink()
         fsync_directory(root)
-        (root / FILE_NAME).unlink()
+        (root / STATE_FILE).unlink()
         fsync_directory(root)
     finally:
         directory.close()

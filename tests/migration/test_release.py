@@ -18,8 +18,8 @@ from migration.errors import IllegalStepError
 from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
 from migration.plan.plan import plan_directory
+from migration.release import Home, release
 from migration.state.state import FileLayout, read_state
-from migration.steps.release import Home, release
 from store.errors import StoreFormatError
 from store.message import Message
 from store.store_dir import DirKind, inspect
@@ -66,7 +66,7 @@ def test_a_release_that_was_cut_short_goes_on(root: Path, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("migration.steps.release.shutil", SimpleNamespace(rmtree=cut))
+        patched.setattr("migration.release.shutil", SimpleNamespace(rmtree=cut))
         with pytest.raises(KeyboardInterrupt):
             release(root)
     shutil.rmtree(root / "meta")
@@ -164,7 +164,7 @@ def test_a_release_on_rocksdb_that_was_cut_short_goes_on(
 
     with monkeypatch.context() as patched:
         if point == "cleared":
-            patched.setattr("migration.steps.release.fsync_directory", cut)
+            patched.setattr("migration.release.fsync_directory", cut)
         else:
             patched.setattr(Path, "rename", cut_after)
         with pytest.raises(KeyboardInterrupt):

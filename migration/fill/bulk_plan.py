@@ -1,0 +1,27 @@
+"""What the process that makes sorted files has to know. It comes to it pickled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from migration.state import Phase, RoutingPolicy
+    from store.topics import Admission
+
+
+@dataclass(frozen=True)
+class BulkPlan:
+    """What the process has to know."""
+
+    commitlog: Path
+    segment_bytes: int
+    start: int  # physical offset of the first record
+    piece_bytes: int  # a piece of the log, about
+    output: Path  # on the file system of the database
+    phase: Phase
+    routing: RoutingPolicy
+    admission: Admission  # a value, when the pieces were begun
+    skip_damaged: bool = False  # leave damaged records out
