@@ -55,14 +55,15 @@ class OffsetOutOfRangeError(StoreError):
     """A read outside min..max of its queue; carries both, so the caller knows where to go on."""
 
     def __init__(
-        self, topic: str, queue_id: int, offset: int, min_offset: int, max_offset: int
+        self, topic: str, queue_id: int, queue_offset: int, min_offset: int, max_offset: int
     ) -> None:
         super().__init__(
-            f"offset {offset} of {topic!r} queue {queue_id} is outside {min_offset} to {max_offset}"
+            f"offset {queue_offset} of {topic!r} queue {queue_id} is outside "
+            f"{min_offset} to {max_offset}"
         )
         self.topic = topic
         self.queue_id = queue_id
-        self.offset = offset
+        self.queue_offset = queue_offset
         self.min_offset = min_offset
         self.max_offset = max_offset
 
@@ -140,9 +141,9 @@ class FlushTimeoutError(StoreError):
 class CorruptRecordError(StoreError):
     """A record below the durable end does not verify. Not the torn tail: recovery cuts that."""
 
-    def __init__(self, offset: int, reason: str) -> None:
-        super().__init__(f"{reason} at physical offset {offset}")
-        self.offset = offset
+    def __init__(self, physical_offset: int, reason: str) -> None:
+        super().__init__(f"{reason} at physical offset {physical_offset}")
+        self.physical_offset = physical_offset
         self.reason = reason
 
 
@@ -150,14 +151,20 @@ class DamagedLogError(CorruptRecordError):
     """The log has damage that opening, or a rebuild of the queues, would have to go past."""
 
     def __init__(
-        self, offset: int, goes_on_at: int, reason: str, *, can_be_left_out: bool, places: int = 1
+        self,
+        physical_offset: int,
+        goes_on_at: int,
+        reason: str,
+        *,
+        can_be_left_out: bool,
+        places: int = 1,
     ) -> None:
         """`can_be_left_out`: the queues can be made without what is damaged."""
-        super().__init__(offset, reason)
+        super().__init__(physical_offset, reason)
         where = "" if places == 1 else f"in {places} places, first "
         self.args = (
-            f"the log is damaged {where}at physical offset {offset} ({reason}) and goes on at "
-            f"{goes_on_at}; nothing was changed",
+            f"the log is damaged {where}at physical offset {physical_offset} ({reason}) and goes "
+            f"on at {goes_on_at}; nothing was changed",
         )
         self.goes_on_at = goes_on_at
         self.can_be_left_out = can_be_left_out
@@ -167,12 +174,12 @@ class CorruptMessageError(CorruptRecordError):
     """The same, met where a queue's message should be; `next_offset` is behind it."""
 
     def __init__(
-        self, topic: str, queue_id: int, queue_offset: int, offset: int, reason: str
+        self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, reason: str
     ) -> None:
-        super().__init__(offset, reason)
+        super().__init__(physical_offset, reason)
         self.args = (
             f"damaged message: offset {queue_offset} of queue {queue_id} of {topic!r}, {reason} at "
-            f"physical offset {offset}",
+            f"physical offset {physical_offset}",
         )
         self.topic = topic
         self.queue_id = queue_id
@@ -188,13 +195,15 @@ class DamagedQueueError(StoreError):
     """
 
     def __init__(
-        self, topic: str, queue_id: int, offset: int, reason: str, behind: int | None = None
+        self, topic: str, queue_id: int, queue_offset: int, reason: str, behind: int | None = None
     ) -> None:
-        super().__init__(f"queue {queue_id} of {topic!r} is damaged at offset {offset}: {reason}")
+        super().__init__(
+            f"queue {queue_id} of {topic!r} is damaged at offset {queue_offset}: {reason}"
+        )
         self.topic = topic
         self.queue_id = queue_id
-        self.offset = offset
-        self.behind = offset + 1 if behind is None else behind
+        self.queue_offset = queue_offset
+        self.behind = queue_offset + 1 if behind is None else behind
         self.next_offset: int | None = None
 
 

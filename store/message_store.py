@@ -335,7 +335,7 @@ class MessageStore:
 
     def _repair_queue_of(self, error: DamagedQueueError) -> None:
         """Rebuild its queue in the background; after that was in vain it says where to read on."""
-        place = error.topic, error.queue_id, error.offset
+        place = error.topic, error.queue_id, error.queue_offset
         if self._repair.is_hopeless(*place):
             error.next_offset = error.behind
         else:
@@ -429,7 +429,7 @@ class MessageStore:
                     return self._reader.search_time(topic, queue_id, time_ms, boundary)
                 except DamagedQueueError as error:
                     low, high = self._reader.bounds(topic, queue_id)
-                    if low <= error.offset < high:
+                    if low <= error.queue_offset < high:
                         raise
                     # Its unit expired, or was deleted, since the bounds were looked up.
         except DamagedQueueError as error:

@@ -244,7 +244,7 @@ class Reader:
                     topic, queue_id, queue_offset, "its unit points outside the log"
                 ) from error
             raise CorruptMessageError(
-                topic, queue_id, queue_offset, error.offset, error.reason
+                topic, queue_id, queue_offset, error.physical_offset, error.reason
             ) from error
         if not topic.startswith(LMQ_PREFIX):
             # Made and compared in C, without a step of the interpreter for each.

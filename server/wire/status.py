@@ -69,7 +69,7 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
     store_errors.OffsetOutOfRangeError: StatusRow(
         _Code.OUT_OF_RANGE,
         "OFFSET_OUT_OF_RANGE",
-        ("topic", "queue_id", "offset", "min_offset", "max_offset"),
+        ("topic", "queue_id", "queue_offset", "min_offset", "max_offset"),
     ),
     store_errors.MessageNotFoundError: StatusRow(
         _Code.NOT_FOUND, "MESSAGE_NOT_FOUND", ("message_id",)
@@ -131,14 +131,16 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
         _Code.FAILED_PRECONDITION, "STORE_FORMAT_REFUSED", ("path",)
     ),
     # What is wrong on disk.
-    store_errors.CorruptRecordError: StatusRow(_Code.DATA_LOSS, "CORRUPT_RECORD", ("offset",)),
+    store_errors.CorruptRecordError: StatusRow(
+        _Code.DATA_LOSS, "CORRUPT_RECORD", ("physical_offset",)
+    ),
     store_errors.CorruptMessageError: StatusRow(
         _Code.DATA_LOSS,
         "CORRUPT_RECORD",
-        ("topic", "queue_id", "queue_offset", "offset", "next_offset"),
+        ("topic", "queue_id", "queue_offset", "physical_offset", "next_offset"),
     ),
     store_errors.DamagedQueueError: StatusRow(
-        _Code.DATA_LOSS, "DAMAGED_QUEUE", ("topic", "queue_id", "offset", "next_offset")
+        _Code.DATA_LOSS, "DAMAGED_QUEUE", ("topic", "queue_id", "queue_offset", "next_offset")
     ),
     kvcq_errors.CorruptValueError: StatusRow(_Code.DATA_LOSS, "CORRUPT_VALUE"),
     kvcq_errors.EngineDamagedError: StatusRow(_Code.DATA_LOSS, "ENGINE_DAMAGED"),

@@ -45,4 +45,4 @@ def test_a_damaged_magic_is_damage_wherever_the_batch_goes_on(tmp_path: Path, da
         flip(path, position + MAGIC_AT, 0x10)
         with pytest.raises(CorruptRecordError) as caught:
             store.batches.find("p", 0)
-        assert caught.value.offset == places[damaged]
+        assert caught.value.physical_offset == places[damaged]

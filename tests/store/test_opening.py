@@ -98,7 +98,7 @@ def test_damage_that_must_be_replayed_fails_the_opening(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(CorruptRecordError) as caught:
         open_small(root)
-    assert caught.value.offset == place
+    assert caught.value.physical_offset == place
 
 
 def test_damage_in_a_log_that_was_closed_in_order_is_not_cut(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_damage_in_a_log_that_was_closed_in_order_is_not_cut(tmp_path: Path) -> 
     path.write_bytes(damaged)
     with pytest.raises(CorruptRecordError, match=f"goes on at {placed[4].physical_offset}") as seen:
         open_small(root)
-    assert seen.value.offset == placed[3].physical_offset
+    assert seen.value.physical_offset == placed[3].physical_offset
     assert path.read_bytes() == damaged
     path.write_bytes(whole)
     with open_small(root) as store:

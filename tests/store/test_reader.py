@@ -105,7 +105,7 @@ def test_a_unit_of_another_message_is_damage(store: MessageStore) -> None:
     engine.write(KvBatch(puts={UNITS: [(unit_key("T", 0, 4), other)]}))
     with pytest.raises(DamagedQueueError) as caught:
         store.pull("T", 0, 4)
-    assert caught.value.offset == 4
+    assert caught.value.queue_offset == 4
     store._repair.wait()
     assert unpack_record(store.pull("T", 0, 4).records[0]).body == b"4"
 
@@ -131,7 +131,7 @@ def test_what_comes_before_damage_is_served(store: MessageStore) -> None:
     assert pulled.next_offset == 4
     with pytest.raises(CorruptRecordError) as caught:
         store.pull("T", 0, pulled.next_offset)
-    assert caught.value.offset == unit.physical_offset
+    assert caught.value.physical_offset == unit.physical_offset
     assert len(store.pull("T", 0, 5).records) == 4
     segment.buffer[unit.physical_offset + 90] ^= 1
 

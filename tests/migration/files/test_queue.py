@@ -85,7 +85,7 @@ def test_h20_gap_is_refused_and_names_the_place(tmp_path: Path, handles: FileHan
     put(queue, 0, some(3))
     with pytest.raises(QueueGapError, match="ends at 3") as caught:
         put(queue, 5, [(900, 100, 0)])
-    assert (caught.value.topic, caught.value.queue_id, caught.value.offset) == ("T", 0, 5)
+    assert (caught.value.topic, caught.value.queue_id, caught.value.queue_offset) == ("T", 0, 5)
     assert units_of(queue) == dict(enumerate(some(3)))
 
 
@@ -134,7 +134,7 @@ def test_other_unit_at_the_same_offset_is_reported(
     put(queue, 0, some(6))
     with pytest.raises(UnitConflictError) as caught:
         put(queue, 3, [other])
-    assert caught.value.offset == 3
+    assert caught.value.queue_offset == 3
     assert units_of(queue) == dict(enumerate(some(6)))
 
 

@@ -273,7 +273,7 @@ def test_h20_gap_in_one_queue_refuses_the_whole_dispatch(tmp_path: Path) -> None
     log.append("T", queue_offset=5)
     with pytest.raises(QueueGapError) as caught:
         catch_up(store, log)
-    assert (caught.value.topic, caught.value.offset) == ("T", 5)
+    assert (caught.value.topic, caught.value.queue_offset) == ("T", 5)
     assert store.dispatched_offset == 100
     assert store.bounds("U", 0, 0) == (0, 0)
     assert tree(tmp_path) == before

@@ -216,7 +216,7 @@ async def test_offsets_and_search_by_time(served: Served) -> None:
             pb.PullRequest(topic="orders", offset=9),
             "OUT_OF_RANGE",
             "OFFSET_OUT_OF_RANGE",
-            {"offset": "9", "minOffset": "0", "maxOffset": "1"},
+            {"queueOffset": "9", "minOffset": "0", "maxOffset": "1"},
         ),
         (pb.PullRequest(topic="orders", offset=-1), "INVALID_ARGUMENT", None, {"field": "offset"}),
         (

@@ -85,7 +85,7 @@ def test_metadata_is_lower_camel_case() -> None:
     assert refusal.metadata == {
         "topic": "orders",
         "queueId": "3",
-        "offset": "99",
+        "queueOffset": "99",
         "minOffset": "5",
         "maxOffset": "42",
         "requestId": "request-1",

@@ -143,7 +143,7 @@ def test_messages_before_a_unit_that_points_elsewhere_are_read(store: MessageSto
     assert pulled.queue_offsets == [15, 16, 17, 18, 19]
     with pytest.raises(DamagedQueueError, match="another message") as met:
         store.pull("T", 1, 20)
-    assert met.value.offset == 20
+    assert met.value.queue_offset == 20
     store._repair.wait()
     assert store.pull("T", 1, 20).queue_offsets[0] == 20
 

@@ -322,7 +322,7 @@ def test_damage_stops_dispatch(tmp_path: Path) -> None:
     segment.buffer[second.physical_offset + 60] ^= 1
     with pytest.raises(CorruptRecordError) as caught:
         harness.reput.catch_up()
-    assert caught.value.offset == second.physical_offset
+    assert caught.value.physical_offset == second.physical_offset
     harness.close()
 
 
