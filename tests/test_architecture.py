@@ -66,6 +66,14 @@ UNITS |= {
     "kvcq.engine.rocks": {"kvcq.engine", "kvcq.errors"},
     "kvcq.errors": set(),
     "kvcq.tables": {"kvcq.engine", "kvcq.errors"},
+    "kvcq.inspect": {
+        "kvcq.consume_queue_store",
+        "kvcq.engine",
+        "kvcq.engine.rocks",
+        "kvcq.errors",
+        "kvcq.metadata_store",
+        "kvcq.tables",
+    },
 }
 _FORMATS = {"migration.errors", "migration.formats"}
 _SIDES = {*_FORMATS, "migration.files", "migration.state"}
@@ -84,7 +92,6 @@ UNITS |= {
     "migration.steps": {*_STEPS, "migration.sides"},
     "migration.repair": {
         "migration.check",
-        "migration.check_findings",
         "migration.errors",
         "migration.next_step",
         "migration.state",
@@ -146,8 +153,9 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "matplotlib": ("migration/spark/report_plots.py",),
 }
-#: Sources that the `kvcq` service is read through may use the client, and nothing else of it.
-ALSO = {("migration/spark/", "kvcq_client")}
+#: Sources that the `kvcq` service is read through may use the client, and nothing else of it. What
+#: looks a stopped store over reads its log.
+ALSO = {("migration/spark/", "kvcq_client"), ("kvcq/inspect/", "store")}
 
 IMPORTS = imports_of(MAY_IMPORT)
 EDGES = edges_of(IMPORTS)

@@ -4,11 +4,11 @@ Uses state, and the check of a store.
 """
 
 from migration.repair.metadata import repair_metadata
-from migration.repair.queues import REBUILD, set_queues_aside
+from migration.repair.queues import rebuild_side_step, set_queues_aside
 from migration.repair.rebuild_side import set_side_aside
 
 __all__ = [
-    "REBUILD",
+    "rebuild_side_step",
     "repair_metadata",
     "set_queues_aside",
     "set_side_aside",

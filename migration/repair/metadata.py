@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError, KvcqError
+from kvcq.inspect import read_topics
 from kvcq.metadata_store import MetadataStore
-from migration.check import read_topics
 from migration.repair.known_topics import known_topics
 from store.clock import SystemClock
 from store.derive import TimeFallFinder, write_time_fall

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: What makes the RocksDB side of a store with a migration again.
-REBUILD = NextStep("resume", ("--rebuild", "rocksdb"), stopped_only=True)
-
-
 class SetAside(NamedTuple):
     """What `set_queues_aside` found and did."""
 
@@ -54,7 +50,7 @@ def set_queues_aside(
             "repair --queues",
             state.phase.name,
             "a migration keeps account of what its sides hold, and makes them again itself",
-            REBUILD,
+            rebuild_side_step("rocksdb"),
         )
     directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
     try:
@@ -67,6 +63,11 @@ def set_queues_aside(
         return SetAside(aside, identity.segment_bytes, damage)
     finally:
         directory.close()
+
+
+def rebuild_side_step(side: str) -> NextStep:
+    """What rebuilds a side of a store with a migration."""
+    return NextStep("resume", ("--rebuild", side), stopped_only=True)
 
 
 def _require_topics(directory: StoreDir) -> None:

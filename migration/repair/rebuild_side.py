@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcq.inspect import Remedy
 from migration.check import check_store
-from migration.check_findings import MADE_FROM_THE_LOG
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
 from migration.state import SideName, next_step, read_state, write_state
@@ -73,4 +73,4 @@ def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
         return not (root / "consumequeue").is_dir()
     if not (root / "kvcq").is_dir():
         return True
-    return any(each.kind in MADE_FROM_THE_LOG for each in check_store(root))
+    return any(each.remedy is Remedy.REBUILD_DATABASE for each in check_store(root))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq.inspect.findings import Kind
 from migration.check import check_store
-from migration.check_findings import Kind
 from migration.repair.queues import set_queues_aside
 from store.errors import StoreFormatError, UnknownTopicError
 from store.format.record import unpack_record

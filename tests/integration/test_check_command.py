@@ -11,9 +11,9 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
+from kvcq.inspect.findings import Finding, Kind
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from migration.check_findings import Finding, Kind
 from server.cli.main import main
 from server.cli.on_disk.check import ProgressLines, remedies
 from tests.support.server_process import ServerProcess

@@ -11,6 +11,7 @@ import pytest
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED, metadata_profile
+from kvcq.inspect.findings import Finding, Findings, Kind, size_text
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables.keys import (
     BOUNDS,
@@ -25,7 +26,6 @@ from kvcq.tables.keys import (
 )
 from kvcq.tables.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store, examine_store
-from migration.check_findings import Finding, Findings, Kind, size_text
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy, parse_rules
 from migration.state.state import Phase
@@ -355,7 +355,7 @@ def test_a_missing_unit(root: Path) -> None:
 def test_a_missing_unit_of_a_topic_that_was_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.check_sums._BUCKETS", 1)  # every row is looked at again
+    monkeypatch.setattr("kvcq.inspect.sums._BUCKETS", 1)  # every row is looked at again
     root = tmp_path / "store"
     clock = FakeClock()
     with open_small(root, clock) as store:

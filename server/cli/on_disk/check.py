@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from kvcq.inspect import Kind, Remedy, size_text
 from migration.check import examine_store
-from migration.check_findings import Kind, size_text
 from migration.next_step import NextStep
-from migration.repair import REBUILD
+from migration.repair import rebuild_side_step
 from migration.state import has_migration
 from server.cli.on_disk.store_errors import leave_out_command
 from server.cli.terminal.output import (
@@ -36,21 +36,10 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
-    from migration.check_findings import Checked, CheckResult, Finding
+    from kvcq.inspect import Checked, CheckResult, Finding
 
 #: Without a terminal, how far the check is gets a line that often.
 _LINE_S = 5.0
-#: What lies in the log itself: nothing else in the store holds it a second time.
-_IN_THE_LOG = {
-    Kind.DAMAGED_RECORD,
-    Kind.SHORT_LOG,
-    Kind.FALLING_TIME,
-    Kind.SEGMENTS,
-    Kind.TORN_TAIL,
-    Kind.AHEAD_OF_LOG,
-}
-#: Not made from the log by `repair --queues` either.
-_OTHER_FILES = {Kind.IDENTITY, Kind.CHECKPOINT_FILE, Kind.METADATA}
 
 
 @click.command()
@@ -159,6 +148,7 @@ def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit
     columns = (
         ("what", [finding.kind.value for finding in shown]),
         ("where", [finding.place for finding in shown]),
+        ("position", [finding.position for finding in shown]),
         ("topic", [finding.topic for finding in shown]),
         ("queue", [finding.queue_id for finding in shown]),
         ("offset", [finding.queue_offset for finding in shown]),
@@ -205,14 +195,17 @@ def _remedy_lines(directory: Path, findings: Sequence[Finding]) -> Iterator[str]
 
 def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, str | None]]:
     """What to do for each sort of fault that is there: a sentence, and a command or None."""
-    kinds = {finding.kind for finding in findings if finding.is_fault}
+    faults = [finding for finding in findings if finding.is_fault]
+    kinds = {finding.kind for finding in faults}
     advice: list[tuple[str, str | None]] = []
     queues: str | None = shlex.join(["kvcq", "repair", str(directory), "--queues"])
     if has_migration(directory):
-        queues = REBUILD.command(directory)
+        queues = rebuild_side_step("rocksdb").command(directory)
     elif any(finding.kind in (Kind.DAMAGED_RECORD, Kind.LEFT_OUT) for finding in findings):
         queues = leave_out_command(directory)
-    derived = bool(kinds - _IN_THE_LOG - _OTHER_FILES)
+    # A database that is ahead of the log is right, if the log can be brought back.
+    wanted = {each.remedy for each in faults if each.kind is not Kind.AHEAD_OF_LOG}
+    derived = Remedy.REBUILD_DATABASE in wanted
     if Kind.DAMAGED_RECORD in kinds:
         hint = (
             "a damaged record cannot be rebuilt from anything else in the store: take its message "
@@ -266,6 +259,9 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
         advice.append((hint, None))
     if derived:
         advice.append(("the command rebuilds queues, bounds and index rows from the log", queues))
+    if Remedy.REBUILD_FILES in wanted:
+        hint = "the command rebuilds queue files and index files from the log"
+        advice.append((hint, rebuild_side_step("files").command(directory)))
     return advice
 
 
@@ -277,7 +273,9 @@ def _count(findings: Sequence[Finding]) -> int:
 def _document(finding: Finding) -> dict[str, object]:
     return {
         "kind": finding.kind.value,
+        "side": finding.side,
         "place": finding.place,
+        "position": finding.position,
         "topic": finding.topic,
         "queueId": finding.queue_id,
         "queueOffset": finding.queue_offset,
@@ -285,5 +283,6 @@ def _document(finding: Finding) -> dict[str, object]:
         "expected": finding.expected,
         "found": finding.found,
         "count": finding.count,
+        "remedy": finding.remedy.value,
         "note": finding.note,
     }

@@ -13,12 +13,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from kvcq.inspect.findings import Finding, Kind
 from kvcq_client import DeadlineError, InvalidArgumentError, KvcqError, UnavailableError
-from migration.check_findings import Finding, Kind
 from migration.errors import VerificationError
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.opening import open_store
-from migration.repair.queues import REBUILD
+from migration.repair.queues import rebuild_side_step
 from migration.state.keeper import next_step
 from migration.state.routing import RoutingPolicy
 from migration.state.state import BrokenOff, MigrationState, Phase, Target, VerifyResult
@@ -100,7 +100,7 @@ def test_the_next_step_of_each_state_is_a_command_on_a_stopped_store_or_a_senten
 ) -> None:
     root = tmp_path / "a store"
     root.mkdir()
-    for step in [*map(next_step, states()), NO_MIGRATION, REBUILD]:
+    for step in [*map(next_step, states()), NO_MIGRATION, rebuild_side_step("rocksdb")]:
         for place in (root, None):
             command, hint = step.command(place), step.sentence(place)
             assert command or hint

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq.inspect.findings import Kind
+from kvcq.inspect.rows import BAD_ROW
 from kvcq.tables import (
     BOUNDS,
     CHECKPOINT_KEY,
@@ -18,12 +20,10 @@ from kvcq.tables import (
     unpack_bounds_key,
     unpack_max,
 )
-from migration.check_findings import Kind
-from migration.check_lookup import BAD_ROW
 
 if TYPE_CHECKING:
     from kvcq.engine import Pair
-    from migration.check_lookup import Lookup
+    from kvcq.inspect.rows import Rows
 
 _ALWAYS = 1 << 62
 
@@ -35,7 +35,7 @@ class _Bound(NamedTuple):
     physical_offset: int
 
 
-def look_at_bounds(lookup: Lookup) -> None:
+def look_at_bounds(lookup: Rows) -> None:
     """Raises EngineFailedError. Memory: one page of rows."""
     for rows in lookup.pages(BOUNDS, "rows of offset", 0):
         bounds = [bound for row in rows if (bound := _bound(lookup, row)) is not None]
@@ -46,7 +46,7 @@ def look_at_bounds(lookup: Lookup) -> None:
                 _tell(lookup, Kind.WRONG_BOUND, "a bound with a unit", bound)
 
 
-def _bound(lookup: Lookup, row: Pair) -> _Bound | None:
+def _bound(lookup: Rows, row: Pair) -> _Bound | None:
     """What is to be held against the units; None when there is no need to."""
     key, value = row
     if key in (CHECKPOINT_KEY, DELETIONS_KEY):
@@ -71,15 +71,15 @@ def _bound(lookup: Lookup, row: Pair) -> _Bound | None:
     return bound if physical_offset >= lookup.log.start_offset else None
 
 
-def _has_units(lookup: Lookup, bound: _Bound) -> bool:
+def _has_units(lookup: Rows, bound: _Bound) -> bool:
     """Whether the queue has any unit up to the bound."""
     prefix = unit_prefix(bound.topic, bound.queue_id)
     end = prefix + pack_i64(bound.queue_offset + 1)
     return bool(lookup.engine.scan(UNITS, prefix + pack_i64(0), end, limit=1))
 
 
-def _tell(lookup: Lookup, kind: Kind, expected: str, bound: _Bound) -> None:
-    lookup.findings.add(
+def _tell(lookup: Rows, kind: Kind, expected: str, bound: _Bound) -> None:
+    lookup.tell(
         kind,
         BOUNDS,
         expected,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kvcq.inspect.findings import Kind
+from kvcq.inspect.rows import BAD_ROW
 from kvcq.tables import (
     BOUNDS,
     ROCKETMQ_UNIT_SIZE,
@@ -20,8 +22,6 @@ from kvcq.tables import (
     unpack_unit,
     unpack_unit_key,
 )
-from migration.check_findings import Kind
-from migration.check_lookup import BAD_ROW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kvcq.engine import Pair
-    from migration.check_lookup import Lookup
+    from kvcq.inspect.rows import Rows
 
 _UNIT = np.dtype(
     [("offset", ">i8"), ("size", ">i4"), ("tag", ">i8"), ("time", ">i8"), ("stamp", "<i4")]
@@ -51,9 +51,8 @@ class _LastUnit(NamedTuple):
 class UnitOrder:
     """Takes the pages of the units one after the other. Memory: a page, and some queues' ends."""
 
-    def __init__(self, lookup: Lookup) -> None:
+    def __init__(self, lookup: Rows) -> None:
         self._lookup = lookup
-        self._findings = lookup.findings
         self._start = lookup.log.start_offset
         self._last: _LastUnit | None = None
         self._ends: list[_LastUnit] = []
@@ -129,7 +128,7 @@ class UnitOrder:
                 and not self._lookup.log.is_damaged_between(last.physical_offset, offset)
             ):
                 topic, queue_id = _queue_of(prefix) or ("", 0)
-                self._findings.add(
+                self._lookup.tell(
                     Kind.HOLE,
                     UNITS,
                     f"offset {last.queue_offset + 1}",
@@ -145,7 +144,7 @@ class UnitOrder:
     def _falls(self, last: _LastUnit, queue_offset: int, offset: int) -> None:
         if offset <= last.physical_offset:
             topic, queue_id = _queue_of(last.prefix) or ("", 0)
-            self._findings.add(
+            self._lookup.tell(
                 Kind.FALLING_OFFSET,
                 UNITS,
                 f"above {last.physical_offset}",
@@ -179,7 +178,7 @@ class UnitOrder:
                 found = f"{unpack_max(row)}"
             else:
                 continue
-            self._findings.add(
+            self._lookup.tell(
                 kind,
                 BOUNDS,
                 expected,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from migration.check_findings import Kind
+from kvcq.inspect.findings import Kind
 from store.errors import CorruptRecordError
 from store.format import Found, SealedParser, unpack_record
 from store.light_queue import LMQ_PREFIX
@@ -14,10 +15,11 @@ from store.log import Damage, Poison, PreadWindow, Run, look_at, pread, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from migration.check_findings import Findings
+    from kvcq.inspect.findings import Findings
     from store.consume_queue import DispatchRequest
     from store.log import Segment, SegmentSet
 
+LOG = "log"
 _CHUNK_BYTES = 1 << 20
 _ZEROS = bytes(_CHUNK_BYTES)
 _PAGE_BYTES = 4096
@@ -56,7 +58,7 @@ class LogCheck:
         """
         self._segments = segments
         self._durable_end = durable_end
-        self._findings = findings
+        self._tell = partial(findings.add, side=LOG)
         self._progress = progress
         self._take = take or _drop
         self._was_closed = was_closed
@@ -91,9 +93,9 @@ class LogCheck:
                     self.record_count += 1
                 case Damage():
                     self._damaged(step)
-            self._tell(step.next_offset)
+            self._report(step.next_offset)
         if self.end_offset < self._durable_end:
-            self._findings.add(
+            self._tell(
                 Kind.SHORT_LOG,
                 "commitlog",
                 f"records up to {self._durable_end}, which the checkpoint file calls durable",
@@ -115,7 +117,7 @@ class LogCheck:
                 return segment.start_offset + low * _PAGE_BYTES
         return self.start_offset
 
-    def _tell(self, at: int) -> None:
+    def _report(self, at: int) -> None:
         self._progress(
             min(1.0, (at - self.start_offset) / max(1, self._likely_end - self.start_offset))
         )
@@ -139,16 +141,15 @@ class LogCheck:
             owner = topic, queue_id, queue_offset
             self._damage[at] = self._damage[at]._replace(owner=owner)
 
-    def tell_damage(self, is_left_out: Callable[[int], bool] | None) -> None:
-        """Once all was walked. `is_left_out`: whether no row leads to the damage of that number;
-        None when rows were not all looked at."""
+    def tell_damage(self, is_left_out: Callable[[int], bool]) -> None:
+        """Once all was walked. `is_left_out`: whether no row leads to the damage of that number."""
         for number, damaged in enumerate(self._damage):
             damage = damaged.damage
             following = self.record_count - damaged.records_before
-            left_out = is_left_out is not None and is_left_out(number)
+            left_out = is_left_out(number)
             records = "1 record follows" if following == 1 else f"{following:,} records follow"
             topic, queue_id, queue_offset = damaged.owner or (None, None, None)
-            self._findings.add(
+            self._tell(
                 Kind.LEFT_OUT if left_out else Kind.DAMAGED_RECORD,
                 damaged.place,
                 "a whole record",
@@ -171,7 +172,7 @@ class LogCheck:
     def _look_at_time(self, store_time_ms: int, at: int) -> None:
         if store_time_ms < self._last_time_ms:
             # Search by time and expiry stand on rising times. A broker's log may have it so.
-            self._findings.add(
+            self._tell(
                 Kind.FALLING_TIME,
                 "commitlog",
                 f"at least {self._last_time_ms} ms",
@@ -189,7 +190,7 @@ class LogCheck:
                 data = segment.pread(position, size)
                 if data != _ZEROS[:size]:
                     at = segment.start_offset + position + size - len(data.lstrip(b"\0"))
-                    self._findings.add(
+                    self._tell(
                         Kind.TORN_TAIL,
                         f"commitlog/{segment.path.name}",
                         f"nothing behind the log's end at {end}",
@@ -212,11 +213,6 @@ class LogCheck:
         A unit that is missing although its record is whole is found without looking for holes.
         """
         return bisect_left(self.damaged_starts, high) > bisect_right(self.damaged_starts, low)
-
-    def is_damaged(self, physical_offset: int) -> bool:
-        """Whether the offset lies in damage that was reported."""
-        index = bisect_right(self.damaged_starts, physical_offset) - 1
-        return index >= 0 and physical_offset < self.damaged_ends[index]
 
 
 def _left_out(damaged: _Damaged) -> str:

@@ -1,4 +1,4 @@
-"""Holds the rows of the derived database against the log, both ways.
+"""A side in RocksDB: the rows of the derived database against the log, both ways.
 
 Sums of hashes prove that each record has its rows and each row its record. Where they differ, and
 only there, every row is asked for its record and every record for its rows. Memory: bounded, one
@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvcq.errors import KvcqError
+from kvcq.inspect.bounds import look_at_bounds
+from kvcq.inspect.expected import ExpectedRows
+from kvcq.inspect.findings import Kind, size_text
+from kvcq.inspect.rows import BAD_ROW, Rows
+from kvcq.inspect.units import UnitOrder, plain_units
 from kvcq.tables import (
     BOUNDS,
     CHECKPOINT_KEY,
@@ -21,52 +27,108 @@ from kvcq.tables import (
     unpack_unit,
     unpack_unit_key,
 )
-from migration.check_bounds import look_at_bounds
-from migration.check_findings import Kind, size_text
-from migration.check_lookup import BAD_ROW, Lookup
-from migration.check_units import UnitOrder, plain_units
 from store.format import is_mark
 from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from kvcq.engine import Pair
-    from migration.check_expected import ExpectedRows
+    from kvcq.engine import KvEngine, Pair
+    from kvcq.inspect.expected import Split
+    from kvcq.inspect.log import LogCheck
+    from kvcq.inspect.side import OpenedStore, WalkAgain
     from store.consume_queue import DispatchRequest
 
 _TIME_AND_OFFSET_BYTES = 16
 
 
-class RowCheck:
-    """One check of one database against one log that was walked."""
+class DatabaseSide:
+    """A database: see Side."""
 
     def __init__(
         self,
-        lookup: Lookup,
-        expected: ExpectedRows,
-        walk_again: Callable[[Callable[[Sequence[DispatchRequest]], None]], None],
+        engine: KvEngine,
+        opened: OpenedStore,
+        pending: frozenset[str],
+        split: Split | None = None,
+        *,
+        may_lag: bool = False,
     ) -> None:
-        """`walk_again` gives all records of the log once more."""
+        """`pending`: topics whose deletion the next opening finishes. `split`: what of the admitted
+        records goes to the database; None when all does. `may_lag`: it is being filled, so a clean
+        shutdown leaves it behind the log as well. Raises EngineFailedError.
+        """
+        self._engine = engine
+        self._opened = opened
+        self._pending = pending
+        self._expected = ExpectedRows(engine, opened.admission, pending, split)
+        self._all_dispatched = opened.was_closed and not may_lag
+        self._checked: RowCheck | None = None
+
+    def take(self, requests: Sequence[DispatchRequest]) -> None:
+        self._expected.take(requests)
+
+    def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
+        opened = self._opened
+        lookup = Rows(
+            self._engine,
+            opened.segments,
+            log,
+            self._expected.checkpoint,
+            opened.admission,
+            self._pending,
+            opened.findings,
+            opened.progress,
+        )
+        checked = RowCheck(lookup, self._expected, walk_again)
+        try:
+            checked.run(was_closed=opened.was_closed, all_dispatched=self._all_dispatched)
+            self._checked = checked
+        except KvcqError as error:
+            lookup.tell(Kind.DATABASE, "kvcq", "rows that can be read", error)
+
+    def is_left_out(self, number: int) -> bool:
+        return self._checked is not None and self._checked.is_left_out(number)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return (0, 0) if self._checked is None else self._checked.counts
+
+
+class RowCheck:
+    """One check of one database against one log that was walked."""
+
+    def __init__(self, lookup: Rows, expected: ExpectedRows, walk_again: WalkAgain) -> None:
         self._lookup = lookup
         self._engine = lookup.engine
         self._log = lookup.log
         self._admission = lookup.admission
-        self._findings = lookup.findings
+        self._tell = lookup.tell
         self._expected = expected
         self._walk_again = walk_again
         self._checkpoint = expected.checkpoint
-        self.unit_count = 0
-        self.index_count = 0
+        self._unit_count = 0
+        self._index_count = 0
 
-    def run(self, *, was_closed: bool) -> None:
-        """Raises EngineFailedError when the database cannot be read."""
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Units and index rows that were looked at."""
+        return self._unit_count, self._index_count
+
+    def is_left_out(self, number: int) -> bool:
+        return self._lookup.is_left_out(number)
+
+    def run(self, *, was_closed: bool, all_dispatched: bool) -> None:
+        """Raises EngineFailedError when the database cannot be read.
+
+        `all_dispatched`: the database has to know the whole log.
+        """
         bad = self._expected.bad_checkpoint
         if bad is not None:
             self._lookup.bad_row(BOUNDS, CHECKPOINT_KEY, bad)
             self._checkpoint = self._log.end_offset
         self._lookup.checkpoint = self._checkpoint
-        self._look_at_checkpoint(was_closed=was_closed)
+        self._look_at_checkpoint(was_closed=was_closed, all_dispatched=all_dispatched)
         self._sum_units()
         look_at_bounds(self._lookup)
         self._sum_index()
@@ -74,14 +136,14 @@ class RowCheck:
 
     # --- the dispatch point ----------------------------------------------------------------
 
-    def _look_at_checkpoint(self, *, was_closed: bool) -> None:
+    def _look_at_checkpoint(self, *, was_closed: bool, all_dispatched: bool) -> None:
         end = self._log.end_offset
         ahead = self._checkpoint - end
         if ahead > 0:
             # After a power loss the database may be ahead, within the files that are there:
             # opening cuts it back. Otherwise it proves that the end of the log is missing.
             is_missing = was_closed or self._checkpoint > self._log.files_end
-            self._findings.add(
+            self._tell(
                 Kind.AHEAD_OF_LOG,
                 BOUNDS,
                 f"a dispatch checkpoint up to the log's end, {end}",
@@ -93,8 +155,8 @@ class RowCheck:
                 note=f"The queues reach beyond the end of the log by {size_text(ahead)} (a power "
                 "loss does that); the next start cuts them back.",
             )
-        elif ahead < 0 and was_closed:
-            self._findings.add(
+        elif ahead < 0 and all_dispatched:
+            self._tell(
                 Kind.OLD_DATABASE,
                 BOUNDS,
                 f"all records dispatched, up to {end}, as when the store was closed",
@@ -103,7 +165,7 @@ class RowCheck:
                 physical_offset=self._checkpoint,
             )
         elif ahead < 0:
-            self._findings.add(
+            self._tell(
                 Kind.UNDISPATCHED,
                 BOUNDS,
                 f"all records dispatched, up to {end}",
@@ -119,7 +181,7 @@ class RowCheck:
         order = UnitOrder(self._lookup)
         sums = self._expected.sums[UNITS]
         for rows in self._lookup.pages(UNITS, "rows of default", self._expected.counts[UNITS]):
-            self.unit_count += len(rows)
+            self._unit_count += len(rows)
             if rows:
                 sums.is_there(order.page(rows))
         order.finish()
@@ -127,7 +189,7 @@ class RowCheck:
     def _sum_index(self) -> None:
         sums = self._expected.sums[INDEX]
         for rows in self._lookup.pages(INDEX, "rows of index", self._expected.counts[INDEX]):
-            self.index_count += len(rows)
+            self._index_count += len(rows)
             sums.is_there(self._index_in_question(rows, tell=True))
 
     def _index_in_question(self, rows: list[Pair], *, tell: bool) -> list[Pair]:
@@ -161,10 +223,10 @@ class RowCheck:
         """Rows first: those without a record account for a difference; then what is missing."""
         units, index = self._expected.sums[UNITS], self._expected.sums[INDEX]
         if units.differ:
-            for rows in self._lookup.pages(UNITS, "rows to look at again", self.unit_count):
+            for rows in self._lookup.pages(UNITS, "rows to look at again", self._unit_count):
                 self._ask_units(rows)
         if index.differ:
-            for rows in self._lookup.pages(INDEX, "keys to look at again", self.index_count):
+            for rows in self._lookup.pages(INDEX, "keys to look at again", self._index_count):
                 asked = self._index_in_question(rows, tell=False)
                 index.should_be(
                     [row for row in index.suspects(asked) if self._is_wrong_index_row(row)]
@@ -203,7 +265,7 @@ class RowCheck:
             kind, expected = Kind.DEAD_ROW, "no row"
         else:
             return False
-        self._findings.add(
+        self._tell(
             kind,
             UNITS,
             expected,
@@ -247,7 +309,7 @@ class RowCheck:
             kind, expected = Kind.DEAD_ROW, "no row"
         else:
             return False
-        self._findings.add(
+        self._tell(
             kind,
             INDEX,
             expected,
@@ -275,7 +337,7 @@ class RowCheck:
     def _missing_unit(self, key: bytes, value: bytes) -> None:
         topic, queue_id, queue_offset = unpack_unit_key(key)
         unit = unpack_unit(value)
-        self._findings.add(
+        self._tell(
             Kind.MISSING_UNIT,
             UNITS,
             unit,
@@ -288,7 +350,7 @@ class RowCheck:
 
     def _missing_index_row(self, key: bytes) -> None:
         topic, message_key, time_ms, offset = unpack_index_key(key)
-        self._findings.add(
+        self._tell(
             Kind.MISSING_INDEX_ROW,
             INDEX,
             f"key {message_key!r} at {time_ms} ms",

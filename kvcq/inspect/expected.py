@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.tables import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, DispatchBatchBuilder, topic_prefix
-from migration.check_sums import RowSums
-from migration.state import SideName
+from kvcq.inspect.rows import pending_prefixes, without
+from kvcq.inspect.sums import RowSums
+from kvcq.tables import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, DispatchBatchBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kvcq.engine import KvEngine, Pair
-    from migration.state import Routes
     from store.consume_queue import DispatchRequest
     from store.topics import Admission
+
+    Split = Callable[[Sequence[DispatchRequest]], Sequence[DispatchRequest]]
 
 _NOWHERE = 1 << 62
 
@@ -27,16 +28,16 @@ class ExpectedRows:
         engine: KvEngine,
         admission: Admission,
         pending: frozenset[str],
-        routes: Routes | None,
+        split: Split | None = None,
     ) -> None:
         """Raises EngineFailedError.
 
-        `pending`: topics whose deletion the next opening finishes. `routes`: of a migration, which
-        keep some names out of the database; None when it has all.
+        `pending`: topics whose deletion the next opening finishes. `split`: what of the admitted
+        goes to the database; None when all does.
         """
-        self._routes = routes
+        self._split = split
         self._admission = admission
-        self._pending = tuple(topic_prefix(topic) for topic in sorted(pending))
+        self._pending = pending_prefixes(pending)
         self._builder = DispatchBatchBuilder()
         self.sums = {UNITS: RowSums(), INDEX: RowSums()}
         self.counts = {UNITS: 0, INDEX: 0}
@@ -57,13 +58,7 @@ class ExpectedRows:
         if requests[-1].physical_offset >= self.checkpoint:
             requests = [each for each in requests if each.physical_offset < self.checkpoint]
         admitted: Sequence[DispatchRequest] = self._admission.admit_all(requests)
-        if self._routes is not None:
-            admitted = self._routes.split(admitted, SideName.ROCKSDB)
+        if self._split is not None:
+            admitted = self._split(admitted)
         puts = self._builder.build(admitted, 0).puts
-        pending = self._pending
-        return {
-            family: [row for row in puts[family] if not row[0].startswith(pending)]
-            if pending
-            else puts[family]
-            for family in (UNITS, INDEX)
-        }
+        return {family: without(self._pending, puts[family]) for family in (UNITS, INDEX)}

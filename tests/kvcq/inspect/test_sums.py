@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migration.check_sums import RowSums
+from kvcq.inspect.sums import RowSums
 
 rows = st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=6)), unique=True)
 

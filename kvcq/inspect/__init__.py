@@ -1,0 +1,46 @@
+"""Whether a stopped store holds what its log says: the one judge of that question.
+
+The log is walked once. What is derived from its records (store/admission.py says which of them
+live) is held against what each side has: sums prove that both are the same, and where they are not,
+the rows that differ are looked at one by one. A side is whatever fits `Side`; the one in RocksDB is
+here. Every finding is a `Finding`. Uses store/ and the tables of kvcq/; nothing is written.
+"""
+
+from kvcq.inspect.findings import (
+    Checked,
+    CheckResult,
+    Finding,
+    Findings,
+    Kind,
+    Remedy,
+    size_text,
+)
+from kvcq.inspect.log import LogCheck
+from kvcq.inspect.lookup import Lookup
+from kvcq.inspect.rows import ROCKSDB
+from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
+from kvcq.inspect.store import look_over, open_database, read_topics, tell_pending
+from kvcq.inspect.sums import RowSums, hashes_of
+
+__all__ = [
+    "ROCKSDB",
+    "CheckResult",
+    "Checked",
+    "Finding",
+    "Findings",
+    "Kind",
+    "LogCheck",
+    "Lookup",
+    "OpenedStore",
+    "Remedy",
+    "RowSums",
+    "Side",
+    "Take",
+    "WalkAgain",
+    "hashes_of",
+    "look_over",
+    "open_database",
+    "read_topics",
+    "size_text",
+    "tell_pending",
+]

@@ -1,0 +1,247 @@
+"""What a look through a store can find: one kind of value for every side, and for the log."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+
+class Kind(enum.Enum):
+    """Kinds of findings. The value is for people and for `--json`."""
+
+    # The store as a whole, and its log.
+    IDENTITY = "store file damaged"
+    CHECKPOINT_FILE = "checkpoint file damaged"
+    SEGMENTS = "segments do not fit together"
+    DAMAGED_RECORD = "damaged record"
+    LEFT_OUT = "damaged record left out"  # information: the queues do not lead to it
+    SHORT_LOG = "log ends before its durable end"
+    FALLING_TIME = "store time falls"
+    TORN_TAIL = "torn tail"  # information: expected after a crash, cut on opening
+    METADATA = "metadata unreadable"
+    # Any side.
+    UNDISPATCHED = "records not dispatched yet"  # information: replayed on opening
+    PENDING_DELETION = "deletion to be finished"  # information: done on opening
+    AHEAD_OF_LOG = "rows ahead of the log"
+    MISSING_UNIT = "missing unit"
+    WRONG_UNIT = "wrong unit"
+    HOLE = "hole in a queue"
+    FALLING_OFFSET = "physical offset falls in a queue"
+    MISSING_INDEX_ROW = "missing index row"
+    WRONG_INDEX_ROW = "wrong index row"
+    # RocksDB.
+    DATABASE = "database unreadable"
+    NO_DATABASE = "no database"  # information: made on opening
+    OLD_DATABASE = "database of an earlier time"
+    BEYOND_CHECKPOINT = "row beyond the dispatch checkpoint"
+    MISSING_BOUND = "missing bound"
+    WRONG_BOUND = "wrong bound"
+    DEAD_ROW = "row of a topic that does not exist"
+    BAD_ROW = "impossible row"
+    # Queue files and index files.
+    FILES_UNREAD = "files not looked at"  # information: a take-over is to be finished
+    FOREIGN = "foreign file"
+    TRUNCATED = "truncated file"
+    OVERSIZED = "oversized file"
+    OVERLAPPING = "overlapping file"
+    MISSING = "missing file"
+    UNREADABLE = "unreadable file"
+    IMPOSSIBLE = "impossible unit"
+    PAST_LOG = "past the end of the log"
+    NO_RECORD = "no record there"
+    ENDS_EARLY = "ends before the log"
+    STARTS_LATE = "starts behind the log"
+    MISSING_QUEUE = "missing queue"
+    BAD_HEADER = "impossible header"
+    BAD_CHAIN = "impossible chain"
+    NOT_READ = "file of a kind that is not read"
+
+
+class Remedy(enum.Enum):
+    """What helps. The value is for people and for `--json`, and follows "would"."""
+
+    NEXT_START = "be set right by the next start"
+    RESTORE = "have to be brought back from a copy"
+    TOLERATE = "do no harm but to searches by time"
+    REBUILD_TOPICS = "find the topics again in log and queues"
+    REBUILD_DATABASE = "rebuild queues, bounds and index rows in RocksDB from the log"
+    REBUILD_FILES = "rebuild queue files and index files from the log"
+    REBUILD_QUEUE = "rebuild queue from the log"
+    REBUILD_INDEX = "rebuild index from the log"
+    IGNORE = "leave it where it is"
+    REFUSE = "nothing: the store cannot be taken over with it"
+
+
+#: What helps where nothing else is said: most findings are of rows in RocksDB.
+_REMEDIES = {
+    Kind.IDENTITY: Remedy.RESTORE,
+    Kind.CHECKPOINT_FILE: Remedy.NEXT_START,
+    Kind.SEGMENTS: Remedy.RESTORE,
+    Kind.DAMAGED_RECORD: Remedy.RESTORE,
+    Kind.LEFT_OUT: Remedy.RESTORE,
+    Kind.SHORT_LOG: Remedy.RESTORE,
+    Kind.FALLING_TIME: Remedy.TOLERATE,
+    Kind.TORN_TAIL: Remedy.NEXT_START,
+    Kind.METADATA: Remedy.REBUILD_TOPICS,
+    Kind.UNDISPATCHED: Remedy.NEXT_START,
+    Kind.PENDING_DELETION: Remedy.NEXT_START,
+    Kind.NO_DATABASE: Remedy.NEXT_START,
+    Kind.FILES_UNREAD: Remedy.NEXT_START,
+}
+
+#: Nothing that has to be done: the next opening takes care of it, or a repair did.
+_INFORMATION = frozenset(
+    {
+        Kind.LEFT_OUT,
+        Kind.TORN_TAIL,
+        Kind.NO_DATABASE,
+        Kind.FILES_UNREAD,
+        Kind.UNDISPATCHED,
+        Kind.PENDING_DELETION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found, with its place: a file below the root, or a column family.
+
+    A run of equal faults in one file is one finding.
+    """
+
+    kind: Kind
+    place: str
+    expected: str
+    found: str
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    physical_offset: int | None = None
+    count: int = 1  # findings like this one that are not listed are counted in the last one
+    is_fault: bool = True
+    note: str = ""  # what is no fault, as a sentence for people
+    side: str = "rocksdb"  # "store" and "log" besides the sides
+    position: int | None = None  # bytes into the file
+    own_remedy: Remedy | None = None  # where it is not that of its kind
+
+    @property
+    def remedy(self) -> Remedy:
+        return self.own_remedy or _REMEDIES.get(self.kind, Remedy.REBUILD_DATABASE)
+
+    @property
+    def detail(self) -> str:
+        """What was found, for a reader who sees kind and place beside it."""
+        return f"expected {self.expected}, found {self.found}" if self.expected else self.found
+
+    def __str__(self) -> str:
+        where = [self.place]
+        if self.position is not None:
+            where.append(f"position {self.position}")
+        if self.topic is not None:
+            where.append(f"topic {self.topic!r}")
+        if self.queue_id is not None:
+            where.append(f"queue {self.queue_id}")
+        if self.queue_offset is not None:
+            where.append(f"offset {self.queue_offset}")
+        if self.physical_offset is not None:
+            where.append(f"physical offset {self.physical_offset}")
+        more = f" (and {self.count - 1} more)" if self.count > 1 else ""
+        return f"{', '.join(where)}: {self.kind.value}: {self.detail}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How much was looked at. Units and index rows: of all sides."""
+
+    records: int = 0
+    units: int = 0
+    index_rows: int = 0
+    log_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check found, in the order it was found, and how much it looked at."""
+
+    findings: list[Finding]
+    checked: Checked
+
+
+class Findings:
+    """Collects findings; of each kind so many are listed for a side, the rest is counted.
+
+    Memory: bounded, however much is wrong.
+    """
+
+    def __init__(self, most_of_a_kind: int = 100) -> None:
+        self._most = most_of_a_kind
+        self._listed: list[Finding] = []
+        self._counts: dict[tuple[Kind, str], int] = {}
+        self._last: dict[tuple[Kind, str], int] = {}  # index of the last one listed
+
+    def add(
+        self,
+        kind: Kind,
+        place: str,
+        expected: object,
+        found: object,
+        *,
+        side: str = "store",
+        topic: str | None = None,
+        queue_id: int | None = None,
+        queue_offset: int | None = None,
+        physical_offset: int | None = None,
+        position: int | None = None,
+        count: int = 1,
+        is_fault: bool | None = None,
+        note: str = "",
+        remedy: Remedy | None = None,
+    ) -> None:
+        of_a_kind = (kind, side)
+        before = self._counts.get(of_a_kind, 0)
+        self._counts[of_a_kind] = before + count
+        if before >= self._most:
+            return
+        self._last[of_a_kind] = len(self._listed)
+        self._listed.append(
+            Finding(
+                kind,
+                place,
+                str(expected),
+                str(found),
+                topic,
+                queue_id,
+                queue_offset,
+                physical_offset,
+                count,
+                is_fault=kind not in _INFORMATION if is_fault is None else is_fault,
+                note=note,
+                side=side,
+                position=position,
+                own_remedy=remedy,
+            )
+        )
+
+    def result(self) -> list[Finding]:
+        """In the order they were found."""
+        listed = list(self._listed)
+        counted: dict[tuple[Kind, str], int] = {}
+        for finding in listed:
+            of_a_kind = (finding.kind, finding.side)
+            counted[of_a_kind] = counted.get(of_a_kind, 0) + finding.count
+        for of_a_kind, count in self._counts.items():
+            at = self._last[of_a_kind]
+            more = count - counted[of_a_kind]
+            listed[at] = replace(listed[at], count=listed[at].count + more)
+        return listed
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: "512 bytes", "22 MB"."""
+    if size < 1000:
+        return "1 byte" if size == 1 else f"{size} bytes"
+    scale, unit = next(
+        (each for each in ((1e3, "kB"), (1e6, "MB")) if size < 999.5 * each[0]), (1e9, "GB")
+    )
+    value = size / scale
+    return f"{value:,.0f} {unit}" if value >= 9.95 else f"{value:.1f} {unit}"

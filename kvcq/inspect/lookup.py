@@ -1,0 +1,69 @@
+"""What the rows of one side need of the log that was walked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from store.errors import CorruptRecordError
+from store.format import Found, dispatch_request
+from store.log import look_at, pread
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from kvcq.inspect.log import LogCheck
+    from store.consume_queue import DispatchRequest
+    from store.log import SegmentSet
+
+
+class Lookup:
+    """One side beside one log; notes which damage its rows lead to."""
+
+    def __init__(self, segments: SegmentSet, log: LogCheck, checkpoint: int) -> None:
+        """`checkpoint`: the end of what is dispatched to the side."""
+        self.log = log
+        self.checkpoint = checkpoint
+        self._segments = segments
+        self._starts = np.array(log.damaged_starts, np.int64)
+        self._ends = np.array(log.damaged_ends, np.int64)
+        self._led_to: set[int] = set()  # damage, by its number
+
+    def in_question(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which physical offsets need a record: neither expired nor known to have none.
+
+        That is in damage, or where the log ends before the checkpoint: opening cuts such rows.
+        """
+        wanted = offsets >= self.log.start_offset
+        wanted &= ~((offsets >= self.log.end_offset) & (offsets < self.checkpoint))
+        if len(self._starts):
+            index = np.searchsorted(self._starts, offsets, "right") - 1
+            damaged = (index >= 0) & (offsets < self._ends[index])
+            self._led_to.update(np.unique(index[damaged]).tolist())
+            wanted &= ~damaged
+        return wanted
+
+    def is_left_out(self, number: int) -> bool:
+        """Whether no row leads to the damage of that number, once all rows were looked at."""
+        return number not in self._led_to and self.log.damaged_starts[number] < self.checkpoint
+
+    def damaged_rows(self, offsets: npt.NDArray[np.int64]) -> list[int]:
+        """Indexes of those that name the begin of a damaged place."""
+        if not len(self._starts):
+            return []
+        return np.flatnonzero(np.isin(offsets, self._starts)).tolist()
+
+    def record_at(self, physical_offset: int) -> DispatchRequest | None:
+        """What is derived from the record that begins there, if one does."""
+        segment = self._segments.find(physical_offset)
+        if segment is None or physical_offset >= self.log.end_offset:
+            return None
+        end = segment.start_offset + segment.size
+        checked, data = look_at(segment, physical_offset, end, pread, verify_crc=False)
+        if checked.found is not Found.RECORD:
+            return None
+        try:
+            return dispatch_request(data, 0)
+        except CorruptRecordError:
+            return None

@@ -1,0 +1,77 @@
+"""The families of a database that is held against a log, page by page."""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kvcq.errors import CorruptValueError
+from kvcq.inspect.findings import Kind
+from kvcq.inspect.lookup import Lookup
+from kvcq.tables import topic_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kvcq.engine import KvEngine, Pair
+    from kvcq.inspect.findings import Findings
+    from kvcq.inspect.log import LogCheck
+    from store.log import SegmentSet
+    from store.topics import Admission
+
+ROCKSDB = "rocksdb"
+#: What unpacking raises on a row of another layout.
+BAD_ROW = (CorruptValueError, ValueError, struct.error)
+
+_PAGE_ROWS = 16_384
+_KEYS_END = b"\xff" * 8
+
+
+class Rows(Lookup):
+    """One database beside one log, which was walked."""
+
+    def __init__(
+        self,
+        engine: KvEngine,
+        segments: SegmentSet,
+        log: LogCheck,
+        checkpoint: int,
+        admission: Admission,
+        pending: frozenset[str],
+        findings: Findings,
+        progress: Callable[[str, float], None],
+    ) -> None:
+        """`pending`: topics whose deletion the next opening finishes."""
+        super().__init__(segments, log, checkpoint)
+        self.engine = engine
+        self.admission = admission
+        self.tell = partial(findings.add, side=ROCKSDB)
+        self._progress = progress
+        self._pending = pending_prefixes(pending)
+
+    def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:
+        """All rows, rising, but those of topics that are being deleted."""
+        start = b""
+        seen = 0
+        while page := self.engine.scan(
+            family, start, _KEYS_END, limit=_PAGE_ROWS, fill_cache=False
+        ):
+            start = page[-1][0] + b"\x00"
+            yield without(self._pending, page)
+            seen += len(page)
+            self._progress(what, min(1.0, seen / max(1, seen, expected)))
+        self._progress(what, 1.0)
+
+    def bad_row(self, family: str, key: bytes, value: bytes) -> None:
+        self.tell(Kind.BAD_ROW, family, "a row of this layout", f"{key.hex()} = {value.hex()}")
+
+
+def pending_prefixes(topics: frozenset[str]) -> tuple[bytes, ...]:
+    """What the rows of topics that are being deleted begin with."""
+    return tuple(topic_prefix(topic) for topic in sorted(topics))
+
+
+def without(prefixes: tuple[bytes, ...], rows: list[Pair]) -> list[Pair]:
+    """The rows that begin with none of them."""
+    return [row for row in rows if not row[0].startswith(prefixes)] if prefixes else rows
