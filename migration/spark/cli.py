@@ -247,8 +247,7 @@ def export_command(
     It may be running.
     """
     with run.session() as (session, progress):
-        from migration.spark.export import export
-        from migration.spark.jobs import choose
+        from migration.spark.jobs import choose, export
 
         chosen = choose(store, **_in_utc(choice))
         result = export(session, chosen, output, overwrite=overwrite, progress=progress)
@@ -271,9 +270,7 @@ def report_command(
 
     It may be running."""
     with run.session() as (session, progress):
-        from migration.spark.jobs import choose
-        from migration.spark.report import gather_report
-        from migration.spark.report_page import render
+        from migration.spark.jobs import choose, gather_report, render
 
         report = gather_report(session, choose(store, **_in_utc(choice)), progress)
         page.write_text(render(report), encoding="utf-8")

@@ -37,23 +37,5 @@ class SourceOptionError(PipelineError):
         self.option = option
 
 
-class LogLayoutError(PipelineError):
-    """The directory does not hold a commit log that can be read as one run of segments."""
-
-
-class LogDamageError(PipelineError):
-    """Bytes inside the log that are no record, where a record must be."""
-
-    def __init__(self, segment: str, offset: int, reason: str) -> None:
-        super().__init__(f"{segment}: {reason} at physical offset {offset}")
-        self.segment = segment
-        self.offset = offset
-        self.reason = reason
-
-    def __reduce__(self) -> tuple[type, tuple[str, int, str]]:
-        # Crosses from a worker to the driver, pickled.
-        return type(self), (self.segment, self.offset, self.reason)
-
-
 class QueueLayoutError(PipelineError):
     """A consume-queue directory or database that no store of either kind can have written."""

@@ -75,7 +75,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
     require_packages()
     from pyspark.sql import SparkSession
 
-    from migration.spark.sources import register_sources
+    from migration.spark.source import register_sources
 
     if SparkSession.getActiveSession() is not None:
         raise PipelineError("this process runs a Spark session already")

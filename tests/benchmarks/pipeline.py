@@ -93,8 +93,8 @@ def spark_rebuild(bench: Bench) -> None:
     with open_store(store_config(root)) as store:
         filled = _fill(store, bench.amount(_MESSAGES, 10 * BATCH))
     with _session(bench) as spark:
-        from migration.spark.rebuild import RebuildSettings, rebuild, replace_database
-        from migration.spark.stores import find_parts, read_liveness
+        from migration.spark.jobs.sorted_files import RebuildSettings, rebuild, replace_database
+        from migration.spark.jobs.store_parts import find_parts, read_liveness
 
         parts = find_parts(root)
 
@@ -126,8 +126,8 @@ def spark_verify(bench: Bench) -> None:
         assert Migrator(store).start().wait(_WAIT_S)
         filled = _fill(store, bench.amount(_MESSAGES, 10 * BATCH))
     with _session(bench) as spark:
-        from migration.spark.stores import find_parts, read_liveness
-        from migration.spark.verify import VerifySettings, verify
+        from migration.spark.jobs.store_parts import find_parts, read_liveness
+        from migration.spark.verify.compare import VerifySettings, verify
 
         parts = find_parts(root)
         assert parts.files is not None

@@ -133,8 +133,8 @@ async def test_a_running_store_takes_sorted_files(
 async def test_a_running_store_takes_the_files_of_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from migration.spark.rebuild import RebuildSettings, rebuild, write_manifest
-    from migration.spark.stores import find_parts, read_liveness
+    from migration.spark.jobs.sorted_files import RebuildSettings, rebuild, write_manifest
+    from migration.spark.jobs.store_parts import find_parts, read_liveness
 
     def sort_on_spark(root: Path, output: Path, end: int) -> None:
         parts = find_parts(root)

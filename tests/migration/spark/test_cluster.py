@@ -16,7 +16,7 @@ from kvcq.tables.keys import UNITS
 from kvcq_client import Client, Message, Queue
 from migration.opening import open_store
 from migration.spark.java import find_java, make_shim
-from migration.spark.jobs import rebuild, verify
+from migration.spark.jobs.on_stores import rebuild, verify
 from migration.spark.session import SparkSettings, spark_session
 from store.config import StoreConfig
 from store.message import Message as Stored

@@ -1,0 +1,115 @@
+"""Commit log to Arrow batches, range by range. Knows nothing of Spark.
+
+A range that does not begin at a segment's start finds its first record by searching for one. That
+is a guess when message bodies may hold anything. So every reader that ends before the segment's
+end searches from its own end too, and compares: if the record there is not the one that its walk
+reached, the reader behind it started wrong, and the read fails. The first range of a segment begins
+at a record for sure, so when no range fails, none started wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from migration.columnar.log_layout import LogRange, Start, damage, open_segment
+from migration.columnar.walk import Buffer, Stop, find_record, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from migration.columnar.block import RecordBlock
+
+#: Records of one batch; the size makes no difference to Spark between 4,000 and 128,000.
+BATCH_RECORDS = 32_768
+#: A batch of large records is cut earlier, so that its columns stay far below Arrow's 2 GiB.
+BATCH_BYTES = 64 << 20
+
+
+class ReadOptions(NamedTuple):
+    """How to treat what is read."""
+
+    verify_crc: bool = False
+    fail_on_corrupt: bool = True  # else go on at the next record that can be found
+
+
+DEFAULTS = ReadOptions()
+
+
+def read_batches(
+    log_range: LogRange,
+    schema: pa.Schema,
+    options: ReadOptions = DEFAULTS,
+    choose: Callable[[RecordBlock], RecordBlock] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns of `schema`, in log order. `choose` may drop records.
+
+    Raises LogDamageError.
+    """
+    for block in read_blocks(log_range, options):
+        chosen = block if choose is None else choose(block)
+        if len(chosen):
+            yield chosen.batch(schema)
+
+
+def read_blocks(log_range: LogRange, options: ReadOptions = DEFAULTS) -> Iterator[RecordBlock]:
+    """The records of the range, in log order. Raises LogDamageError."""
+    segment = log_range.segment
+    data = open_segment(segment.path)
+    base = segment.start
+    limit = log_range.end - base
+    at = _first_record(data, log_range)
+    while at is not None and at < limit:
+        walked = walk(data, base, at, limit, BATCH_RECORDS)
+        block, at = walked.block, walked.next_position
+        if options.verify_crc and (wrong := block.first_crc_mismatch()) is not None:
+            index, reason = wrong
+            position = int(block.physical_offset[index].as_py()) - base
+            if options.fail_on_corrupt:
+                raise damage(segment, position, reason)
+            yield from block.first(index).pieces(BATCH_BYTES)
+            at = find_record(data, base, position + 1, limit)
+            continue
+        yield from block.pieces(BATCH_BYTES)
+        if walked.stop is Stop.NOTHING:
+            if options.fail_on_corrupt:
+                raise damage(segment, at, "no record")
+            at = find_record(data, base, at + 1, limit)
+        elif walked.stop is Stop.BLANK:
+            at = None
+        elif walked.stop is Stop.LIMIT:
+            if not log_range.last and options.fail_on_corrupt:
+                _prove_next_start(data, log_range, at)
+            at = None
+
+
+def _first_record(data: Buffer, log_range: LogRange) -> int | None:
+    """Where to begin to read; None when no record begins in the range."""
+    base = log_range.segment.start
+    begin, limit = log_range.begin - base, log_range.end - base
+    if log_range.start is Start.EXACT:
+        return begin
+    if log_range.start is Start.SEARCH:
+        return find_record(data, base, begin, limit)
+    at = 0
+    while True:
+        walked = walk(data, base, at, begin, BATCH_RECORDS)
+        at = walked.next_position
+        if walked.stop is Stop.LIMIT:
+            return at
+        if walked.stop is not Stop.COUNT:
+            return None if walked.stop is Stop.BLANK else find_record(data, base, begin, limit)
+
+
+def _prove_next_start(data: Buffer, log_range: LogRange, reached: int) -> None:
+    """A search from the range's end on finds nothing before the record at `reached`."""
+    base = log_range.segment.start
+    guess = find_record(data, base, log_range.end - base, reached)
+    if guess is not None:
+        raise damage(
+            log_range.segment,
+            guess,
+            "a message body holds the copy of a record, and a range was cut inside it;"
+            " read whole segments instead (maxBytesPerPartition 0):",
+        )

@@ -1,0 +1,102 @@
+"""Which records of the log belong to something, and to which side of a migration.
+
+The rule is that of store/topics/admission.py, for many records at once. During a migration a name
+is routed to file queues, to RocksDB or to both, by migration/state/routes.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from migration.state import SideName
+from store.topics import Admission, dead_light_of, starts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from migration.columnar.gather import Ints
+    from migration.state import Routes
+    from store.consume_queue import LastUnit
+    from store.metadata import Metadata
+
+_NEVER = (1 << 63) - 1
+
+
+class _AnyTopic:
+    """Nothing is known of topics."""
+
+    def get(self, _name: str, /) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Liveness:
+    """Physical offsets from which names live. `topics` None: nothing is known, all of them live."""
+
+    topics: Mapping[str, int] | None = None
+    dead_light: Mapping[str, int] = field(default_factory=dict)
+    deletions: int = 0  # number of the last deletion, to be carried over
+    routes: Routes | None = None  # None: every name stands on every side
+
+    def of_topics(self, topics: pa.StringArray, physical: Ints) -> npt.NDArray[np.bool_]:
+        """Which records live, by topic."""
+        if self.topics is None:
+            return np.ones(len(physical), dtype=np.bool_)
+        starts = self.topics
+        return _reached(topics, physical, lambda name: starts.get(name, _NEVER))
+
+    def of_light(self, names: pa.StringArray, physical: Ints) -> npt.NDArray[np.bool_]:
+        """Which units of light queues live."""
+        if not self.dead_light:
+            return np.ones(len(physical), dtype=np.bool_)
+        return _reached(names, physical, lambda name: self.dead_light.get(name, 0))
+
+    def keeps(self, end: LastUnit) -> bool:
+        """Whether the database has that end of a queue."""
+        name, _, _, physical_offset = end
+        if self.routes is not None and not self.routes.takes(SideName.ROCKSDB, name):
+            return False
+        starts = _AnyTopic() if self.topics is None else self.topics
+        return Admission(starts, self.dead_light).is_live(name, physical_offset)
+
+    def takes(self, side: SideName, names: pa.StringArray) -> npt.NDArray[np.bool_]:
+        """Which of the topics and light queues stand on the side."""
+        if self.routes is None or self.routes.takes_all(side):
+            return np.ones(len(names), dtype=np.bool_)
+        routes = self.routes
+        return _looked_up(names, lambda name: routes.takes(side, name), np.bool_)
+
+
+#: For a log of a store whose topics are not known.
+ALL_LIVE = Liveness()
+
+
+def liveness_of(
+    metadata: Metadata, applied_deletions: int = 0, routes: Routes | None = None
+) -> Liveness:
+    """What the metadata says. `applied_deletions`: the number in the database that is replaced."""
+    marks = metadata.delete_marks()
+    last = max([applied_deletions, *(mark.sequence for mark in marks)])
+    return Liveness(starts_of(metadata), dead_light_of(marks), last, routes)
+
+
+def _reached(
+    names: pa.StringArray, physical: Ints, start: Callable[[str], int]
+) -> npt.NDArray[np.bool_]:
+    live: npt.NDArray[np.bool_] = physical >= _looked_up(names, start, np.int64)
+    return live
+
+
+def _looked_up(
+    names: pa.StringArray, answer: Callable[[str], object], dtype: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    """The answer for each name; each different name is asked for once."""
+    encoded = names.dictionary_encode()
+    answers = np.array([answer(name) for name in encoded.dictionary.to_pylist()], dtype=dtype)
+    return answers[np.asarray(encoded.indices, dtype=np.int64)]

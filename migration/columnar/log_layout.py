@@ -1,0 +1,197 @@
+"""The segments of a commit log directory, where the log ends, and how to cut it into ranges.
+
+Reads names, sizes and the first record of segments, and walks the last one; changes nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+from pathlib import Path
+from typing import NamedTuple
+
+from migration.columnar.errors import LogDamageError, LogLayoutError
+from migration.columnar.walk import Stop, walk
+from store.format import BLANK_BYTES, check_record, store_time_of
+
+_NAME_DIGITS = 20
+#: Records that one step of the walk to the log's end looks at.
+_WALK_STEP = 65_536
+
+
+class Segment(NamedTuple):
+    """One file of the log."""
+
+    path: str
+    start: int  # physical offset of its first byte
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+
+class Start(enum.Enum):
+    """How the reader of a range finds its first record."""
+
+    EXACT = "exact"  # the range begins at one
+    SEARCH = "search"  # by a search that the reader of the range before proves right
+    WALK = "walk"  # from the segment's start, record by record: nobody reads the range before
+
+
+class LogRange(NamedTuple):
+    """Records of one segment that begin in begin..end, physical offsets, end exclusive."""
+
+    segment: Segment
+    begin: int
+    end: int
+    start: Start
+    last: bool  # no range behind it in this segment is read
+
+
+class LogLayout(NamedTuple):
+    """The log as found: segments in order, without gaps, up to its end."""
+
+    segments: tuple[Segment, ...]
+    segment_bytes: int
+    start: int  # physical offset of the first byte there is
+    end: int  # exclusive
+
+
+def open_segment(path: str | Path) -> mmap.mmap:
+    """The whole file, read-only. The mapping lives as long as something refers to it."""
+    with Path(path).open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def list_segments(directory: Path, segment_bytes: int | None = None) -> tuple[list[Segment], int]:
+    """Segments by offset, and the size that all of them have.
+
+    Raises LogLayoutError: no directory, foreign names, differing sizes, a gap.
+    """
+    if not directory.is_dir():
+        raise LogLayoutError(f"{directory}: no such directory")
+    found = []
+    for path in sorted(directory.iterdir()):
+        if path.is_dir():
+            continue
+        if len(path.name) != _NAME_DIGITS or not path.name.isdecimal():
+            raise LogLayoutError(f"{path}: the name is not the 20 digits of a segment")
+        found.append((Segment(str(path), int(path.name)), path.stat().st_size))
+    if found and found[-1][1] == 0:
+        found.pop()  # made, but not sized yet
+    if not found:
+        return [], segment_bytes or 0
+    size = segment_bytes or found[0][1]
+    for index, (segment, file_size) in enumerate(found):
+        if file_size != size:
+            raise LogLayoutError(f"{segment.path}: {file_size} bytes, not {size}")
+        if segment.start % size:
+            raise LogLayoutError(f"{segment.path}: does not begin at a multiple of {size}")
+        if segment.start != found[0][0].start + index * size:
+            raise LogLayoutError(f"{segment.path}: a segment before it is missing")
+    return [segment for segment, _ in found], size
+
+
+def read_layout(
+    directory: Path,
+    segment_bytes: int | None = None,
+    end: int | None = None,
+    known_end: int | None = None,
+) -> LogLayout:
+    """Segments and bounds. `end`: where the owner of the log says it ends, believed if possible.
+
+    Without it the log ends at the first thing in its last segment that is neither record nor
+    blank. A walk may begin at `known_end`, an end that an earlier call returned.
+    Raises LogLayoutError.
+    """
+    segments, size = list_segments(directory, segment_bytes)
+    if not segments:
+        return LogLayout((), size, end or 0, end or 0)
+    start = segments[0].start
+    limit = segments[-1].start + size
+    if end is not None:
+        if not start <= end <= limit:
+            raise LogLayoutError(f"{directory}: holds {start} to {limit}, not the end {end}")
+        kept = tuple(segment for segment in segments if segment.start < end)
+        return LogLayout(kept, size, start, end)
+    # Segments prepared ahead are all zeros; the last one that is not holds the end.
+    while len(segments) > 1 and _is_unused(segments[-1]):
+        segments.pop()
+    found = _find_end(segments[-1], size, known_end)
+    return LogLayout(tuple(segments), size, start, found)
+
+
+def split(
+    layout: LogLayout, begin: int, end: int, max_bytes: int, *, exact: bool = False
+) -> list[LogRange]:
+    """Ranges of at most `max_bytes` (0: whole segments) that together cover begin..end.
+
+    `exact`: a record is known to begin at `begin`.
+    """
+    ranges = []
+    for segment in layout.segments:
+        low = max(begin, segment.start)
+        high = min(end, segment.start + layout.segment_bytes)
+        step = max_bytes or layout.segment_bytes
+        start = Start.EXACT if exact or low == segment.start else Start.WALK
+        while low < high:
+            # Cut at multiples of the step, so that the same log has the same cuts each time.
+            cut = min(high, low - (low - segment.start) % step + step)
+            ranges.append(LogRange(segment, low, cut, start, cut == high))
+            low, start = cut, Start.SEARCH
+    return ranges
+
+
+def advance(layout: LogLayout, begin: int, max_bytes: int) -> int:
+    """The first record end at or behind begin + max_bytes, or the end of the log.
+
+    A record, or a segment, begins at `begin`.
+    """
+    target = begin + max_bytes
+    for segment in layout.segments:
+        segment_end = segment.start + layout.segment_bytes
+        if segment_end <= begin:
+            continue
+        data = open_segment(segment.path)
+        at = max(begin, segment.start) - segment.start
+        limit = min(target, layout.end, segment_end) - segment.start
+        while at < limit:
+            walked = walk(data, segment.start, at, limit, _WALK_STEP)
+            at = walked.next_position
+            if walked.stop in (Stop.BLANK, Stop.NOTHING):
+                at = layout.segment_bytes  # damage is for the reader to report
+        if segment.start + at >= target:
+            return min(segment.start + at, layout.end)
+    return layout.end
+
+
+def first_store_time(segment: Segment) -> int | None:
+    """Store time of the segment's first record, ms; None when it begins with none."""
+    data = memoryview(open_segment(segment.path))
+    checked = check_record(data, 0, len(data), segment.start, verify_crc=False)
+    return store_time_of(data, 0) if checked.size else None
+
+
+def _is_unused(segment: Segment) -> bool:
+    with Path(segment.path).open("rb") as file:
+        return not any(file.read(BLANK_BYTES))
+
+
+def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
+    data = open_segment(segment.path)
+    at = 0
+    if known_end is not None and segment.start <= known_end < segment.start + size:
+        at = known_end - segment.start
+    while True:
+        walked = walk(data, segment.start, at, size, _WALK_STEP)
+        at = walked.next_position
+        if walked.stop is not Stop.COUNT:
+            break
+    if walked.stop is Stop.BLANK:
+        return segment.start + size
+    return segment.start + at
+
+
+def damage(segment: Segment, position: int, reason: str) -> LogDamageError:
+    """The error for bytes at `position` of the segment."""
+    return LogDamageError(segment.name, segment.start + position, reason)

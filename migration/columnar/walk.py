@@ -1,0 +1,107 @@
+"""From record to record through one segment, without decoding more than is needed for that.
+
+A record begins with its size, so a walk needs no index; but it must begin at a record. A reader
+that begins in the middle of a segment finds one by `find_record`. A message body may hold a copy of
+a whole record, so that is a guess, and it is proved afterwards: the reader of the range before
+ends exactly where the guess begins, or the read fails (see decoder.py).
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from migration.columnar.block import RecordBlock
+from store.format import (
+    BLANK_BYTES,
+    MAGIC_BLANK,
+    MIN_RECORD_BYTES,
+    Found,
+    check_record,
+)
+
+#: One whole segment.
+Buffer = mmap.mmap | bytes
+
+_SIZE = struct.Struct(">i")
+_SIZE_AND_MAGIC = struct.Struct(">ii")
+#: Both magic codes of records begin with these bytes.
+_MAGIC_START = b"\xda\xa3\x20"
+
+
+class Stop(enum.Enum):
+    """Why a walk ended."""
+
+    COUNT = "as many records as were asked for"
+    LIMIT = "the end of the range"
+    BLANK = "a blank record: the segment's end"
+    NOTHING = "bytes that are no record"
+
+
+class Walked(NamedTuple):
+    """The records found; the walk ended at `next_position` of the segment."""
+
+    block: RecordBlock
+    next_position: int
+    stop: Stop
+
+
+def walk(data: Buffer, base: int, begin: int, limit: int, count: int) -> Walked:
+    """Up to `count` records that begin in begin..limit (end exclusive), positions in `data`.
+
+    `base` is the physical offset of data[0]. Every record lies wholly in `data` and says itself
+    that it lies there; its fields add up. CRCs are not looked at here.
+    """
+    positions: list[int] = []
+    add = positions.append
+    size_at = _SIZE.unpack_from
+    at = begin
+    last = min(limit, len(data) - MIN_RECORD_BYTES + 1)
+    # Sizes only: what else must hold is checked for all records at once, which is cheaper.
+    while at < last and len(positions) < count:
+        (size,) = size_at(data, at)
+        if size < MIN_RECORD_BYTES:
+            break
+        add(at)
+        at += size
+    block = RecordBlock(
+        np.frombuffer(data, dtype=np.uint8), base, np.array(positions, dtype=np.int64)
+    )
+    sound = block.count_sound()
+    if sound < len(positions):
+        at = positions[sound]
+        return Walked(block.first(sound), at, stop_at(data, at))
+    if at >= limit:
+        return Walked(block, at, Stop.LIMIT)
+    if len(positions) == count:
+        return Walked(block, at, Stop.COUNT)
+    return Walked(block, at, stop_at(data, at))
+
+
+def find_record(data: Buffer, base: int, begin: int, limit: int) -> int | None:
+    """Position of the first record that begins in begin..limit, or None.
+
+    A candidate says itself that it lies there, and its fields add up.
+    """
+    view = memoryview(data)
+    at = begin
+    while True:
+        at = data.find(_MAGIC_START, at + 4, limit + 3 + len(_MAGIC_START)) - 4
+        if at < 0:
+            return None
+        checked = check_record(view, at, len(data), base + at, verify_crc=False)
+        if checked.found is Found.RECORD:
+            return at
+        at += 1
+
+
+def stop_at(data: Buffer, at: int) -> Stop:
+    """What ends a walk at `at`, where no record lies."""
+    if at + BLANK_BYTES > len(data):
+        return Stop.NOTHING
+    magic = _SIZE_AND_MAGIC.unpack_from(data, at)[1]
+    return Stop.BLANK if magic == MAGIC_BLANK else Stop.NOTHING

@@ -1,0 +1,60 @@
+"""The messages of a log as a DataFrame, for export and report: what a consumer could read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from migration.columnar import ALL_LIVE, COMMITLOG, Liveness, ddl
+from migration.spark.source import register_sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageChoice:
+    """Which messages. Times are ms since 1970, both inclusive."""
+
+    log: Path
+    topics: tuple[str, ...] = ()  # all when empty
+    begin_ms: int | None = None
+    end_ms: int | None = None
+    log_end: int | None = None  # physical offset to stop at
+    liveness: Liveness = ALL_LIVE
+    skip_damage: bool = False  # go on at the next record that can be found
+
+
+def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]) -> DataFrame:
+    """The `columns` of messages that stand in a queue of a topic that lives."""
+    from pyspark.sql import functions as F
+
+    register_sources(spark)
+    needed = [*columns, "in_queue", "topic", "physical_offset"]
+    schema = ddl(pick(needed))
+    options = {
+        "topic": ",".join(choice.topics),
+        "minStoreTimeMs": choice.begin_ms,
+        "maxStoreTimeMs": choice.end_ms,
+        "endingOffset": choice.log_end,
+    }
+    reader = spark.read.format("commitlog").schema(schema)
+    for name, value in options.items():
+        if value not in ("", None):
+            reader = reader.option(name, str(value))
+    frame = reader.option("failOnCorrupt", str(not choice.skip_damage)).load(str(choice.log))
+    frame = frame.where(F.col("in_queue"))
+    if choice.liveness.topics is not None:
+        rows = list(choice.liveness.topics.items())
+        known = spark.createDataFrame(rows, "topic string, live_from bigint")
+        frame = frame.join(F.broadcast(known), "topic").where("physical_offset >= live_from")
+    return frame.select(*columns)
+
+
+def pick(names: list[str]) -> pa.Schema:
+    """The columns of those names, each once."""
+    return pa.schema([COMMITLOG.field(name) for name in dict.fromkeys(names)])

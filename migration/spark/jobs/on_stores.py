@@ -1,0 +1,151 @@
+"""The jobs on the directory of a store, as functions of a Spark session; `export` is beside them.
+
+Any classic session will do: a notebook's, that of a program under spark-submit, or one made by
+`session.spark_session`. `pyspark_kvcq` has them all. The executors need this package, and the
+directory of the store under the same path: they map its log.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from migration.columnar import ALL_LIVE, ReadOptions
+from migration.spark.errors import PipelineError
+from migration.spark.jobs import sorted_files as rebuilding
+from migration.spark.jobs.messages import MessageChoice
+from migration.spark.jobs.store_parts import (
+    find_parts,
+    locked,
+    read_ends,
+    read_liveness,
+    uses_database,
+)
+from migration.spark.progress import Progress, no_progress
+from migration.spark.verify import VerifySettings
+from migration.spark.verify import verify as compare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from migration.spark.jobs.sorted_files import RebuildResult
+    from migration.spark.verify import VerifyResult
+
+
+def verify(
+    spark: SparkSession,
+    store: Path,
+    *,
+    files: Path | None = None,
+    database: Path | None = None,
+    end: int | None = None,
+    output: Path | None = None,
+    verify_crc: bool = False,
+    progress: Progress = no_progress,
+) -> VerifyResult:
+    """Compare the log with the file queues and the database, all that the store has.
+
+    The store is stopped, or `database` names a backup of a running one. `end`: physical offset to
+    stop at. `output`: a new directory for all differences, as Parquet. Changes nothing. Raises
+    StoreError.
+    """
+    parts = find_parts(store)
+    _must_be_new(output)
+    settings = VerifySettings(
+        log=parts.log,
+        files=files or parts.files,
+        database=database or parts.database,
+        end=end,
+        output=output,
+        liveness=read_liveness(parts),
+        read=ReadOptions(verify_crc=verify_crc),
+    )
+    with locked(parts) if database is None else nullcontext():
+        return compare(spark, settings, progress)
+
+
+def rebuild(
+    spark: SparkSession,
+    store: Path,
+    *,
+    output: Path | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    deletions: int | None = None,
+    verify_crc: bool = False,
+    progress: Progress = no_progress,
+) -> RebuildResult:
+    """The database is made from the log, and takes the place of the old one. Store stopped.
+
+    With `output`, sorted files are written to that new directory instead, of the log from `begin`
+    to `end`; the store may run, and has said how many `deletions` it knows. Raises StoreError.
+    """
+    parts = find_parts(store)
+    if output is None and not uses_database(parts):
+        raise PipelineError(f"{store} keeps no queues in RocksDB: name --output")
+    _must_be_new(output)
+
+    def work(target: Path) -> RebuildResult:
+        liveness = read_liveness(parts)
+        if deletions is not None:
+            # What a running store knows, its database may not have on the disk yet.
+            liveness = replace(liveness, deletions=deletions)
+        settings = rebuilding.RebuildSettings(
+            log=parts.log,
+            output=target,
+            begin=begin,
+            end=end,
+            liveness=liveness,
+            ends=read_ends(parts, liveness),
+            read=ReadOptions(verify_crc=verify_crc),
+        )
+        return rebuilding.rebuild(spark, settings, progress)
+
+    if output is not None:
+        result = work(output)
+        rebuilding.write_manifest(output, result)
+        return result
+    with locked(parts):
+        scratch = store / "kvcq.sorted"
+        shutil.rmtree(scratch, ignore_errors=True)  # of a run that was cut short
+        try:
+            result = work(scratch)
+            rebuilding.replace_database(store / "kvcq", result)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return result
+
+
+def choose(
+    store: Path,
+    *,
+    topics: Sequence[str] = (),
+    since: datetime | None = None,
+    until: datetime | None = None,
+    skip_damage: bool = False,
+    all_topics: bool = False,
+) -> MessageChoice:
+    """Messages of a store, for `export` and `gather_report`. Times are inclusive; it may run.
+
+    `all_topics`: also those of deleted topics. `skip_damage`: pass over what is no record.
+    """
+    parts = find_parts(store)
+    return MessageChoice(
+        log=parts.log,
+        topics=tuple(topics),
+        begin_ms=None if since is None else int(since.timestamp() * 1000),
+        end_ms=None if until is None else int(until.timestamp() * 1000),
+        liveness=ALL_LIVE if all_topics else read_liveness(parts),
+        skip_damage=skip_damage,
+    )
+
+
+def _must_be_new(output: Path | None) -> None:
+    if output is not None and output.exists():
+        raise PipelineError(f"{output} exists")

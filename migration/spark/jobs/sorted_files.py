@@ -1,0 +1,265 @@
+"""Rebuild what is derived from the log, as sorted files to be ingested, with Spark.
+
+Log ranges are decoded in the executors, their rows packed by key range, and each key range written
+as one file. The driver joins the bounds of all queues and writes them last, with the dispatch
+checkpoint in them: a database that has it has the rest. The rows are those of live dispatch,
+byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import time
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from kvcq.engine.rocks import DERIVED, RocksEngine, write_sst
+from kvcq.tables import (
+    BOUNDS,
+    CHECKPOINT_KEY,
+    DELETIONS_KEY,
+    INDEX,
+    UNITS,
+    pack_i64,
+    pack_max,
+    unit_prefix,
+)
+from migration.columnar import (
+    ALL_LIVE,
+    DEFAULTS,
+    Liveness,
+    LogLayoutError,
+    ReadOptions,
+    plan_cuts,
+    read_layout,
+    sample_log,
+    split,
+)
+from migration.spark.errors import PipelineError
+from migration.spark.jobs.rebuild_tasks import (
+    BOUNDS_ROWS,
+    FILES_DDL,
+    PACKS_DDL,
+    RebuildTask,
+    pack_ranges,
+    write_files,
+)
+from migration.spark.progress import Progress, no_progress, watched
+from store.files import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from kvcq.engine import KvEngine, Pair
+    from store.consume_queue import LastUnit
+
+#: What a directory of files holds, for whoever ingests them.
+MANIFEST = "manifest.json"
+#: A reading task takes this much of a segment.
+PARTITION_BYTES = 64 << 20
+#: A writing task holds all rows of its file in memory, some 200 bytes each.
+ROWS_PER_FILE = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildSettings:
+    """What to read, and where the files go."""
+
+    log: Path  # directory of the segments
+    output: Path  # made if it is missing; on the file system of the database, so files can be moved
+    begin: int | None = None  # a record begins here; the start of the log when None
+    end: int | None = None  # physical offset to stop at; the end of the log when None
+    liveness: Liveness = ALL_LIVE
+    ends: Sequence[LastUnit] = ()  # of queues that the log may know nothing of any more
+    read: ReadOptions = DEFAULTS
+    partition_bytes: int = PARTITION_BYTES
+    rows_per_file: int = ROWS_PER_FILE
+
+
+class SortedFile(NamedTuple):
+    """One file, its keys disjoint from those of the others of its family."""
+
+    path: Path
+    family: str
+    rows: int
+    first_key: bytes
+    last_key: bytes
+
+
+@dataclass(frozen=True)
+class RebuildResult:
+    """Files ready for ingestion; `log_end` is the checkpoint in them."""
+
+    files: tuple[SortedFile, ...]
+    bounds: SortedFile
+    queues: int
+    units: int
+    index_rows: int
+    log_start: int
+    log_end: int
+    deletions: int
+    seconds: float
+
+    def paths(self, family: str) -> list[Path]:
+        return [file.path for file in self.files if file.family == family]
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines; paths by family, in the order to ingest them."""
+        return {
+            "queues": self.queues,
+            "units": self.units,
+            "indexRows": self.index_rows,
+            "logStart": self.log_start,
+            "logEnd": self.log_end,
+            "deletions": self.deletions,
+            "seconds": round(self.seconds, 3),
+            "files": {
+                UNITS: [str(path) for path in self.paths(UNITS)],
+                INDEX: [str(path) for path in self.paths(INDEX)],
+                BOUNDS: [str(self.bounds.path)],
+            },
+        }
+
+
+def rebuild(
+    spark: SparkSession,
+    settings: RebuildSettings,
+    progress: Progress = no_progress,
+) -> RebuildResult:
+    """Write the files. What an earlier or failed run left in `output` is not touched.
+
+    Raises LogLayoutError, PipelineError; a failure in an executor as pyspark's PythonException.
+    Durability: each file is on disk when it is named here, but for its directory entry.
+    """
+    began = time.monotonic()
+    layout = read_layout(settings.log, end=settings.end)
+    settings.output.mkdir(parents=True, exist_ok=True)
+    begin = layout.start if settings.begin is None else settings.begin
+    if not layout.start <= begin <= layout.end:
+        raise LogLayoutError(f"{begin} is outside the log, {layout.start} to {layout.end}")
+    sample = sample_log(layout, begin, layout.end, settings.liveness)
+    least = spark.sparkContext.defaultParallelism
+    cuts = plan_cuts(sample, layout.end - begin, settings.rows_per_file, least)
+    task = RebuildTask(settings.liveness, cuts, settings.read, str(settings.output))
+    ranges = split(layout, begin, layout.end, settings.partition_bytes, exact=True)
+    files: list[SortedFile] = []
+    bounds: dict[bytes, tuple[int, int]] = {}
+    if ranges:
+        pickled = [(pickle.dumps(log_range),) for log_range in ranges]
+        todo = spark.sparkContext.parallelize(pickled, len(pickled)).toDF("log_range binary")
+        packs = todo.mapInArrow(partial(pack_ranges, task), PACKS_DDL)
+        apart = packs.repartitionById(cuts.ranges, packs["part"])
+        with watched(spark, "rebuild", progress):
+            found = apart.mapInArrow(partial(write_files, task), FILES_DDL).collect()
+        for row in found:
+            first, last = bytes(row.first_key), bytes(row.last_key)
+            files.append(SortedFile(Path(row.path), row.family, row.rows, first, last))
+            if row.bounds is not None:
+                _join_bounds(bounds, bytes(row.bounds))
+    _add_ends(bounds, settings.ends, layout.start)
+    files.sort(key=lambda file: (file.family, file.first_key))
+    check_disjoint(files)
+    rows = _bounds_rows(bounds, layout.end, settings.liveness.deletions)
+    path = settings.output / f"bounds-{time.time_ns()}.sst"
+    written = write_sst(path, rows, DERIVED.families[1])
+    assert written is not None
+    return RebuildResult(
+        files=tuple(files),
+        bounds=SortedFile(path, BOUNDS, written.rows, written.first_key, written.last_key),
+        queues=len(bounds),
+        units=sum(file.rows for file in files if file.family == UNITS),
+        index_rows=sum(file.rows for file in files if file.family == INDEX),
+        log_start=begin,
+        log_end=layout.end,
+        deletions=settings.liveness.deletions,
+        seconds=time.monotonic() - began,
+    )
+
+
+def write_manifest(directory: Path, result: RebuildResult) -> None:
+    """`manifest.json` beside the files says what they are, once all of them are there."""
+    document = {"log_start": result.log_start, "log_end": result.log_end} | {
+        name: result.as_json()[name] for name in ("units", "queues", "deletions", "files")
+    }
+    write_file(directory / MANIFEST, json.dumps(document, indent=1).encode())
+
+
+def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> None:
+    """Add the files to an empty database; the bounds, and with them the checkpoint, at last.
+
+    Durable on return. A crash before that leaves a database without a checkpoint, which is one
+    that dispatch fills again.
+    """
+    for family in (UNITS, INDEX):
+        if paths := result.paths(family):
+            engine.ingest(family, paths, move=move)
+    engine.ingest(BOUNDS, [result.bounds.path], move=move)
+
+
+def replace_database(path: Path, result: RebuildResult) -> None:
+    """Put a database made of the files in the place of the one at `path`, of a stopped store.
+
+    The new one is complete before the old one is moved aside; the old one is removed at last. A
+    crash between the two leaves none at `path`, which the store makes again from the log.
+    Raises EngineFailedError.
+    """
+    fresh = path.with_name(path.name + ".rebuilt")
+    aside = path.with_name(path.name + ".replaced")
+    shutil.rmtree(fresh, ignore_errors=True)
+    engine = RocksEngine.open(fresh, DERIVED)
+    try:
+        ingest(engine, result)
+    finally:
+        engine.close()
+    shutil.rmtree(aside, ignore_errors=True)
+    if path.exists():
+        path.rename(aside)
+    fresh.rename(path)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def check_disjoint(files: list[SortedFile]) -> None:
+    """Files in the order of their keys do not overlap. Raises PipelineError."""
+    for one, other in pairwise(files):
+        if one.family == other.family and one.last_key >= other.first_key:
+            raise PipelineError(f"{one.path.name} and {other.path.name} overlap")
+
+
+def _join_bounds(known: dict[bytes, tuple[int, int]], packed: bytes) -> None:
+    """A queue that was cut has bounds from two files: the one higher in the log is its end."""
+    batch = pa.ipc.read_record_batch(pa.py_buffer(packed), BOUNDS_ROWS)
+    for prefix, place, offset in zip(*(column.to_pylist() for column in batch), strict=True):
+        found = known.get(prefix)
+        if found is None or found[0] < place:
+            known[prefix] = (place, offset)
+
+
+def _add_ends(
+    bounds: dict[bytes, tuple[int, int]], ends: Sequence[LastUnit], log_start: int
+) -> None:
+    """Queues whose last message is gone from the log go on where they ended."""
+    for topic, queue_id, queue_offset, physical_offset in ends:
+        if physical_offset < log_start:
+            bounds.setdefault(unit_prefix(topic, queue_id), (physical_offset, queue_offset))
+
+
+def _bounds_rows(bounds: dict[bytes, tuple[int, int]], end: int, deletions: int) -> list[Pair]:
+    """`max` rows, the checkpoint, and the number of the last deletion, in key order."""
+    # unit prefix: topic part, i32 queue id, 01 -> max key: topic part, "max", 01, i32 queue id
+    rows = [
+        (prefix[:-5] + b"max\x01" + prefix[-5:-1], pack_max(place, offset))
+        for prefix, (place, offset) in bounds.items()
+    ]
+    rows.append((CHECKPOINT_KEY, pack_i64(end)))
+    if deletions:
+        rows.append((DELETIONS_KEY, pack_i64(deletions)))
+    return sorted(rows)

@@ -1,0 +1,37 @@
+"""Queues as they lie on disk, in bulk: files, or rows of a database, ours or RocketMQ's."""
+
+from migration.spark.queues.unit_files import (
+    QueueFile,
+    file_batch,
+    group_files,
+    list_files,
+    read_units,
+)
+from migration.spark.queues.unit_rows import (
+    LAST_KEY,
+    KeyRange,
+    joined,
+    key_ranges,
+    open_units,
+    read_bounds,
+    read_checkpoint,
+    read_rows,
+    row_batch,
+)
+
+__all__ = [
+    "LAST_KEY",
+    "KeyRange",
+    "QueueFile",
+    "file_batch",
+    "group_files",
+    "joined",
+    "key_ranges",
+    "list_files",
+    "open_units",
+    "read_bounds",
+    "read_checkpoint",
+    "read_rows",
+    "read_units",
+    "row_batch",
+]

@@ -1,0 +1,167 @@
+"""Units of a consume queue in RocksDB, in bulk, from a backup or a closed database.
+
+Reads the database of this store and RocketMQ's own: their keys are the same, and RocketMQ's
+values end before the expiry stamp.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kvcq.engine.rocks import DERIVED, ROCKETMQ, RocksEngine
+from kvcq.errors import EngineFailedError
+from kvcq.tables import (
+    BOUNDS,
+    CHECKPOINT_KEY,
+    ROCKETMQ_UNIT_SIZE,
+    UNIT_SIZE,
+    UNITS,
+    unit_key,
+    unpack_bounds_key,
+    unpack_i64,
+    unpack_max,
+)
+from migration.columnar import Bytes, Ints, as_text, gather, gather_ints, slices
+from migration.spark.errors import QueueLayoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kvcq.engine import Pair
+
+
+#: Above every key: keys begin with a length, which is never negative.
+LAST_KEY = b"\xff"
+_SCAN_ROWS = 32_768
+_MIN_KEY = 19
+
+_UNIT = np.dtype(
+    [
+        ("physical_offset", ">i8"),
+        ("record_size", ">i4"),
+        ("tag_code", ">i8"),
+        ("store_time_ms", ">i8"),
+    ]
+)
+assert _UNIT.itemsize == ROCKETMQ_UNIT_SIZE
+
+
+class KeyRange(NamedTuple):
+    """Keys from `start` to `end`, exclusive."""
+
+    start: bytes
+    end: bytes
+
+
+@contextmanager
+def open_units(path: Path) -> Iterator[RocksEngine]:
+    """The database, open for reading as long as the block lasts. Nothing in `path` changes.
+
+    Raises EngineFailedError.
+    """
+    try:
+        engine = RocksEngine.open_read_only(path, DERIVED)
+    except EngineFailedError:
+        engine = RocksEngine.open_read_only(path, ROCKETMQ)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:
+    """Ranges that cover all keys there can be, of about `max_units` units each.
+
+    Cut by the `max` rows; a unit of a queue without one is still in some range.
+    """
+    cuts: list[bytes] = []
+    size = 0
+    for topic, queue_id, _, last in read_bounds(engine):
+        units = last + 1
+        if size + units <= max_units:
+            size += units
+            continue
+        # Cut before the queue, and inside of it as often as it takes.
+        if size:
+            cuts.append(unit_key(topic, queue_id, 0))
+        cuts.extend(
+            unit_key(topic, queue_id, offset) for offset in range(max_units, units, max_units)
+        )
+        size = units % max_units or max_units
+    edges = [b"", *cuts, LAST_KEY]
+    return [KeyRange(start, end) for start, end in pairwise(edges)]
+
+
+def read_bounds(engine: RocksEngine) -> Iterator[tuple[str, int, int, int]]:
+    """The `max` rows in the order of the unit keys: topic, queue id, physical and queue offset."""
+    start = b""
+    while rows := engine.scan(BOUNDS, start, LAST_KEY, limit=_SCAN_ROWS):
+        for key, value in rows:
+            topic, marker, queue_id = unpack_bounds_key(key)
+            # Rows that are no queue's have shorter values; RocketMQ also writes `min` rows.
+            if marker == "max" and len(value) == 16:
+                yield topic, queue_id, *unpack_max(value)
+        start = rows[-1][0] + b"\0"
+
+
+def read_checkpoint(engine: RocksEngine) -> int:
+    """Log offset up to which the database was made; 0 when it does not say."""
+    row = engine.get(BOUNDS, CHECKPOINT_KEY)
+    return 0 if row is None else unpack_i64(row)
+
+
+def read_rows(
+    engine: RocksEngine, keys: tuple[bytes, bytes], family: str = UNITS
+) -> Iterator[list[Pair]]:
+    """Rows from the first key to the second, exclusive, some at a time, in key order."""
+    start, end = keys
+    while rows := engine.scan(family, start, end, limit=_SCAN_ROWS, fill_cache=False):
+        yield rows
+        start = rows[-1][0] + b"\0"
+
+
+def row_batch(rows: list[Pair], schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema` (see columns.CONSUMEQUEUE). Raises QueueLayoutError."""
+    key_data, key_starts, key_ends = joined([key for key, _ in rows])
+    data, starts, ends = joined([value for _, value in rows])
+    sizes = ends - starts
+    if not np.isin(sizes, (UNIT_SIZE, ROCKETMQ_UNIT_SIZE)).all():
+        raise QueueLayoutError(f"a unit of {int(sizes.max())} or {int(sizes.min())} bytes")
+    if int((key_ends - key_starts).min()) < _MIN_KEY:
+        raise QueueLayoutError("a unit key that is too short")
+    if not np.array_equal(
+        gather_ints(key_data, ">i4", key_starts), key_ends - key_starts - _MIN_KEY
+    ):
+        raise QueueLayoutError("a unit key whose topic length is wrong")
+    units = gather(data, _UNIT, starts)
+    columns = []
+    for field in schema:
+        if field.name == "topic":
+            column = as_text(slices(key_data, key_starts + 5, key_ends - 14))
+        elif field.name == "queue_id":
+            column = pa.array(gather_ints(key_data, ">i4", key_ends - 13).astype(np.int32))
+        elif field.name == "queue_offset":
+            column = pa.array(gather_ints(key_data, ">i8", key_ends - 8))
+        elif field.name == "expiry_stamp_s":
+            stamped = sizes == UNIT_SIZE
+            stamps = gather_ints(data, "<i4", np.where(stamped, ends - 4, 0))
+            column = pa.array(stamps.astype(np.int32), mask=~stamped)
+        else:
+            values = units[field.name]
+            column = pa.array(values.astype(values.dtype.newbyteorder("=")))
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def joined(parts: list[bytes]) -> tuple[Bytes, Ints, Ints]:
+    """All parts one after the other, and where each begins and ends."""
+    data = np.frombuffer(b"".join(parts), dtype=np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
+    return data, starts, ends

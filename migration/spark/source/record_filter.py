@@ -1,0 +1,163 @@
+"""Which records are wanted, by topic, queue, time and place: from options, or Spark's filters.
+
+Spark checks its filters again behind the source: what is taken from them may let too much
+through, never too little. So what is not understood is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from migration.spark.errors import SourceOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from migration.columnar import RecordBlock
+    from migration.spark.source.options import Options
+
+_NO_LIMIT = (1 << 63) - 1
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Span:
+    """low <= value <= high."""
+
+    low: int = -_NO_LIMIT
+    high: int = _NO_LIMIT
+
+    def __and__(self, other: Span) -> Span:
+        return Span(max(self.low, other.low), min(self.high, other.high))
+
+    @property
+    def is_limited(self) -> bool:
+        return self != Span()
+
+
+@dataclass(frozen=True)
+class RecordFilter:
+    """Records that may be wanted; None stands for any."""
+
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    store_time_ms: Span = Span()
+    physical_offset: Span = Span()
+
+    def __and__(self, other: RecordFilter) -> RecordFilter:
+        return RecordFilter(
+            _meet(self.topics, other.topics),
+            _meet(self.queue_ids, other.queue_ids),
+            self.store_time_ms & other.store_time_ms,
+            self.physical_offset & other.physical_offset,
+        )
+
+    @property
+    def is_open(self) -> bool:
+        return self == RecordFilter()
+
+    def choose(self, block: RecordBlock) -> RecordBlock:
+        """The records of the block that may be wanted. The cheap questions come first."""
+        if self.is_open or not len(block):
+            return block
+        if self.physical_offset.is_limited:
+            block = block.where(_within(block.physical_offset, self.physical_offset))
+        if self.queue_ids is not None:
+            block = block.where(np.isin(block.queue_id, list(self.queue_ids)))
+        if self.store_time_ms.is_limited:
+            block = block.where(_within(block.store_time_ms, self.store_time_ms))
+        if self.topics is not None:
+            wanted = pa.array(sorted(self.topics), pa.string())
+            block = block.where(np.asarray(pc.is_in(block.topic, value_set=wanted)))
+        return block
+
+
+def filter_from_options(options: Options) -> RecordFilter:
+    """Raises SourceOptionError."""
+    topics = options.maybe_text("topic")
+    ids = options.maybe_text("queueId")
+    if ids is not None and not all(part.strip().isdecimal() for part in ids.split(",")):
+        raise SourceOptionError("queueId", f"{ids!r} is no list of queue ids")
+    return RecordFilter(
+        frozenset(part.strip() for part in topics.split(",")) if topics else None,
+        frozenset(int(part) for part in ids.split(",")) if ids else None,
+        Span(
+            options.whole("minStoreTimeMs", -_NO_LIMIT), options.whole("maxStoreTimeMs", _NO_LIMIT)
+        ),
+        Span(
+            options.whole("minPhysicalOffset", -_NO_LIMIT),
+            options.whole("maxPhysicalOffset", _NO_LIMIT),
+        ),
+    )
+
+
+def from_spark(filters: Iterable[Filter]) -> RecordFilter:
+    """All of the filters that this understands, joined by and."""
+    result = RecordFilter()
+    for one in filters:
+        attribute = getattr(one, "attribute", None)
+        if attribute == ("topic",):
+            if (texts := _values(one, str)) is not None:
+                result = replace(result, topics=_meet(result.topics, texts))
+        elif attribute == ("queue_id",):
+            if (ids := _values(one, int)) is not None:
+                result = replace(result, queue_ids=_meet(result.queue_ids, ids))
+        elif attribute == ("store_time_ms",):
+            result = replace(result, store_time_ms=result.store_time_ms & _span(one))
+        elif attribute == ("physical_offset",):
+            result = replace(result, physical_offset=result.physical_offset & _span(one))
+    return result
+
+
+def _within(values: pa.Array, span: Span) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    numbers = np.asarray(values)
+    within: np.ndarray[Any, np.dtype[np.bool_]] = (numbers >= span.low) & (numbers <= span.high)
+    return within
+
+
+def _meet(one: frozenset[_T] | None, other: frozenset[_T] | None) -> frozenset[_T] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _values(one: Filter, kind: type) -> frozenset[Any] | None:
+    if isinstance(one, EqualTo) and isinstance(one.value, kind):
+        return frozenset([one.value])
+    if isinstance(one, In):
+        return frozenset(value for value in one.value if isinstance(value, kind))
+    return None
+
+
+def _span(one: Filter) -> Span:
+    value = getattr(one, "value", None)
+    if isinstance(one, In):
+        numbers = [number for number in one.value if isinstance(number, int)]
+        return Span(min(numbers), max(numbers)) if numbers else Span(1, 0)
+    if not isinstance(value, int):
+        return Span()
+    if isinstance(one, EqualTo):
+        return Span(value, value)
+    if isinstance(one, GreaterThan):
+        return Span(low=value + 1)
+    if isinstance(one, GreaterThanOrEqual):
+        return Span(low=value)
+    if isinstance(one, LessThan):
+        return Span(high=value - 1)
+    if isinstance(one, LessThanOrEqual):
+        return Span(high=value)
+    return Span()

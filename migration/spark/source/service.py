@@ -1,0 +1,246 @@
+"""A running service as the pipeline sees it: queues, bounds, records of ranges of offsets."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kvcq_client import (
+    LIGHT_PREFIX,
+    Client,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    Queue,
+    Start,
+)
+from migration.columnar import RecordBlock
+from migration.spark.errors import PipelineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kvcq_client import Bounds, StoredMessage, Topic
+    from migration.columnar import Ints
+    from migration.spark.source.options import Options
+
+#: What a task has the server send ahead, and what it hands to Spark at a time.
+AHEAD_BYTES = 16 << 20
+BLOCK_BYTES = 4 << 20
+BLOCK_MESSAGES = 10_000
+
+
+class Service(NamedTuple):
+    """How to reach it."""
+
+    target: str
+    timeout_s: float
+
+    @contextmanager
+    def connect(self) -> Iterator[Client]:
+        """A client for the length of the block. One a task: a connection cannot be pickled."""
+        with Client(self.target, timeout_s=self.timeout_s) as client:
+            yield client
+
+
+def parse_service(options: Options) -> Service:
+    """Raises SourceOptionError."""
+    return Service(options.text("server"), float(options.count("timeoutSeconds", 30)))
+
+
+class Subscription(NamedTuple):
+    """Which queues: named topics and light queues, a pattern for whole names, or single queues.
+
+    A pattern that begins with %LMQ% is one for light queues, any other is for topics.
+    """
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[Queue, ...] = ()
+
+    def queues(self, client: Client) -> list[Queue]:
+        """All queues there are now, in order. Raises NotFoundError for a name that is unknown."""
+        if self.assigned:
+            return sorted(self.assigned)
+        if self.pattern is not None:
+            wanted = re.compile(self.pattern)
+            is_light = self.pattern.startswith(LIGHT_PREFIX)
+            topics = client.topics(LIGHT_PREFIX if is_light else "", light_queues=is_light)
+            return sorted(_queues_of(topic for topic in topics if wanted.fullmatch(topic.name)))
+        light = [Queue(name, 0) for name in self.names if name.startswith(LIGHT_PREFIX)]
+        plain = [name for name in self.names if not name.startswith(LIGHT_PREFIX)]
+        return sorted([*light, *_queues_of(map(client.describe_topic, plain))])
+
+
+def _queues_of(topics: Iterable[Topic]) -> list[Queue]:
+    return [Queue(topic.name, number) for topic in topics for number in range(topic.queue_count)]
+
+
+class QueueRange(NamedTuple):
+    """Offsets of one queue, end exclusive."""
+
+    queue: Queue
+    begin: int
+    end: int
+
+
+def share_out(
+    ranges: Iterable[QueueRange], most: int, min_parts: int = 1
+) -> list[tuple[QueueRange, ...]]:
+    """The same offsets in parts of at most `most` messages, all but the last of one size.
+
+    Small ranges share a part, a large one is cut; a queue is in a part once at most. No more parts
+    than are needed, and than `min_parts` asks for.
+    """
+    ranges = [one for one in ranges if one.begin < one.end]
+    total = sum(end - begin for _, begin, end in ranges)
+    count = max(-(-total // most), min_parts)
+    size = max(1, -(-total // count))
+    parts: list[tuple[QueueRange, ...]] = []
+    part: list[QueueRange] = []
+    room = size
+    for queue, begin, end in ranges:
+        while begin < end:
+            stop = min(end, begin + room)
+            part.append(QueueRange(queue, begin, stop))
+            room -= stop - begin
+            begin = stop
+            if not room:
+                parts.append(tuple(part))
+                part, room = [], size
+    return [*parts, tuple(part)] if part else parts
+
+
+def begin_inside(
+    queue: Queue, begin: int, bounds: Mapping[Queue, Bounds], *, fail_on_data_loss: bool
+) -> int:
+    """Where reading can begin. Raises PipelineError when messages before that are gone."""
+    low, high = bounds[queue]
+    if low <= begin <= high:
+        return begin
+    if fail_on_data_loss:
+        raise PipelineError(
+            f"queue {queue.queue_id} of {queue.topic!r} holds {low} to {high}, not {begin}:"
+            " messages are gone unread (failOnDataLoss false reads on with what is there)"
+        )
+    return low
+
+
+class Records(NamedTuple):
+    """Some records: runs of one queue that was asked, and their offsets in it."""
+
+    block: RecordBlock
+    runs: list[tuple[Queue, int]]  # with how many records
+    offsets: list[int]
+
+    def batch(self, wanted: pa.Schema) -> pa.RecordBatch:
+        """As columns; topic, queue_id and queue_offset are of the queue that was asked."""
+        run_of = pa.array(np.repeat(np.arange(len(self.runs)), [count for _, count in self.runs]))
+        own = {
+            "topic": lambda: pa.array([one.topic for one, _ in self.runs], pa.string()).take(
+                run_of
+            ),
+            "queue_id": lambda: pa.array([one.queue_id for one, _ in self.runs], pa.int32()).take(
+                run_of
+            ),
+            "queue_offset": lambda: pa.array(self.offsets, pa.int64()),
+        }
+        columns = [
+            own[field.name]() if field.name in own else self.block.typed_column(field)
+            for field in wanted
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def pull_ranges(
+    client: Client, ranges: Sequence[QueueRange], *, idle_s: float, fail_on_data_loss: bool
+) -> Iterator[Records]:
+    """The records of all the ranges, over one stream of the server's; each queue in its order.
+
+    Raises PipelineError when nothing comes for `idle_s`, and what the client raises for messages
+    that are gone, unless `fail_on_data_loss` is false: then they are left out.
+    """
+    ends = {part.queue: part.end for part in ranges}
+    longest = max((end - begin for _, begin, end in ranges), default=1)
+    pending = _Pending()
+    with client.consumer(
+        {queue: begin for queue, begin, _ in ranges},
+        buffer_bytes=AHEAD_BYTES,
+        batch_messages=min(longest, BLOCK_MESSAGES),
+        when_expired=None if fail_on_data_loss else Start.EARLIEST,
+    ) as consumer:
+        while ends:
+            try:
+                messages = consumer.batch(idle_s)
+            except (NotFoundError, OffsetOutOfRangeError) as error:
+                if fail_on_data_loss:
+                    raise
+                topic = error.metadata.get("topic")
+                ends = {queue: end for queue, end in ends.items() if queue.topic != topic}
+                continue
+            if not messages:
+                _drop_reached(ends, consumer.positions(), idle_s)
+                continue
+            queue = consumer.queue
+            assert queue is not None
+            last = messages[-1].queue_offset
+            end = ends.get(queue, 0)
+            if last >= end:
+                messages = [message for message in messages if message.queue_offset < end]
+            if messages:
+                pending.add(queue, messages)
+            if last + 1 >= end:
+                ends.pop(queue, None)
+            if last >= end:
+                consumer.leave([queue])  # it goes on behind the range
+            if pending.is_full:
+                yield pending.records()
+                pending = _Pending()
+    if pending:
+        yield pending.records()
+
+
+def _drop_reached(ends: dict[Queue, int], positions: Mapping[Queue, int], idle_s: float) -> None:
+    """Ranges whose last messages are not there any more end too. Raises PipelineError for none."""
+    reached = [queue for queue, end in ends.items() if positions[queue] >= end]
+    if not reached:
+        raise PipelineError(
+            f"nothing came for {idle_s:g} s; {len(ends)} queues are not at their end, such as "
+            f"{min(ends)}"
+        )
+    for queue in reached:
+        del ends[queue]
+
+
+class _Pending:
+    """Messages of many queues, until they are worth a block."""
+
+    def __init__(self) -> None:
+        self._records: list[bytes] = []
+        self._bytes = 0
+        self._runs: list[tuple[Queue, int]] = []
+        self._offsets: list[int] = []
+
+    def add(self, queue: Queue, messages: list[StoredMessage]) -> None:
+        records = [message.record for message in messages]
+        self._records += records
+        self._bytes += sum(map(len, records))
+        self._runs.append((queue, len(messages)))
+        self._offsets += [message.queue_offset for message in messages]
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= BLOCK_BYTES or len(self._records) >= BLOCK_MESSAGES
+
+    def records(self) -> Records:
+        """All of it; there is at least one message."""
+        ends = np.cumsum([len(record) for record in self._records])
+        starts: Ints = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
+        data = np.frombuffer(b"".join(self._records), dtype=np.uint8)
+        return Records(RecordBlock(data, 0, starts), self._runs, self._offsets)

@@ -1,0 +1,91 @@
+"""The `max` rows of RocksDB against the ends of the queues in the log."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from migration.columnar import CONSUMEQUEUE
+from migration.spark.queues import read_bounds
+from migration.spark.verify.queue_ends import QueueEnds, differing
+from migration.spark.verify.result import Difference
+from migration.spark.verify.tasks import LOG, ends_of_queues
+from migration.spark.verify.unit_digest import queue_hashes
+from migration.state import SideName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kvcq.engine.rocks import RocksEngine
+    from migration.spark.verify.tasks import Piece, VerifyTask
+    from migration.spark.verify.unit_digest import Hashes
+
+End = tuple[int, int]  # physical offset and queue offset of a last unit
+_ENDS = pa.schema([CONSUMEQUEUE.field(name) for name in ("physical_offset", "queue_offset")])
+
+
+class StoredEnds:
+    """What the `max` rows say. In memory: all queues, some hundred bytes each."""
+
+    def __init__(self, engine: RocksEngine, task: VerifyTask) -> None:
+        rows = list(read_bounds(engine))
+        topics = pa.array([row[0] for row in rows], pa.string())
+        hashes = queue_hashes(topics, pa.array([row[1] for row in rows], pa.int32()))
+        places = np.array([row[2] for row in rows], dtype=np.int64)
+        # A queue that went on behind the pinned end has an end that the log does not show yet.
+        self._beyond = hashes[places >= task.end]
+        # What lies below the log is expired; what another policy left behind is nobody's.
+        kept = (places >= task.begin) & (places < task.end)
+        kept &= task.liveness.takes(SideName.ROCKSDB, topics)
+        chosen = [rows[row] for row in np.flatnonzero(kept).tolist()]
+        self.by_queue = {
+            (topic, queue_id): (place, last) for topic, queue_id, place, last in chosen
+        }
+        self.ends = QueueEnds()
+        offsets = np.array([last for *_, last in chosen], dtype=np.int64)
+        columns = [pa.array(places[kept]), pa.array(offsets)]
+        self.ends.add(hashes[kept], pa.RecordBatch.from_arrays(columns, schema=_ENDS))
+
+    def differing(self, log: QueueEnds) -> Hashes:
+        """Queues whose row is not what the log says."""
+        found = differing(log, self.ends)
+        return found[~np.isin(found, self._beyond)]
+
+
+def bounds_differences(
+    spark: SparkSession,
+    task: VerifyTask,
+    pieces: list[Piece],
+    queues: Hashes,
+    stored: StoredEnds,
+) -> list[Difference]:
+    """Both values of every field that differs, for queues with these hashes."""
+    log: dict[tuple[str, int], End] = {}
+    mine = [piece for piece in pieces if piece.source == LOG]
+    if mine:
+        parts = spark.sparkContext.parallelize(mine, len(mine))
+        found = parts.mapPartitions(partial(ends_of_queues, task, queues)).collect()
+        for topic, queue_id, place, offset in found:
+            known = log.get((topic, queue_id))
+            if known is None or known[0] < place:
+                log[topic, queue_id] = place, offset
+    rows = []
+    wanted = set(queues.tolist())
+    for topic, queue_id in log.keys() | _named(stored, wanted):
+        one, other = log.get((topic, queue_id)), stored.by_queue.get((topic, queue_id))
+        for field, at in (("max_offset", 1), ("max_place", 0)):
+            left = None if one is None else one[at]
+            right = None if other is None else other[at]
+            if left != right:
+                rows.append(Difference(topic, queue_id, None, field, left, None, right))
+    return rows
+
+
+def _named(stored: StoredEnds, wanted: set[int]) -> set[tuple[str, int]]:
+    names = list(stored.by_queue)
+    topics = pa.array([topic for topic, _ in names], pa.string())
+    hashes = queue_hashes(topics, pa.array([queue_id for _, queue_id in names], pa.int32()))
+    return {name for name, found in zip(names, hashes.tolist(), strict=True) if found in wanted}

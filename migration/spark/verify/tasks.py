@@ -1,0 +1,246 @@
+"""The work of the executors in a verification: units of any source, as one form of columns."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kvcq.tables import unpack_index_key
+from migration.columnar import (
+    CONSUMEQUEUE,
+    LogRange,
+    ReadOptions,
+    index_keys,
+    read_blocks,
+    unit_columns,
+)
+from migration.spark.queues import (
+    KeyRange,
+    QueueFile,
+    file_batch,
+    open_units,
+    read_rows,
+    read_units,
+    row_batch,
+)
+from migration.spark.verify.index_rows import IndexRange, read_index, topics_of
+from migration.spark.verify.key_digest import KeyDigest, KeyRows, key_row_hashes, key_rows
+from migration.spark.verify.queue_ends import QueueEnds
+from migration.spark.verify.unit_digest import UnitDigest, bucket_of, key_hashes, queue_hashes
+from migration.state import SideName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+
+    from migration.columnar import Liveness
+    from migration.spark.verify.unit_digest import Hashes
+
+LOG, FILES, ROCKSDB = "log", "files", "rocksdb"
+#: With routes, not every unit of the log stands on every side: then the log is read once more, as
+#: what the files hold.
+LOG_FOR_FILES = "log for files"
+
+#: Rows of one source, for the closer look.
+SIDE = pa.schema([("source", pa.string()), *((field.name, field.type) for field in CONSUMEQUEUE)])
+SIDE_DDL = (
+    "source string, topic string, queue_id int, queue_offset bigint, physical_offset bigint,"
+    " record_size int, tag_code bigint, store_time_ms bigint, expiry_stamp_s int"
+)
+
+#: The same of index rows.
+KEY_SIDE = pa.schema(
+    [
+        ("source", pa.string()),
+        ("topic", pa.string()),
+        ("key", pa.string()),
+        ("store_time_ms", pa.int64()),
+        ("physical_offset", pa.int64()),
+        ("expiry_stamp_s", pa.int64()),
+    ]
+)
+KEY_SIDE_DDL = (
+    "source string, topic string, key string, store_time_ms bigint, physical_offset bigint,"
+    " expiry_stamp_s bigint"
+)
+
+
+class Piece(NamedTuple):
+    """A part of one source that one task reads."""
+
+    source: str
+    part: LogRange | list[QueueFile] | KeyRange | IndexRange
+
+
+class VerifyTask(NamedTuple):
+    """What every task knows; travels to the executors."""
+
+    liveness: Liveness
+    options: ReadOptions
+    database: str | None
+    begin: int  # only units of records from here
+    end: int  # to here, exclusive, are compared
+    with_keys: bool  # whether keys are compared too
+
+
+@dataclass
+class Digest:
+    """Of one source: its units, the end of each queue (of the log), its index rows."""
+
+    units: UnitDigest = field(default_factory=UnitDigest)
+    ends: QueueEnds = field(default_factory=QueueEnds)
+    keys: KeyDigest = field(default_factory=KeyDigest)
+
+    def merge(self, other: Digest) -> Digest:
+        """This one, with the other added."""
+        self.units.merge(other.units)
+        self.ends.merge(other.ends)
+        self.keys.merge(other.keys)
+        return self
+
+
+def digest_pieces(task: VerifyTask, pieces: Iterable[Piece]) -> Iterator[dict[str, Digest]]:
+    """The digest of each source that the pieces belong to."""
+    digests: dict[str, Digest] = {}
+    for piece in pieces:
+        digest = digests.setdefault(piece.source, Digest())
+        for units, keys in _read(task, piece):
+            if units is not None:
+                queues = _queues(units)
+                digest.units.add(_hashes(queues, units), units)
+                if piece.source == LOG and task.database is not None:
+                    digest.ends.add(queues, units)
+            if keys is not None:
+                digest.keys.add(keys)
+    yield digests
+
+
+def join_digests(one: dict[str, Digest], other: dict[str, Digest]) -> dict[str, Digest]:
+    """The digests of both sets of pieces."""
+    for source, digest in other.items():
+        if source in one:
+            one[source].merge(digest)
+        else:
+            one[source] = digest
+    return one
+
+
+def rows_in_buckets(
+    task: VerifyTask, buckets: npt.NDArray[np.int64], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Units that fall into some buckets, from pickled pieces (one binary column)."""
+    for batch in batches:
+        for pickled in batch.column(0).to_pylist():
+            piece: Piece = pickle.loads(pickled)
+            for units, _ in _read(task, piece):
+                if units is None:
+                    continue
+                chosen = np.isin(bucket_of(_hashes(_queues(units), units)), buckets)
+                if chosen.any():
+                    kept = units.filter(pa.array(chosen))
+                    source = pa.repeat(piece.source, kept.num_rows)
+                    columns = [source, *kept.columns]
+                    yield pa.RecordBatch.from_arrays(columns, schema=SIDE)
+
+
+def keys_in_buckets(
+    task: VerifyTask, buckets: npt.NDArray[np.int64], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Index rows that fall into some buckets, from pickled pieces (one binary column)."""
+    for batch in batches:
+        for pickled in batch.column(0).to_pylist():
+            piece: Piece = pickle.loads(pickled)
+            for _, keys in _read(task, piece):
+                if keys is None:
+                    continue
+                chosen = keys.where(np.isin(bucket_of(key_row_hashes(keys)), buckets))
+                if len(chosen.starts):
+                    yield _key_batch(piece.source, chosen)
+
+
+def _key_batch(source: str, rows: KeyRows) -> pa.RecordBatch:
+    stamps = rows.proper_stamps if rows.stamps is None else rows.stamps
+    unpacked = [unpack_index_key(key) for key in rows.whole()]
+    table = [(source, *key, stamp) for key, stamp in zip(unpacked, stamps.tolist(), strict=True)]
+    columns = dict(zip(KEY_SIDE.names, zip(*table, strict=True), strict=True))
+    return pa.RecordBatch.from_pydict(columns, schema=KEY_SIDE)
+
+
+def ends_of_queues(
+    task: VerifyTask, queues: Hashes, pieces: Iterable[Piece]
+) -> Iterator[tuple[str, int, int, int]]:
+    """Topic, queue id, place and offset of the highest unit here of each of these queues."""
+    highest: dict[tuple[str, int], tuple[int, int]] = {}
+    for piece in pieces:
+        for units, _ in _read(task, piece):
+            if units is None:
+                continue
+            kept = units.filter(pa.array(np.isin(_queues(units), queues)))
+            names = ("topic", "queue_id", "physical_offset", "queue_offset")
+            columns = (kept.column(name).to_pylist() for name in names)
+            for topic, queue_id, place, offset in zip(*columns, strict=True):
+                found = highest.get((topic, queue_id))
+                if found is None or found[0] < place:
+                    highest[topic, queue_id] = place, offset
+    for (topic, queue_id), (place, offset) in highest.items():
+        yield topic, queue_id, place, offset
+
+
+def _read(task: VerifyTask, piece: Piece) -> Iterator[tuple[pa.RecordBatch | None, KeyRows | None]]:
+    """Units of the piece that are to be compared, as CONSUMEQUEUE, and index rows."""
+    part = piece.part
+    side = SideName.FILES if piece.source in (FILES, LOG_FOR_FILES) else SideName.ROCKSDB
+    if isinstance(part, LogRange):
+        for block in read_blocks(part, task.options):
+            with_keys = task.with_keys and piece.source == LOG
+            keys = key_rows(index_keys(block, task.liveness)) if with_keys else None
+            yield _inside(task, unit_columns(block, task.liveness, side, CONSUMEQUEUE)), keys
+    elif isinstance(part, IndexRange):
+        assert task.database is not None
+        with open_units(Path(task.database)) as engine:
+            for rows in read_index(engine, part):
+                yield None, _kept_keys(task, rows)
+    elif isinstance(part, KeyRange):
+        assert task.database is not None
+        with open_units(Path(task.database)) as engine:
+            for pairs in read_rows(engine, part):
+                yield _inside(task, _taken(task, side, row_batch(pairs, CONSUMEQUEUE))), None
+    else:
+        for file in part:
+            for offsets, file_units in read_units(file):
+                units = file_batch(file, offsets, file_units, CONSUMEQUEUE)
+                yield _inside(task, _taken(task, side, units)), None
+
+
+def _kept_keys(task: VerifyTask, rows: KeyRows) -> KeyRows:
+    """Without what lies outside the part of the log, and what another policy left behind."""
+    kept = (rows.places >= task.begin) & (rows.places < task.end)
+    return rows.where(kept & task.liveness.takes(SideName.ROCKSDB, topics_of(rows)))
+
+
+def _inside(task: VerifyTask, units: pa.RecordBatch) -> pa.RecordBatch | None:
+    places = np.asarray(units.column("physical_offset"))
+    inside = (places >= task.begin) & (places < task.end)
+    if not inside.any():
+        return None
+    return units if inside.all() else units.filter(pa.array(inside))
+
+
+def _taken(task: VerifyTask, side: SideName, units: pa.RecordBatch) -> pa.RecordBatch:
+    """Without what another policy left behind."""
+    kept = task.liveness.takes(side, units.column("topic"))
+    return units if kept.all() else units.filter(pa.array(kept))
+
+
+def _queues(units: pa.RecordBatch) -> Hashes:
+    return queue_hashes(units.column("topic"), units.column("queue_id"))
+
+
+def _hashes(queues: Hashes, units: pa.RecordBatch) -> Hashes:
+    return key_hashes(queues, units.column("queue_offset"))

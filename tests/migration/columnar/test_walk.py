@@ -1,0 +1,65 @@
+"""The columnar walk finds the records that the store's walk finds, in any log, and no others."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the spark extra is not installed")
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migration.columnar.decoder import ReadOptions, read_blocks
+from migration.columnar.errors import LogDamageError
+from migration.columnar.log_layout import list_segments, read_layout, split
+from store.format.fast_scan import SealedParser
+from store.log.segment_set import SegmentSet
+from store.log.walk import Damage, Poison, Run, walk
+from tests.support.damaged_log import SEGMENT, START, Harm, entries, harms, write_damaged
+
+if TYPE_CHECKING:
+    from tests.support.log_writer import Entry
+
+LENIENT = ReadOptions(verify_crc=True, fail_on_corrupt=False)
+STRICT = ReadOptions(verify_crc=True)
+
+
+def columnar(directory: Path, end: int, options: ReadOptions) -> tuple[list[int], list[int], int]:
+    """Offsets of records that queues can hold, of poison, and of the first damage."""
+    sound: list[int] = []
+    poison: list[int] = []
+    layout = read_layout(directory, end=end)
+    try:
+        for log_range in split(layout, START, end, 0):
+            for block in read_blocks(log_range, options):
+                bad = np.asarray(block.queue_id) < 0
+                bad |= (np.asarray(block.queue_offset) < 0) | block.undecodable()
+                offsets = np.asarray(block.physical_offset)
+                poison += offsets[bad].tolist()
+                sound += offsets[~bad].tolist()
+    except LogDamageError as error:
+        return sound, poison, error.offset
+    return sound, poison, end
+
+
+@given(st.lists(entries, min_size=1, max_size=25), st.lists(harms, max_size=3), st.booleans())
+def test_both_walks_find_the_same(made: list[Entry], harmed: list[Harm], crc_item: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        end = START + len(write_damaged(Path(name), made, harmed, crc_item=crc_item))
+        segments = SegmentSet.load(Path(name), SEGMENT, read_only=True)
+        steps = list(walk(segments, START, end=end, parser=SealedParser()))
+        segments.close()
+        found = columnar(Path(name), end, LENIENT)
+        first_damage = columnar(Path(name), end, STRICT)[2]
+        assert len(list_segments(Path(name))[0]) == (end - START) // SEGMENT
+    runs = [step.requests for step in steps if isinstance(step, Run)]
+    sound = [request.physical_offset for run in runs for request in run]
+    poison = [step.physical_offset for step in steps if isinstance(step, Poison)]
+    damage = [step.physical_offset for step in steps if isinstance(step, Damage)]
+    assert found == (sound, poison, end)
+    assert first_damage == (damage[0] if damage else end)

@@ -1,0 +1,152 @@
+"""Messages as Parquet, and the figures and the page of a report."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the spark extra is not installed")
+pytest.importorskip("matplotlib", reason="the report extra is not installed")
+
+from migration.columnar.liveness import Liveness
+from migration.spark.errors import PipelineError
+from migration.spark.jobs.messages import MessageChoice
+from migration.spark.jobs.report import gather_report
+from migration.spark.jobs.report_page import render
+from migration.spark.jobs.to_parquet import export
+from tests.migration.spark.logs import write_log, write_odd_log
+from tests.support.log_writer import PREPARED, Entry, LogWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+DAY_MS = 86_400_000
+
+
+def test_messages_are_written_by_topic_and_day(spark: SparkSession, tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "log", 1 << 16)
+    for index in range(40):
+        topic = ("plain", "%RETRY%a=b")[index % 2]
+        time_ms = 1_700_000_000_000 + index % 3 * DAY_MS
+        properties = {"KEYS": f"k{index}", "TAGS": "T"}
+        writer.append(Entry(topic, bytes([index]), properties=properties, store_time_ms=time_ms))
+    writer.append(Entry(sys_flag=PREPARED))
+    writer.flush()
+    output = tmp_path / "out"
+    result = export(spark, MessageChoice(log=tmp_path / "log"), output)
+    assert (result.messages, result.topics) == (40, 2)
+    days = sorted(path.name for path in (output / "topic=plain").iterdir())
+    assert days == ["day=2023-11-14", "day=2023-11-15", "day=2023-11-16"]
+    rows = spark.read.parquet(str(output)).orderBy("physical_offset").collect()
+    assert [row.topic for row in rows] == [row.entry.topic for row in writer.rows[:40]]
+    assert [bytes(row.body) for row in rows] == [row.entry.body for row in writer.rows[:40]]
+    assert [row.properties for row in rows] == [{}] * 40
+    assert rows[5]["keys"] == ["k5"]
+    assert rows[1].store_time.timestamp() * 1000 == writer.rows[1].entry.store_time_ms
+
+
+def test_a_part_of_the_messages_and_no_silent_overwriting(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    writer = write_log(tmp_path / "log", 120)
+    begin, end = (writer.rows[index].entry.store_time_ms for index in (20, 90))
+    choice = MessageChoice(
+        log=tmp_path / "log", topics=("topic-0", "topic-1"), begin_ms=begin, end_ms=end
+    )
+    output = tmp_path / "out"
+    wanted = [row for row in writer.rows[20:91] if row.entry.topic != "topic-2"]
+    assert export(spark, choice, output).messages == len(wanted)
+    with pytest.raises(PipelineError, match="is not empty"):
+        export(spark, choice, output)
+    later = writer.rows[50].physical_offset
+    # A topic that was made again begins later; one that is not known is gone.
+    alive = MessageChoice(log=tmp_path / "log", liveness=Liveness({"topic-1": later}))
+    result = export(spark, alive, output, overwrite=True)
+    wanted = [row for row in writer.rows[50:] if row.entry.topic == "topic-1"]
+    assert (result.messages, result.topics) == (len(wanted), 1)
+
+
+def test_nothing_to_export_is_no_error(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    result = export(spark, MessageChoice(log=tmp_path / "log"), tmp_path / "out")
+    assert (result.messages, result.topics) == (0, 0)
+
+
+class Checker(HTMLParser):
+    """Collects what the page would load, and whether its tags nest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "path", "use", "rect", "line", "image", "br"):
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and not str(value).startswith("#"):
+                self.loads.append(str(value))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+
+def test_the_figures_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path, 1 << 16)
+    for index in range(60):
+        writer.append(
+            Entry(
+                "orders" if index % 3 else '<b>$x$ & "y" 订单',
+                bytes(index * 10),
+                queue_id=index % 2,
+                properties={"KEYS": "hot" if index % 2 else f"k{index}", "TAGS": f"T{index % 4}"},
+                store_time_ms=1_700_000_000_000 + index * 60_000,
+            )
+        )
+    for offset in (0, 1, 5, 5):
+        writer.append(Entry("broken", queue_offset=offset, store_time_ms=1_700_000_000_000))
+    writer.flush()
+    report = gather_report(spark, MessageChoice(log=tmp_path))
+    assert (report.messages, report.topic_count, report.queue_count) == (64, 3, 5)
+    assert report.bytes == sum(len(row.record) for row in writer.rows)
+    assert (report.holes, report.duplicates) == (3, 1)
+    assert [tuple(queue) for queue in report.broken_queues] == [("broken", 0, 0, 5, 4, 3, 1)]
+    orders = report.topics[0]
+    assert (orders.topic, orders.messages, orders.queues, orders.tags) == ("orders", 40, 2, 4)
+    assert orders.keyed == 40
+    assert (report.keys[0].key, report.keys[0].messages) == ("hot", 20)
+    assert sum(count for _, count in report.sizes) == 64
+    assert sum(count for _, count in report.rates["orders"]) == 40
+
+    page = render(report)
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    assert checker.loads == []
+    assert "<script" not in page
+    assert page.count("<svg") == 4
+    assert "<b>$x$" not in page
+    assert "&lt;b&gt;$x$ &amp; &quot;y&quot; 订单" in page
+    assert re.search(r"3 holes, 1 offsets used more than once", page)
+
+
+def test_a_report_of_an_empty_log(spark: SparkSession, tmp_path: Path) -> None:
+    page = render(gather_report(spark, MessageChoice(log=tmp_path)))
+    assert "<svg" not in page
+    assert "No message has a key" in page
+
+
+def test_a_report_of_every_kind_of_record(spark: SparkSession, tmp_path: Path) -> None:
+    write_odd_log(tmp_path)
+    assert "Topics" in render(gather_report(spark, MessageChoice(log=tmp_path)))

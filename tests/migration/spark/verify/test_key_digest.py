@@ -1,0 +1,77 @@
+"""A digest of index rows does not depend on their order, and shows every change."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the spark extra is not installed")
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcq.tables.keys import index_key
+from migration.spark.verify.key_digest import KeyDigest, KeyRows, key_row_hashes, key_rows
+from migration.spark.verify.unit_digest import bucket_of
+
+NAMES = st.text(min_size=1, max_size=12)
+KEYS = st.builds(index_key, NAMES, NAMES, st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+
+
+def rows_of(keys: list[bytes]) -> KeyRows:
+    return key_rows(pa.array(keys, pa.binary()))
+
+
+def digest_of(*parts: KeyRows) -> KeyDigest:
+    digest = KeyDigest()
+    for part in parts:
+        digest.add(part)
+    return digest
+
+
+@given(st.lists(KEYS, max_size=20), st.randoms())
+def test_order_and_cuts_make_no_difference(keys: list[bytes], chance: object) -> None:
+    shuffled = list(keys)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined] # hypothesis types it as object
+    half = len(keys) // 2
+    cut = digest_of(rows_of(shuffled[:half])).merge(digest_of(rows_of(shuffled[half:])))
+    assert not len(digest_of(rows_of(keys)).differing(cut))
+    assert cut.count == len(keys)
+
+
+@given(KEYS, st.integers(0, 200), st.integers(1, 255))
+def test_every_byte_of_a_key_counts(key: bytes, at: int, flip: int) -> None:
+    other = bytearray(key)
+    other[at % len(key)] ^= flip
+    one, changed = key_row_hashes(rows_of([key, bytes(other)]))
+    assert one != changed
+
+
+@given(st.lists(KEYS, min_size=1, max_size=8))
+def test_a_hash_does_not_depend_on_what_lies_beside(keys: list[bytes]) -> None:
+    together = key_row_hashes(rows_of(keys)).tolist()
+    alone = [key_row_hashes(rows_of([key]))[0] for key in keys]
+    assert together == alone
+    rows = rows_of(keys)
+    assert rows.whole() == keys
+    last = rows.where(np.arange(len(keys)) == len(keys) - 1)
+    assert key_row_hashes(last).tolist() == together[-1:]
+
+
+def test_a_wrong_stamp_shows_in_the_bucket_of_its_key() -> None:
+    keys = [index_key("t", f"k{number}", 5_000 * number, number) for number in range(50)]
+    rows = rows_of(keys)
+    stamps = rows.proper_stamps
+    assert stamps.tolist() == [5 * number for number in range(50)]
+    right = digest_of(rows._replace(stamps=stamps))
+    assert not len(right.differing(digest_of(rows)))
+    wrong = stamps.copy()
+    wrong[7] += 1
+    found = right.differing(digest_of(rows._replace(stamps=wrong)))
+    assert found.tolist() == [bucket_of(key_row_hashes(rows))[7]]
+
+
+def test_a_row_that_stands_twice_shows() -> None:
+    rows = rows_of([index_key("t", "k", 1, 2)])
+    assert len(digest_of(rows).differing(digest_of(rows, rows, rows))) == 1
