@@ -1,24 +1,23 @@
-"""Open a store directory: the one way in for the service, the tools and programs that embed it.
+"""Open any store directory: the way in for the service and the tools.
 
-What the queues are read from and written to follows from migration.json: RocksDB alone where
-there is none, else what its phase says. A directory in which that would hide messages is refused.
+Without a migration.json it is a plain store, see `kvcq.opening`. Otherwise its phase says what the
+queues are read from and written to. A directory in which that would hide messages is refused.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kvcq.engine.rocks import RocksEngine, metadata_profile
-from kvcq.errors import EngineFailedError, EngineUnavailableError
-from kvcq.metadata_store import MetadataStore
+from kvcq.opening import open_metadata, open_plain
 from migration.errors import MigrationStateError
 from migration.fill import remove_leftovers
 from migration.sides import NO_TOPIC, DoubleQueueStore, SideOpener
 from migration.state import STATE_FILE, Phase, Routes, SideName, StateKeeper, read_state
 from migration.steps import LiveMigration
 from store.clock import SystemClock
-from store.errors import StoreError, StoreFormatError
+from store.errors import StoreError
 from store.opening import assemble
 from store.store_dir import StoreDir
 
@@ -50,35 +49,25 @@ def open_store(
     clock = clock or SystemClock()
     progress = progress or (lambda _what, _share: None)
     directory = StoreDir.open(config.root, config.segment_bytes, clock)
-    try:
+    with ExitStack() as undo:
+        undo.callback(directory.close)
         state = read_state(config.root)
-        if state is not None and state.phase is Phase.ADOPTING:
+        if state is None:
+            undo.pop_all()
+            return open_plain(config, clock, directory, progress)
+        if state.phase is Phase.ADOPTING:
             raise MigrationStateError(
                 config.root / STATE_FILE,
                 f"taking over was cut short: `kvcq migrate start {config.root}` goes on with it",
             )
-        if state is not None and config.reclaim_unexpired is None:
+        if config.reclaim_unexpired is None:
             config = replace(config, reclaim_unexpired=state.reclaim_unexpired)
         opener = SideOpener(config, clock, directory, progress)
-        metadata = MetadataStore(_open_metadata(directory))
-        if state is not None:
-            try:
-                double, keeper = _compose(state, opener, directory, clock)
-            except BaseException:
-                metadata.close()
-                raise
-            return _assemble_double(
-                config, clock, directory, double, keeper, opener, metadata, progress
-            )
-        try:
-            queues = opener.rocksdb()
-        except BaseException:
-            metadata.close()
-            raise
-    except BaseException:
-        directory.close()
-        raise
-    return assemble(config, clock, directory, queues, metadata, progress)
+        metadata = open_metadata(directory)
+        undo.callback(metadata.close)
+        double, keeper = _compose(state, opener, directory, clock)
+        undo.pop_all()
+    return _assemble_double(config, clock, directory, double, keeper, opener, metadata, progress)
 
 
 def _compose(
@@ -165,27 +154,3 @@ def _assemble_double(
     double.live = LiveMigration(store, double, keeper, opener, clock)
     double.live.look()
     return store
-
-
-def _open_metadata(directory: StoreDir) -> RocksEngine:
-    """Topics and committed offsets are not in the log: damage here is refused, not papered over."""
-    fresh = not directory.checkpoint.exists() and not directory.commitlog.exists()
-    remedy = (
-        f"Bring it back from a copy of the directory, or run `kvcq repair {directory.root} "
-        "--metadata`: it keeps what is there under another name, and finds the topics again in "
-        "log and queues, but no committed offsets"
-    )
-    if not fresh and not (directory.meta.is_dir() and any(directory.meta.iterdir())):
-        raise StoreFormatError(
-            directory.meta,
-            f"is missing: topics, groups and committed offsets are in it. {remedy}",
-        )
-    try:
-        return RocksEngine.open(directory.meta, metadata_profile())
-    except EngineUnavailableError:
-        raise
-    except EngineFailedError as error:
-        raise StoreFormatError(
-            directory.meta,
-            f"is not the database that was written last ({error}). Nothing was changed. {remedy}",
-        ) from error

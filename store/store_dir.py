@@ -9,6 +9,7 @@
       commitlog/    segments
       kvcq/         RocksDB: units, bounds, key index
       meta/         RocksDB: topics, groups, committed offsets
+      migration.json           the state of a migration, while there is one
       consumequeue/ index/     files of RocketMQ's kind, during a migration
 
 The lock is taken before anything is read that could change, and before anything is written. A
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Version of everything below the root. A store that says more is not opened.
 FORMAT_VERSION = 1
+#: The state of a migration. A store that has one is opened by what it says.
+MIGRATION_FILE = "migration.json"
 _PRODUCT = "kvcq"
 _LOCK = "lock"
 _IDENTITY = "store.json"
@@ -128,6 +131,7 @@ class StoreDir:
         self.checkpoint = root / "checkpoint"
         self.abort = root / "abort"
         self.ends = root / "ends"
+        self.migration = root / MIGRATION_FILE
         self._lock_key: tuple[int, int] | None = None
         self._lock_descriptor: int | None = None
         self._root_key: tuple[int, int] | None = None  # set with the lock

@@ -188,11 +188,12 @@ OWNERS: dict[str, tuple[str, ...]] = {
 #: What only an extra installs.
 EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib"}
 #: Sources that the `kvcq` service is read through may use the client, and nothing else of it. What
-#: looks a stopped store over reads its log.
+#: looks a stopped store over reads its log, and the way in puts the store together.
 ALSO = {
     ("migration/spark/", "kvcq_client"),
     ("migration/columnar/", "kvcq_client"),
     ("kvcq/inspect/", "store"),
+    ("kvcq/opening.py", "store"),
 }
 
 IMPORTS = imports_of(MAY_IMPORT)

@@ -6,9 +6,7 @@ import logging
 import shutil
 from typing import TYPE_CHECKING
 
-from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.rocks import DERIVED, ExpiryFilter, RocksEngine, damage_mark
-from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.opening import open_queues
 from migration.errors import MigrationStateError
 from migration.files import (
     CHECKPOINT_FILE,
@@ -21,12 +19,13 @@ from migration.files import (
 )
 from migration.sides.side import FileSideStore
 from migration.state import SideName
-from store.files import fsync_directory, make_directory, move_aside
+from store.files import fsync_directory, make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from kvcq.consume_queue_store import KvConsumeQueueStore
     from migration.sides.side import SideStore
     from migration.state import MigrationState
     from store.clock import Clock
@@ -59,9 +58,7 @@ class SideOpener:
 
     def rocksdb(self) -> KvConsumeQueueStore:
         """The database; one that cannot be opened is moved aside, and a new one made."""
-        engine = open_derived(self._directory.kvcq)
-        expiry = ExpiryFilter(engine, self._clock, self._config.expiry_margin_s)
-        return KvConsumeQueueStore(engine, expiry)
+        return open_queues(self._config, self._clock, self._directory)
 
     def files(self, state: MigrationState) -> FileSideStore:
         """Raises StoreFormatError for a damaged checkpoint of the files."""
@@ -110,28 +107,6 @@ class SideOpener:
             f"back from a copy, or have it made again from the log: "
             f"kvcq migrate resume {self._directory.root} --rebuild {name.value}",
         )
-
-
-def open_derived(path: Path) -> RocksEngine:
-    """The derived database; one that is damaged is moved aside, and a new one made.
-
-    Damage that a reader met counts as well: it left a mark. Raises EngineUnavailableError when
-    something else keeps it from being opened.
-    """
-    mark = damage_mark(path)
-    if mark.exists():
-        if path.exists():
-            aside = move_aside(path, "damaged")
-            logger.error("%s was found damaged: moved to %s and made again", path, aside.name)
-        mark.unlink()
-    try:
-        return RocksEngine.open(path, DERIVED)
-    except EngineUnavailableError:
-        raise  # on a full disk, say: it knows more than the log does when segments were dropped
-    except EngineFailedError as error:
-        aside = move_aside(path, "damaged")
-        logger.error("%s is moved to %s and rebuilt from the log: %s", path, aside.name, error)
-        return RocksEngine.open(path, DERIVED)
 
 
 def _remove_tree(path: Path) -> None:

@@ -35,11 +35,12 @@ from migration.formats import (
 )
 from migration.state.routing import Route, RoutingPolicy
 from store.errors import InvalidArgumentError
+from store.store_dir import MIGRATION_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-STATE_FILE = "migration.json"
+STATE_FILE = MIGRATION_FILE
 _VERSION = 1
 #: Changes of phase that the state remembers, for people.
 _HISTORY = 50

@@ -1,4 +1,4 @@
-"""A database is given up only when it is damaged, not when the machine lacks something."""
+"""A plain store opens; a database is given up when it is damaged, and for nothing else."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED, metadata_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.opening import open_derived, open_store
 from kvcq.tables.keys import BOUNDS
 from migration.repair.metadata import repair_metadata
-from migration.sides.opener import open_derived
+from store.errors import StoreFormatError
 from store.message import Message
-from tests.support.stores import open_small
+from tests.support.stores import open_small, small_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,3 +111,21 @@ def test_damage_is_not_taken_for_something_that_passes(
     with pytest.raises(EngineFailedError) as caught:
         RocksEngine.open(database, metadata_profile())
     assert not isinstance(caught.value, EngineUnavailableError)
+
+
+def test_a_plain_store_is_opened_again(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    with open_store(config) as store:
+        store.put([Message("T", b"x")])
+    with open_store(config) as store:
+        assert store.pull("T", 0, 0).max_offset == 1
+
+
+def test_a_store_with_a_migration_is_not_opened_as_a_plain_one(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    open_store(config).close()
+    (tmp_path / "migration.json").write_text("{}")
+    with pytest.raises(StoreFormatError, match=r"migration\.opening"):
+        open_store(config)
+    (tmp_path / "migration.json").unlink()
+    open_store(config).close()  # the directory was let go
