@@ -120,8 +120,10 @@ class EndsReserve:
         with suppress(FileNotFoundError), self._path.open("rb") as file:
             while len(header := file.read(_HEADER.size)) == _HEADER.size:
                 length, crc = _HEADER.unpack(header)
-                payload = file.read(length) if length <= self._size else b""
-                if length == 0 or zlib.crc32(payload) != crc:
+                if not 0 < length <= self._size:
+                    return
+                payload = file.read(length)
+                if zlib.crc32(payload) != crc:
                     return
                 yield gzip.GzipFile(fileobj=BytesIO(payload)), file.tell()
 

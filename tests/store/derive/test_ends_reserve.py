@@ -70,6 +70,17 @@ def test_a_part_that_is_torn_or_damaged_is_not_there(
     assert reserve.log_start == (1000 if any(data[at:]) else 2000)
 
 
+def test_a_turned_bit_where_nothing_is_noted_is_no_part(
+    reserve: EndsReserve, tmp_path: Path
+) -> None:
+    path = tmp_path / "ends"
+    for bit in range(16 * 8):
+        data = bytearray(SEGMENT_BYTES // 32)
+        data[bit // 8] = 1 << bit % 8
+        path.write_bytes(data)
+        assert (reserve.log_start, list(reserve.pages())) == (None, []), bit
+
+
 def test_more_than_there_is_room_for_is_refused_and_leaves_what_is_there(
     reserve: EndsReserve, tmp_path: Path
 ) -> None:
