@@ -85,7 +85,7 @@ def lay_out(source: Path, tree: Path) -> None:
         shutil.copytree(
             source / name,
             tree / HOME / name if name in MOVED else tree / name,
-            ignore=shutil.ignore_patterns("__pycache__", "docs", "reports"),
+            ignore=shutil.ignore_patterns("__pycache__", "docs"),
             dirs_exist_ok=True,
         )
     for name in (project["project"]["readme"], *project["project"]["license-files"]):

@@ -8,16 +8,14 @@ from kvcq_bench.errors import ScenarioError
 from kvcq_bench.kinds import KINDS
 from kvcq_bench.machine import machine, versions
 from kvcq_bench.recorder import Recorder
+from kvcq_bench.report import FORMAT
 from kvcq_bench.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcq_bench.scenario import Scenario
-    from kvcq_bench.target import Target
-
-#: Of the documents; `compare` refuses others.
-FORMAT = 1
+    from kvcq_bench.targets import Target
 
 
 def run_scenario(

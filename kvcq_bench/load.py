@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kvcq_bench.ledger import Ledger
     from kvcq_bench.run import Run
-    from kvcq_bench.target import Writer
+    from kvcq_bench.targets import Writer
     from kvcq_client import Queue
 
 

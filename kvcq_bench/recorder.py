@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from kvcq_bench.target import Target
+    from kvcq_bench.targets import Target
 
 #: Walking a directory of many files costs more than all else: every so many samples.
 _DISK_EVERY = 5

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kvcq_bench.recorder import Recorder
     from kvcq_bench.scenario import Scenario
-    from kvcq_bench.target import Target
+    from kvcq_bench.targets import Target
     from kvcq_client import Queue
 
 _TOUCHED_BYTES = 2 << 30

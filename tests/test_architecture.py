@@ -33,7 +33,14 @@ MAY_IMPORT: dict[str, dict[str, set[str] | None]] = {
     "migration": {"store": None, "kvcq": None},
     "pyspark_kvcq": {"migration": {"spark"}},
     "kvcq_client": {},
-    "server": {"store": None, "kvcq": None, "migration": None, "kvcq_client": None},
+    "kvcq_bench": {"store": None, "kvcq": None, "migration": None, "kvcq_client": None},
+    "server": {
+        "store": None,
+        "kvcq": None,
+        "migration": None,
+        "kvcq_client": None,
+        "kvcq_bench": None,
+    },
 }
 OURS = {*MAY_IMPORT, "tests"}
 
@@ -157,6 +164,11 @@ UNITS |= {
         "migration.spark.verify",
     },
 }
+UNITS |= {
+    "kvcq_bench.errors": set(),
+    "kvcq_bench.report": {"kvcq_bench.errors"},
+    "kvcq_bench.targets": {"kvcq_bench.disk", "kvcq_bench.errors"},
+}
 UNITS |= {  # server
 }
 
@@ -171,7 +183,7 @@ CIRCLES_LEFT: dict[str, list[frozenset[str]]] = {
 #: Foreign module to the path prefixes that may import it.
 OWNERS: dict[str, tuple[str, ...]] = {
     "rocksdict": ("kvcq/engine/rocks/",),
-    "mmap": ("store/log/segment.py", "migration/"),
+    "mmap": ("store/log/segment.py", "migration/", "kvcq_bench/machine.py"),
     "grpc": ("server/", "kvcq_client/"),
     "grpc_health": ("server/", "kvcq_client/"),
     "grpc_reflection": ("server/",),
@@ -183,7 +195,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "asyncio": ("server/", "kvcq_client/"),
     "click": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
-    "matplotlib": ("migration/spark/jobs/report_plots.py",),
+    "matplotlib": ("migration/spark/jobs/report_plots.py", "kvcq_bench/report/plots.py"),
 }
 #: What only an extra installs.
 EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib"}

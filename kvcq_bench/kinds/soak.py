@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from kvcq_bench.run import Run
 
 _TOUCHED_BYTES = 64 << 20
+#: What must stay flat: the figure of its growth, and the figure's unit.
+_FLAT = {
+    "private_bytes": ("private_memory_growth_mb_per_hour", 1e6),
+    "open_files": ("open_files_growth_per_hour", 1),
+    "disk_kvcq_bytes": ("database_growth_mb_per_hour", 1e6),
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,6 @@ def run_soak(run: Run) -> None:
     reach alone would leave the readers no room, and then latency tells how long the queue is.
     """
     parameters = run.scenario.parameters_as(Parameters)
-    run.recorder.begin("full speed")
     began_s = perf_counter()
     probe = _Traffic(run, parameters, "probe")
     probe.run([(parameters.probe_seconds, None, "full speed")])
@@ -55,12 +60,14 @@ def run_soak(run: Run) -> None:
     traffic.run([(parameters.seconds / len(parts), full / 2, part) for part in parts])
     begin_s = (run.recorder.elapsed_s + traffic.began_at_s) / 2
     samples = [row for row in run.recorder.samples if row["at_s"] >= begin_s]
-    for name in ("private_bytes", "open_files", "disk_kvcq_bytes"):
+    for name, (figure, unit) in _FLAT.items():
         points = [(row["at_s"], row[name]) for row in samples if name in row]
         if len(points) >= 3:
             times, values = np.array(points).T
             slope = np.polyfit(times, values, 1)[0]
-            run.recorder.figure(f"{name} growth per hour", float(slope) * 3600)
+            run.recorder.figure(figure, float(slope) * 3600 / unit)
+    rates = [run.recorder.figures[f"put_messages_per_s {part}"] for part in parts]
+    run.recorder.figure("put_rate_last_part_over_first", rates[-1] / rates[0])
 
 
 class _Traffic:

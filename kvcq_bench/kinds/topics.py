@@ -156,5 +156,5 @@ def _read(
         run.recorder.notes.append(
             f"{done:,} of {len(chosen):,} topics were read back in {parameters.read_seconds:g} s"
         )
-    run.recorder.figure(f"topics_read_back of {count} topics", done)
+    run.recorder.figure(f"topics_read_back {count} topics", done)
     run.recorder.figure(f"queues_read_per_s {count} topics", done / (perf_counter() - started_s))

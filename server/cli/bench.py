@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_bench.embedded import EmbeddedTarget
+import server
 from kvcq_bench.engine import run_scenario
 from kvcq_bench.errors import BenchError, CheckFailedError, ScenarioError
 from kvcq_bench.kinds import EMBEDDED_KINDS
-from kvcq_bench.numbers import number_text
-from kvcq_bench.remote import OwnServer, RemoteTarget
 from kvcq_bench.report import (
     compare,
     comparison_page,
     differing_conditions,
+    met_text,
+    number_text,
+    page,
     read_report,
+    summarise,
     write_report,
 )
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
-from kvcq_bench.summary import met_text, summarise
+from kvcq_bench.targets import EmbeddedTarget, OwnServer, RemoteTarget
 from kvcq_client import KvcqError
 from server.cli.online.connection import connect
 from server.cli.terminal.output import (
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
     from kvcq_bench.recorder import Recorder
     from kvcq_bench.scenario import Scenario
-    from kvcq_bench.target import Target
+    from kvcq_bench.targets import Target
 
 
 #: Fields of a report whose keys are names: of figures, statistics, settings and packages.
@@ -126,7 +128,7 @@ def run(
         raise _not_as_acknowledged(error) from error
     except (BenchError, KvcqError) as error:
         raise CommandError(str(error)) from error
-    paths = write_report(document, report or Path(f"bench-{wanted.name}"))
+    paths = _write(document, report or Path(f"bench-{wanted.name}"))
     if as_json:
         print_json(_shown(document))
     else:
@@ -151,7 +153,7 @@ def _run(
             if scenario.kind in EMBEDDED_KINDS:
                 opened = EmbeddedTarget(data, scenario.store)
             else:
-                opened = OwnServer(data, scenario.store)
+                opened = OwnServer(data, scenario.store, server.__name__)
         cleanup.callback(opened.close)
         with notes.status(f"{scenario.title}: beginning") as status:
             return run_scenario(scenario, opened, watch=_Progress(status, scenario.title))
@@ -185,6 +187,14 @@ def _shown(document: dict[str, Any]) -> dict[str, Any]:
     """The report as a JSON document of the command line: its fields in camelCase."""
     latencies = {name: camel_case(one) for name, one in document["latencies"].items()}
     return {**camel_case(document, names=_NAMES), "latencies": latencies}
+
+
+def _write(document: dict[str, Any], stem: Path) -> tuple[Path, Path]:
+    """The report and its page, under `stem` with .json and .html; returns both paths."""
+    report, shown = stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.html")
+    write_report(document, report)
+    shown.write_text(page(document), encoding="utf-8")
+    return report, shown
 
 
 class _Progress:
@@ -256,7 +266,7 @@ def run_all(
         except (BenchError, KvcqError) as error:
             failed.append(f"{scenario.name}: {error}")
         else:
-            written.append(write_report(document, reports / scenario.name)[0])
+            written.append(_write(document, reports / scenario.name)[0])
             notes.print(
                 f"{scenario.name}: {document['duration_s']:,.0f} s, {written[-1]}", soft_wrap=True
             )
@@ -265,9 +275,28 @@ def run_all(
         raise CommandError("; ".join(failed))
 
 
+@bench.command("render")
+@click.argument("report", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--html",
+    "html_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the page.  [default: bench-SCENARIO.html]",
+)
+def render(report: Path, html_path: Path | None) -> None:
+    """Write the page of REPORT: NAME.json, or NAME.json.gz."""
+    try:
+        document = read_report(report)
+    except ScenarioError as error:
+        raise BadRequestError(str(error)) from error
+    chosen = html_path or Path(f"bench-{document['scenario']}.html")
+    chosen.write_text(page(document), encoding="utf-8")
+    notes.print(f"page: {chosen}", soft_wrap=True)
+
+
 @bench.command("summary")
 @click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--markdown", is_flag=True, help="Print a table for a README.")
+@click.option("--markdown", is_flag=True, help="Print a table for a page of docs.")
 @json_option
 def summary(
     reports: tuple[Path, ...],

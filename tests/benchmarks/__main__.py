@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvcq_bench.machine import machine, versions
-from kvcq_bench.numbers import number_text
+from kvcq_bench.report.numbers import number_text
 from tests.benchmarks import in_process, migration, over_grpc, pipeline, start_up
 from tests.benchmarks.measure import Bench, Row
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from kvcq_bench.remote import OwnServer
+from kvcq_bench.targets.remote import OwnServer
 from kvcq_client import Client, Message, Queue, split_records
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
@@ -54,7 +54,7 @@ class _Calls:
 
 def put_batches(bench: Bench) -> None:
     """PutBatch of 128 against Echo of the same; then the client's producer."""
-    server = OwnServer(bench.fresh("put-grpc"), _STORE)
+    server = OwnServer(bench.fresh("put-grpc"), _STORE, "server")
     try:
         server.create_topics({"bench": QUEUES})
         calls = _Calls(server.address)
@@ -131,7 +131,7 @@ def _producer(bench: Bench, target: str, body: bytes, echo_rate: float) -> None:
 
 def pull(bench: Bench) -> None:
     """512 a call, whole records: as they are, and decoded; then the consumer."""
-    server = OwnServer(bench.fresh("pull"), _STORE)
+    server = OwnServer(bench.fresh("pull"), _STORE, "server")
     try:
         server.create_topics({"bench": 1})
         total = bench.amount(400_000, 10_000)
@@ -212,7 +212,7 @@ def _consume(bench: Bench, target: str, total: int) -> float:
 
 def single_put(bench: Bench) -> None:
     """One message a call, 32 callers, against echo with the same payload."""
-    server = OwnServer(bench.fresh("single"), _STORE)
+    server = OwnServer(bench.fresh("single"), _STORE, "server")
     try:
         server.create_topics({"bench": QUEUES})
         calls = _Calls(server.address)
@@ -248,7 +248,7 @@ def single_put(bench: Bench) -> None:
 
 def sync_put(bench: Bench) -> None:
     """64 callers that wait for the disk: puts for each fsync, and how long others wait."""
-    server = OwnServer(bench.fresh("sync"), {**_STORE, "flush_mode": "sync"})
+    server = OwnServer(bench.fresh("sync"), {**_STORE, "flush_mode": "sync"}, "server")
     try:
         server.create_topics({"bench": QUEUES})
         calls = _Calls(server.address)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
 
-from kvcq_bench.embedded import EmbeddedTarget
+from kvcq_bench.targets.embedded import EmbeddedTarget
 from server.cli.main import main
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import kvcq_bench.recorder
-from kvcq_bench.embedded import EmbeddedTarget
 from kvcq_bench.recorder import Recorder
+from kvcq_bench.targets.embedded import EmbeddedTarget
 
 if TYPE_CHECKING:
     from pathlib import Path

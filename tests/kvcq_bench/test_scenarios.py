@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_bench.embedded import EmbeddedTarget
 from kvcq_bench.engine import run_scenario
 from kvcq_bench.errors import CheckFailedError, NotPossibleHereError, ScenarioError
 from kvcq_bench.kinds import KINDS
-from kvcq_bench.remote import OwnServer
 from kvcq_bench.report import (
     compare,
     comparison_page,
@@ -23,6 +21,8 @@ from kvcq_bench.report import (
     write_report,
 )
 from kvcq_bench.scenario import Scenario, load_scenario, make_scenario, shipped_scenarios
+from kvcq_bench.targets.embedded import EmbeddedTarget
+from kvcq_bench.targets.remote import OwnServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +102,7 @@ def test_expiry_drops_segments_and_no_live_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["1-steady", "3-light-queues", "5-queries"])
 def test_scenario_on_a_server_of_its_own(tmp_path: Path, name: str) -> None:
     scenario = _small(name)
-    target = OwnServer(tmp_path, scenario.store)
+    target = OwnServer(tmp_path, scenario.store, "server")
     try:
         document = run_scenario(scenario, target, sample_interval_s=0.2)
         assert document["figures"]
@@ -116,7 +116,7 @@ def test_scenario_on_a_server_of_its_own(tmp_path: Path, name: str) -> None:
 @pytest.mark.integration
 def test_producers_go_on_over_a_kill_and_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
     scenario = _small("9-kill")
-    target = OwnServer(tmp_path, scenario.store)
+    target = OwnServer(tmp_path, scenario.store, "server")
     try:
         figures = run_scenario(scenario, target, sample_interval_s=0.2)["figures"]
     finally:
@@ -161,9 +161,10 @@ def test_the_same_seed_sends_the_same(tmp_path: Path) -> None:
 
 def test_report_is_written_read_and_compared(tmp_path: Path) -> None:
     document = _run_embedded(tmp_path / "run", "1-steady")
-    json_path, html_path = write_report(document, tmp_path / "report")
-    assert read_report(json_path) == json.loads(json_path.read_text())
-    text = html_path.read_text()
+    kept = tmp_path / "report.json"
+    write_report(document, kept)
+    assert read_report(kept) == json.loads(json.dumps(document))
+    text = page(document)
     assert document["machine"]["processor"] in text
     assert "<script" not in text
     other = {**document, "seed": 99}
@@ -229,7 +230,7 @@ def _parameters() -> object:
 
 
 def test_a_far_server_is_not_restarted(tmp_path: Path) -> None:
-    from kvcq_bench.remote import RemoteTarget
+    from kvcq_bench.targets.remote import RemoteTarget
 
     target = RemoteTarget("127.0.0.1:9")
     try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvcq_bench.engine import FORMAT
 from kvcq_bench.errors import ScenarioError
-from kvcq_bench.goals import judge
-from kvcq_bench.numbers import number_text
+from kvcq_bench.report.document import is_report, read_json
+from kvcq_bench.report.goals import judge
+from kvcq_bench.report.numbers import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +43,7 @@ class Summary:
         return {"lines": [line.document() for line in self.lines], "runs": self.runs}
 
     def markdown(self) -> str:
-        """For a README."""
+        """For a page of docs."""
         rows = [
             "| work | measured | wanted | | raw probe of the same run | again with |",
             "|---|---|---|---|---|---|",
@@ -58,18 +57,15 @@ class Summary:
 
 
 def summarise(paths: Sequence[Path]) -> Summary:
-    """Read reports; a directory stands for the JSON files in it. Raises ScenarioError."""
+    """Read reports; a directory stands for all that is below it. Raises ScenarioError."""
     lines: list[Line] = []
     runs: list[str] = []
     for path in _files(paths):
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ScenarioError(f"{path} cannot be read: {error}") from error
-        if isinstance(document, dict) and document.get("format") == FORMAT:
+        document = read_json(path)
+        if is_report(document):
             lines += _of_scenario(document)
             runs.append(_run_text(document))
-        elif isinstance(document, dict) and "rows" in document:
+        elif "rows" in document:
             lines += _of_benchmarks(document)
         else:
             raise ScenarioError(f"{path} is no report of this version")
@@ -79,7 +75,11 @@ def summarise(paths: Sequence[Path]) -> Summary:
 def _files(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
-        found += sorted(path.glob("*.json")) if path.is_dir() else [path]
+        found += (
+            sorted(path.rglob("*.json")) + sorted(path.rglob("*.json.gz"))
+            if path.is_dir()
+            else [path]
+        )
     if paths and not found:
         raise ScenarioError(f"no report in {', '.join(map(str, paths))}")
     return found

@@ -9,10 +9,9 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import server
 from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import BenchError, NotPossibleHereError
-from kvcq_bench.target import Resources, resources_of
+from kvcq_bench.targets.target import Resources, resources_of
 from kvcq_client import Client, Queue
 
 if TYPE_CHECKING:
@@ -119,9 +118,11 @@ class OwnServer(RemoteTarget):
 
     is_ours = True
 
-    def __init__(self, directory: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, Any], program: str) -> None:
+        """`program`: the module that is run as `python -m … serve`."""
         self._root = directory
         self._settings = dict(settings)
+        self._program = program
         self._process, self.address = self._start()
         super().__init__(self.address)
         self.name = "own server process"
@@ -155,7 +156,7 @@ class OwnServer(RemoteTarget):
 
     def _start(self, port: str = "0") -> tuple[subprocess.Popen[str], str]:
         """The process and its address, once it is ready."""
-        arguments = [sys.executable, "-m", server.__name__, "serve", "--json", "--port", port]
+        arguments = [sys.executable, "-m", self._program, "serve", "--json", "--port", port]
         arguments += ["--data", str(self._root / "store")]
         for name, value in self._settings.items():
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)

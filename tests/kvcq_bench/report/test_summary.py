@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_bench.engine import FORMAT
 from kvcq_bench.errors import ScenarioError
-from kvcq_bench.summary import met_text, summarise
+from kvcq_bench.report.document import FORMAT
+from kvcq_bench.report.summary import met_text, summarise
 
 if TYPE_CHECKING:
     from pathlib import Path

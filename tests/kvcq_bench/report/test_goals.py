@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvcq_bench.goals import GOALS, judge
+from kvcq_bench.report.goals import GOALS, judge
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,32 @@ if TYPE_CHECKING:
 _LINES = 8
 #: Files of the store that are a page or two, whatever it holds.
 _SMALL_FILES = ("abort", "checkpoint", "checkpoint.tmp", "lock", "store.json", "migration.json")
+_MEMORY = ("resident_bytes", "private_bytes")
 _SHARES = ("p50_ms", "p90_ms", "p99_ms", "p99.9_ms", "p100_ms")
 _SHARE_NAMES = ("p50", "p90", "p99", "p99.9", "max")
 
 
-def plots(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Title and SVG of each plot that the document has data for. Raises ImportError."""
+NO_PLOTS = "<p>No plots: they need matplotlib, which the extra <code>report</code> has.</p>"
+_MAPPED = (
+    "Resident memory has the pages of the mapped log that are in memory just now, which the "
+    "kernel takes back when it needs them. Private memory is the process's own."
+)
+
+
+class Plot(NamedTuple):
+    """One plot, and what a reader must know of it."""
+
+    title: str
+    explanation: str
+    svg: str
+
+
+def plots(document: Mapping[str, Any]) -> list[Plot]:
+    """Those that the document has data for; none without matplotlib."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        return []
     samples, phases = document["samples"], document["phases"]
 
     def over_time(names: Sequence[str], y_label: str, unit: float) -> Callable[[Axes], bool]:
@@ -35,33 +55,47 @@ def plots(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     levels = _named(samples, ("l0_files", "running_compactions", "write_stopped"))
     sizes = _named(samples, ("sst_bytes", "memtable_bytes", "pending_compaction_bytes"))
     made = [
-        ("Rate over time", _draw(lambda axes: _rates(axes, samples, phases))),
-        ("Latency percentiles", _draw(lambda axes: _latencies(axes, document["latencies"]))),
-        ("Memory and disk over time", _draw(over_time(_sizes(samples), "MB", 1e6))),
-        (
-            "Disk of the log over time",
-            _draw(over_time(["disk_commitlog_bytes"], "MB", 1e6)),
+        Plot("Rate over time", "", _rates(samples, phases)),
+        Plot(
+            "Latency percentiles", "", _draw(lambda axes: _latencies(axes, document["latencies"]))
         ),
-        ("Memory and disk by number of queues", _draw(lambda axes: _points(axes, document))),
-        ("RocksDB: levels and stalls", _draw(over_time(levels, "files, or compactions", 1))),
-        ("RocksDB: sizes", _draw(over_time(sizes, "MB", 1e6))),
+        Plot("Memory over time", _MAPPED, _draw(over_time(_MEMORY, "MB", 1e6))),
+        Plot("Disk over time", "Without the log.", _draw(over_time(_disk(samples), "MB", 1e6))),
+        Plot(
+            "Disk of the log over time", "", _draw(over_time(["disk_commitlog_bytes"], "MB", 1e6))
+        ),
+        Plot(
+            "Memory and disk by number of queues",
+            _MAPPED,
+            _draw(lambda axes: _points(axes, document)),
+        ),
+        Plot(
+            "RocksDB: levels and stalls", "", _draw(over_time(levels, "files, or compactions", 1))
+        ),
+        Plot("RocksDB: sizes", "", _draw(over_time(sizes, "MB", 1e6))),
     ]
-    return [(title, svg) for title, svg in made if svg]
+    return [plot for plot in made if plot.svg]
 
 
 def _draw(paint: Callable[[Axes], bool]) -> str:
     """The SVG of what `paint` draws; "" when it says that it drew nothing."""
+    return _figure([paint], 3.8)
+
+
+def _figure(paints: Sequence[Callable[[Axes], bool]], inches: float) -> str:
+    """One below the other, over the same times, each `inches` high; "" when one drew nothing."""
     # Not pyplot: that keeps figures alive, and picks a window system.
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.5, 3.8), layout="constrained")
+    figure = Figure(figsize=(10.5, inches * len(paints)), layout="constrained")
     FigureCanvasSVG(figure)
-    axes = figure.add_subplot()
-    axes.grid(visible=True, alpha=0.3)
-    if not paint(axes):
-        return ""
-    if axes.get_legend_handles_labels()[0]:
+    several = figure.subplots(len(paints), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, paint in zip(several, paints, strict=True):
+        axes.grid(visible=True, alpha=0.3)
+        if not paint(axes):
+            return ""
+    if any(axes.get_legend_handles_labels()[0] for axes in several):
         # Beside the plot: inside it, it would hide lines.
         figure.legend(loc="outside right upper", fontsize="small", frameon=False)
     text = io.StringIO()
@@ -70,28 +104,32 @@ def _draw(paint: Callable[[Axes], bool]) -> str:
     return svg[svg.index("<svg") :]
 
 
-def _rates(
-    axes: Axes, samples: Sequence[Mapping[str, float]], phases: Sequence[Mapping[str, Any]]
-) -> bool:
-    names = sorted({name for row in samples for name in row if name.startswith("count.")})
-    drawn = False
-    for name in names[:_LINES]:
-        times, rates = [], []
-        for before, after in pairwise([{"at_s": 0.0}, *samples]):
-            span_s = after["at_s"] - before["at_s"]
-            if span_s > 0:
-                times.append(after["at_s"])
-                rates.append((after.get(name, 0) - before.get(name, 0)) / span_s)
-        if times:
-            label = name.removeprefix("count.").replace("_", " ")
-            axes.plot(times, rates, label=label, marker=".", markersize=3)
-            drawn = True
-    # Hundreds of queries stand beside a hundred thousand puts; 0 is among the values.
-    axes.set_yscale("symlog", linthresh=10)
-    axes.set_ylim(bottom=0)
-    _label(axes, "seconds since the begin", "events a second (log)")
-    _mark(axes, phases)
-    return drawn
+def _rates(samples: Sequence[Mapping[str, float]], phases: Sequence[Mapping[str, Any]]) -> str:
+    """Each kind of event over a scale of its own: hundreds of queries stand beside a hundred
+    thousand puts.
+    """
+    names = sorted({name for row in samples for name in row if name.startswith("count.")})[:_LINES]
+
+    def rate(name: str) -> Callable[[Axes], bool]:
+        def paint(axes: Axes) -> bool:
+            times, rates = [], []
+            for before, after in pairwise([{"at_s": 0.0}, *samples]):
+                span_s = after["at_s"] - before["at_s"]
+                if span_s > 0:
+                    times.append(after["at_s"])
+                    rates.append((after.get(name, 0) - before.get(name, 0)) / span_s)
+            axes.plot(times, rates, marker=".", markersize=3)
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+            words = name.removeprefix("count.").replace("_", " ")
+            is_last = name == names[-1]
+            _label(axes, "seconds since the begin" if is_last else "", f"{words}/s")
+            _mark(axes, phases)
+            return bool(times)
+
+        return paint
+
+    return _figure([rate(name) for name in names], 2.2) if names else ""
 
 
 def _mark(axes: Axes, phases: Sequence[Mapping[str, Any]]) -> None:
@@ -128,11 +166,10 @@ def _latencies(axes: Axes, latencies: Mapping[str, Mapping[str, float]]) -> bool
     return bool(shown)
 
 
-def _sizes(samples: Sequence[Mapping[str, float]]) -> list[str]:
-    """Memory, and disk but for the log, which is prepared ahead and would flatten the others."""
+def _disk(samples: Sequence[Mapping[str, float]]) -> list[str]:
+    """But for the log, which is prepared ahead and would flatten the others."""
     small = {f"disk_{name}_bytes" for name in (*_SMALL_FILES, "commitlog")}
-    disk = {name for row in samples for name in row if name.startswith("disk_")} - small
-    return ["resident_bytes", "private_bytes", *sorted(disk)]
+    return sorted({name for row in samples for name in row if name.startswith("disk_")} - small)
 
 
 def _points(axes: Axes, document: Mapping[str, Any]) -> bool:
@@ -143,7 +180,7 @@ def _points(axes: Axes, document: Mapping[str, Any]) -> bool:
     restarted = [point for point in points if "ready_s" in point]
     written = [point for point in points if "ready_s" not in point]
     names = [
-        *("resident_bytes", "private_bytes"),
+        *_MEMORY,
         *("disk_kvcq_bytes", "disk_meta_bytes", "disk_consumequeue_bytes"),
     ]
     drawn = _lines(axes, written, "queues", names, 1e6, ", just written", marker="o")

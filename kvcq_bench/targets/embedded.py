@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import NotPossibleHereError
-from kvcq_bench.target import resources_of
+from kvcq_bench.targets.target import resources_of
 from kvcq_client import Bounds, Pulled, Queue, split_records
 from migration.opening import open_store
 from store.config import FlushMode, StoreConfig
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kvcq_bench.target import Resources
+    from kvcq_bench.targets.target import Resources
     from kvcq_client import Boundary, Message, StoredMessage
     from store.message_store import MessageStore
 

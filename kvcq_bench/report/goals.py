@@ -6,6 +6,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvcq_bench.report.figures import with_latencies
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -15,7 +17,8 @@ class Goal:
     """A bound of one figure of one scenario."""
 
     scenario: str  # its name
-    figure: str  # regular expression of the whole name; of several, the last counts
+    # Regular expression of the whole name, also of a latency; of several, the last counts.
+    figure: str
     work: str
     unit: str
     bound: float
@@ -44,6 +47,20 @@ class Judged:
 
 
 GOALS = (
+    Goal(
+        "steady",
+        r"put_and_pulled_messages_per_s 1024B-1p-1c-async",
+        "put and pulled at once, 1 KiB, one producer and one consumer",
+        "messages/s",
+        50_000,
+    ),
+    Goal(
+        "steady",
+        r"put_and_pulled_messages_per_s 1024B-64p-8c-sync",
+        "put and pulled at once, 1 KiB, 64 producers that wait for the disk",
+        "messages/s",
+        40_000,
+    ),
     Goal(
         "topics",
         r"first_messages_per_s \d+ topics",
@@ -121,6 +138,99 @@ GOALS = (
         0.8,
     ),
     Goal(
+        "queries",
+        r"query by key p99_ms",
+        "p99 of a query by key beside 30,000 puts/s",
+        "ms",
+        100,
+        at_most=True,
+    ),
+    Goal(
+        "queries",
+        r"search by time p99_ms",
+        "p99 of a search by time beside 30,000 puts/s",
+        "ms",
+        150,
+        at_most=True,
+    ),
+    Goal(
+        "removal",
+        r"topics_deleted_per_s",
+        "topics deleted under load",
+        "topics/s",
+        200,
+    ),
+    Goal(
+        "removal",
+        r"read beside deletion p99_ms",
+        "p99 of a pull beside deletions",
+        "ms",
+        50,
+        at_most=True,
+    ),
+    Goal(
+        "file-against-kv",
+        r"put_messages_per_s rocksdb \d+",
+        "messages to 50,000 queues in RocksDB",
+        "messages/s",
+        80_000,
+    ),
+    Goal(
+        "file-against-kv",
+        r"kvcq_mb rocksdb \d+",
+        "disk of 50,000 queues of five messages in RocksDB",
+        "MB",
+        10,
+        at_most=True,
+    ),
+    Goal(
+        "file-against-kv",
+        r"close_s rocksdb \d+",
+        "closing a store of 50,000 queues in RocksDB",
+        "s",
+        1,
+        at_most=True,
+    ),
+    Goal(
+        "soak",
+        r"put_rate_last_part_over_first",
+        "puts in the last part of an hour at half speed, over those in the first",
+        "",
+        0.95,
+    ),
+    Goal(
+        "soak",
+        r"put part \d+ of \d+ p99_ms",
+        "p99 of a put at half speed, in the last part of the hour",
+        "ms",
+        1000,
+        at_most=True,
+    ),
+    Goal(
+        "soak",
+        r"private_memory_growth_mb_per_hour",
+        "growth of private memory at half speed, an hour",
+        "MB",
+        50,
+        at_most=True,
+    ),
+    Goal(
+        "soak",
+        r"open_files_growth_per_hour",
+        "growth of open files at half speed, an hour",
+        "files",
+        5,
+        at_most=True,
+    ),
+    Goal(
+        "soak",
+        r"database_growth_mb_per_hour",
+        "growth of the database at half speed, while segments expire, an hour",
+        "MB",
+        10,
+        at_most=True,
+    ),
+    Goal(
         "kill",
         r"ready_after_kill_s",
         "ready after kill -9 under full load",
@@ -146,13 +256,14 @@ def judge(document: Mapping[str, Any]) -> list[Judged]:
     found: list[Judged] = []
     if document.get("scale", 1.0) < 1:
         return found
+    figures = with_latencies(document)
     for goal in GOALS:
         if goal.scenario != document["scenario"]:
             continue
-        names = [name for name in document["figures"] if re.fullmatch(goal.figure, name)]
+        names = [name for name in figures if re.fullmatch(goal.figure, name)]
         if not names:
             continue
-        value = document["figures"][names[-1]]
+        value = figures[names[-1]]
         met = value <= goal.bound if goal.at_most else value >= goal.bound
         found.append(
             Judged(goal.scenario, names[-1], goal.work, value, goal.unit, goal.wanted, met)

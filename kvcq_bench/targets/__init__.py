@@ -1,0 +1,11 @@
+"""What a scenario runs against: a server, started here or far, or a store in this process.
+
+Uses `disk` and `errors`, the client, and for a store in this process all of the store.
+"""
+
+from kvcq_bench.targets.embedded import EmbeddedTarget
+from kvcq_bench.targets.file_store import open_file_store
+from kvcq_bench.targets.remote import OwnServer, RemoteTarget
+from kvcq_bench.targets.target import Target, Writer
+
+__all__ = ["EmbeddedTarget", "OwnServer", "RemoteTarget", "Target", "Writer", "open_file_store"]
