@@ -9,8 +9,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from migration.errors import JobCancelledError
-from store.errors import StoreError
+from migration.errors import JobCancelledError, UnknownJobError
+from store.errors import StoreClosedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from store.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+_KEPT_JOBS = 20
 
 
 class JobState(enum.Enum):
@@ -173,3 +175,45 @@ class Job:
             self._ended_s = self._clock.monotonic_s()
             self._state = state
             self._ended.set()
+
+
+class JobList:
+    """The jobs of one open store, the last ones. One step at a time begins one; anybody asks."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._jobs: dict[str, Job] = {}
+        #: No job begins any more.
+        self.closed = False
+
+    def begin(self, kind: str, work: Callable[[Job], None]) -> Job:
+        """Raises StoreClosedError."""
+        if self.closed:
+            raise StoreClosedError("the migration")
+        job = Job(kind, self._clock, work)
+        while len(self._jobs) >= _KEPT_JOBS:
+            del self._jobs[next(iter(self._jobs))]
+        self._jobs[job.job_id] = job
+        return job.start()
+
+    def job(self, job_id: str) -> Job:
+        """Raises UnknownJobError."""
+        try:
+            return self._jobs[job_id]
+        except KeyError:
+            raise UnknownJobError(job_id) from None
+
+    def all(self) -> list[Job]:
+        """Oldest first."""
+        return list(self._jobs.values())
+
+    def close(self) -> None:
+        """None begins from here on, and those that run are to end soon."""
+        self.closed = True
+        for job in self.all():
+            job.cancel()
+
+    def stop(self) -> None:
+        """Cancel all, and wait for their end."""
+        for job in self.all():
+            job.stop()

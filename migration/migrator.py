@@ -1,6 +1,6 @@
 """The migration as a whole, for the service, the command line, and programs.
 
-`Migrator(store)` works on a store that is open. `open_migrator(root)` opens a stopped one for
+`Migrator(opened)` works on a store that is open. `open_migrator(root)` opens a stopped one for
 as long as it is used. Both have the same steps; see docs/migration.md.
 """
 
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from migration.errors import IllegalStepError
 from migration.jobs import JobState
 from migration.next_step import NO_MIGRATION, NextStep
-from migration.opening import open_store
+from migration.opening import Opened, open_any
 from migration.plan import plan_live
 from migration.repair import set_side_aside
-from migration.sides import DoubleQueueStore
 from migration.state import (
     FileLayout,
     MigrationState,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from migration.jobs import Job, JobStatus
     from migration.plan import Plan
     from migration.steps import Difference, LiveMigration, VerifyOptions
-    from store.message_store import MessageStore
 
     Progress = Callable[[str, float], None]
 
@@ -85,8 +83,8 @@ class MigrationStatus:
 class Migrator:
     """Steps and jobs of one open store. Thread: any."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
+    def __init__(self, opened: Opened) -> None:
+        self._store, self._found = opened
 
     @property
     def live(self) -> LiveMigration:
@@ -94,30 +92,29 @@ class Migrator:
         return self._live("this step")
 
     def _live(self, step: str) -> LiveMigration:
-        found = self._find()
-        if found is None:
+        if self._found is None:
             # Asked for on a running store: a stopped one is given a migration first.
             back = NextStep("rollback", stopped_only=True)
             following = back if step == "rollback" else NO_MIGRATION
             raise IllegalStepError(step, None, "its queues are in RocksDB alone", following)
-        return found
+        return self._found
 
     @property
     def has_live(self) -> bool:
         """Whether the store has a migration at all."""
-        return self._find() is not None
-
-    def _find(self) -> LiveMigration | None:
-        queues = self._store.queues
-        return queues.live if isinstance(queues, DoubleQueueStore) else None
+        return self._found is not None
 
     def plan(self) -> Plan:
         """A dry run; changes nothing."""
-        return plan_live(self._store, self._find())
+        live = self._found
+        if live is None:
+            return plan_live(self._store, None, self._store.log.appended_offset)
+        done = min(side.store.dispatched_offset for side in live.double.sides())
+        return plan_live(self._store, live.state, done)
 
     def status(self) -> MigrationStatus:
         """Also of a store without a migration: it is in RocksDB alone."""
-        live = self._find()
+        live = self._found
         log = self._store.log
         dispatched = self._store.queues.dispatched_offset
         if live is None:
@@ -132,14 +129,13 @@ class Migrator:
             jobs = tuple(job.status() for job in live.jobs())
             sides = tuple(
                 SideStatus(
-                    name.value,
+                    side.name.value,
                     side.store.dispatched_offset,
                     max(0, dispatched - side.store.dispatched_offset),
                     joined=side.joined,
                     failure="" if side.failure is None else str(side.failure),
                 )
-                for name in SideName
-                if (side := live.double.side(name)) is not None
+                for side in live.double.sides()
             )
         return MigrationStatus(
             state,
@@ -264,8 +260,9 @@ def open_migrator(root: Path, progress: Progress | None = None) -> Iterator[Migr
         clean_interval_s=_FAR_AWAY_S,
         preallocate=False,
     )
-    with open_store(config, progress=progress or _silent) as store:
-        yield Migrator(store)
+    opened = open_any(config, progress=progress or _silent)
+    with opened.store:
+        yield Migrator(opened)
 
 
 def begin_on_rocksdb(root: Path) -> None:

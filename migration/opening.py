@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.opening import open_metadata, open_plain
 from migration.errors import MigrationStateError
@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.config import StoreConfig
     from store.message_store import MessageStore
-    from store.metadata import Metadata
+
+
+class Opened(NamedTuple):
+    """An open store."""
+
+    store: MessageStore
+    #: None: it was made in RocksDB, and was never on files.
+    migration: LiveMigration | None
 
 
 def open_store(
@@ -38,6 +45,16 @@ def open_store(
     clock: Clock | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> MessageStore:
+    """As `open_any`, for callers that want the store alone."""
+    return open_any(config, clock=clock, progress=progress).store
+
+
+def open_any(
+    config: StoreConfig,
+    *,
+    clock: Clock | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Opened:
     """A running store in `config.root`, made there if the directory is empty or absent.
 
     A `kvcq/` database that is lost or damaged is rebuilt from the log, where nothing else knows
@@ -54,7 +71,7 @@ def open_store(
         state = read_state(config.root)
         if state is None:
             undo.pop_all()
-            return open_plain(config, clock, directory, progress)
+            return Opened(open_plain(config, clock, directory, progress), None)
         if state.phase is Phase.ADOPTING:
             raise MigrationStateError(
                 config.root / STATE_FILE,
@@ -65,14 +82,24 @@ def open_store(
         opener = SideOpener(config, clock, directory, progress)
         metadata = open_metadata(directory)
         undo.callback(metadata.close)
-        double, keeper = _compose(state, opener, directory, clock)
+        double, migration = _compose(state, opener, directory, clock)
         undo.pop_all()
-    return _assemble_double(config, clock, directory, double, keeper, opener, metadata, progress)
+    store = assemble(
+        config,
+        clock,
+        directory,
+        double,
+        metadata,
+        progress,
+        still_needed=double.still_needed,
+    )
+    migration.begin(store, double)
+    return Opened(store, migration)
 
 
 def _compose(
     state: MigrationState, opener: SideOpener, directory: StoreDir, clock: Clock
-) -> tuple[DoubleQueueStore, StateKeeper]:
+) -> tuple[DoubleQueueStore, LiveMigration]:
     """The sides that the state needs, and what it does not need removed.
 
     Raises MigrationStateError when a side that serves messages is missing, and what opening one
@@ -116,12 +143,13 @@ def _compose(
                 event = f"made anew: {side}; what was verified is gone"
                 keeper.move(event, **now.made_anew(side))
         routes = Routes(keeper.state.phase, state.routing)
-    double = DoubleQueueStore(routes, stores, lambda _, error: keeper.stop(str(error)))
+    migration = LiveMigration(keeper, opener, clock)
+    double = DoubleQueueStore(routes, stores, migration)
     if state.stopped:
         for name in stores:
             if not routes.required(name):
                 double.keep_out(name, state.stopped)
-    return double, keeper
+    return double, migration
 
 
 def _seed_deletions(stores: dict[SideName, SideStore]) -> None:
@@ -130,27 +158,3 @@ def _seed_deletions(stores: dict[SideName, SideStore]) -> None:
     for store in stores.values():
         if store.dispatched_offset == 0 and store.applied_deletions < applied:
             store.delete_topic(NO_TOPIC, applied)
-
-
-def _assemble_double(
-    config: StoreConfig,
-    clock: Clock,
-    directory: StoreDir,
-    double: DoubleQueueStore,
-    keeper: StateKeeper,
-    opener: SideOpener,
-    metadata: Metadata,
-    progress: Callable[[str, float], None],
-) -> MessageStore:
-    store = assemble(
-        config,
-        clock,
-        directory,
-        double,
-        metadata,
-        progress,
-        still_needed=double.still_needed,
-    )
-    double.live = LiveMigration(store, double, keeper, opener, clock)
-    double.live.look()
-    return store

@@ -16,9 +16,10 @@ from kvcq.engine.rocks import hand_over
 from kvcq.tables import BOUNDS, UNITS
 from migration.errors import IllegalStepError
 from migration.files import CHECKPOINT_FILE, QUEUE_DIRECTORY
+from migration.fill import LogFeed
 from migration.migrator import open_migrator
 from migration.next_step import NextStep
-from migration.plan import own_rocksdb
+from migration.plan import end_of_own_rocksdb, own_rocksdb
 from migration.state import STATE_FILE, Phase, Route, next_step, read_state, write_state
 from store.clock import SystemClock
 from store.errors import StoreFormatError
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
 
     from migration.broker_config import WrittenBack
     from migration.state import MigrationState
+    from store.message_store import MessageStore
 
 _EVENT = "given back to RocketMQ"
 _ROCKSDB_EVENT = "given back to RocketMQ with its queues in RocksDB"
 #: The broker's own queues, on their way out.
 _OLD_QUEUES = "consumequeue.removed"
+_LOOK_AHEAD = 1024
 _START_THE_BROKER = "start the RocketMQ broker on it"
 
 
@@ -132,11 +135,11 @@ def _give_back(
         # Opened, so that log and queues agree, and everything is flushed.
         with open_migrator(root, progress) as migrator:
             live = migrator.live
-            if not live.is_settled:
+            if live.on.waits_for:
                 raise IllegalStepError(
                     "release", state.phase.value, "a side is behind", NextStep("resume")
                 )
-            if home is None and live.rocketmqs_rocksdb_is_behind():
+            if home is None and _rocketmqs_rocksdb_is_behind(root, live.on.store):
                 raise IllegalStepError(
                     "release",
                     state.phase.value,
@@ -145,7 +148,7 @@ def _give_back(
                     "`kvcq migrate release --rocksdb`. For one with storeType=default it can go",
                     NextStep("release", ("--files",), stopped_only=True),
                 )
-            done += _told(root, live.give_config_back())
+            done += _told(root, live.on.give_config_back())
     directory = StoreDir.open(root, segment_bytes, clock)
     try:
         if not begun:
@@ -170,6 +173,23 @@ def _give_back(
     finally:
         directory.close()
     return done
+
+
+def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
+    """Whether RocketMQ's own RocksDB of queues is there, and the log has units behind it.
+
+    Raises EngineFailedError when it cannot be read.
+    """
+    end = end_of_own_rocksdb(root)
+    if end is None:
+        return False
+    feed = LogFeed(store)
+    at, log_end = max(end, feed.start_offset), feed.appended_offset
+    while at < log_end:
+        requests, at = feed.read(at, log_end, _LOOK_AHEAD)
+        if any(request.in_queue for request in requests):
+            return True
+    return False
 
 
 def _move_queues(root: Path) -> str:

@@ -26,6 +26,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2
+from migration.migrator import Migrator
 from server.errors import ServerBindError, ServerDrainingError
 from server.metrics import CallMetrics
 from server.process.collector import calm_collector
@@ -51,10 +52,10 @@ from store.format import pack_host
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from migration.opening import Opened
     from server.config import ServerConfig
     from server.wire.request_memory import RequestMemory
     from store.config import StoreConfig
-    from store.message_store import MessageStore
 
 SERVICES = (
     *(
@@ -73,11 +74,11 @@ MAX_PENDING_CALLS = 100_000
 
 
 class StoreOpener(Protocol):
-    """How the store is opened: migration.opening.open_store."""
+    """How the store is opened: migration.opening.open_any."""
 
     def __call__(
         self, config: StoreConfig, *, progress: Callable[[str, float], None] | None = None
-    ) -> MessageStore: ...
+    ) -> Opened: ...
 
 
 class Listener(Protocol):
@@ -96,7 +97,7 @@ class Listener(Protocol):
 
 def run_server(
     config: ServerConfig,
-    open_store: StoreOpener,
+    open_any: StoreOpener,
     listener: Listener,
     *,
     hurry: Callable[[], None] = lambda: None,
@@ -104,11 +105,11 @@ def run_server(
     """Serve until SIGTERM, SIGINT or SIGHUP, then drain and close.
 
     `hurry` is called at the second signal.
-    Raises ServerBindError when the port is taken, and what `open_store` raises.
+    Raises ServerBindError when the port is taken, and what `open_any` raises.
     """
 
     async def run() -> None:
-        await Server(config, open_store, listener, hurry=hurry).run()
+        await Server(config, open_any, listener, hurry=hurry).run()
 
     calm_collector()
     tune_allocator()
@@ -131,7 +132,7 @@ class Server:
     def __init__(
         self,
         config: ServerConfig,
-        open_store: StoreOpener,
+        open_any: StoreOpener,
         listener: Listener,
         *,
         hurry: Callable[[], None] = lambda: None,
@@ -139,7 +140,7 @@ class Server:
         """`hurry` is called when `stop` is called for the second time."""
         self._config = config
         self._on_hurry = hurry
-        self._open_store = open_store
+        self._open_any = open_any
         self._listener = listener
         self._stage = Stage()
         self._stop = asyncio.Event()
@@ -159,12 +160,12 @@ class Server:
         await self._rpc.start()
         self._listener.listening(self._config.host, port)
         try:
-            store = await self._open(self._config.store_config(port))
-            if store is not None:
+            opened = await self._open(self._config.store_config(port))
+            if opened is not None:
                 try:
-                    await self._serve(store, port)
+                    await self._serve(opened, port)
                 finally:
-                    await asyncio.to_thread(store.close)
+                    await asyncio.to_thread(opened.store.close)
         finally:
             self._stage.drain()
             await self._rpc.stop(None)
@@ -178,7 +179,7 @@ class Server:
             self._on_hurry()
         self._stop.set()
 
-    async def _open(self, config: StoreConfig) -> MessageStore | None:
+    async def _open(self, config: StoreConfig) -> Opened | None:
         """The open store; None when the server was told to stop meanwhile."""
         loop = asyncio.get_running_loop()
 
@@ -186,9 +187,7 @@ class Server:
             self._stage.report(step, fraction)  # ends the opening when the server drains
             loop.call_soon_threadsafe(self._listener.opening, step, fraction)
 
-        opening = asyncio.create_task(
-            asyncio.to_thread(self._open_store, config, progress=progress)
-        )
+        opening = asyncio.create_task(asyncio.to_thread(self._open_any, config, progress=progress))
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if opening.done():
@@ -196,15 +195,16 @@ class Server:
             return opening.result()
         self._begin_drain()
         try:
-            store = await opening
+            opened = await opening
         except ServerDrainingError:
             return None
-        await asyncio.to_thread(store.close)
+        await asyncio.to_thread(opened.store.close)
         return None
 
-    async def _serve(self, store: MessageStore, port: int) -> None:
+    async def _serve(self, opened: Opened, port: int) -> None:
+        store = opened.store
         store.make_segments_aside()  # a roll must not hold the event loop while the disk works
-        parts = _make_parts(self._config, store, self._edge.memory)
+        parts = _make_parts(self._config, opened, self._edge.memory)
         stop_listening = store.on_dispatch(parts.growth.grew)
         loop = asyncio.get_running_loop()
         store.when_failed(lambda: _soon(loop, self._stage.fail))
@@ -244,7 +244,8 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None
         loop.call_soon_threadsafe(callback)
 
 
-def _make_parts(config: ServerConfig, store: MessageStore, memory: RequestMemory) -> Parts:
+def _make_parts(config: ServerConfig, opened: Opened, memory: RequestMemory) -> Parts:
+    store = opened.store
     loop = asyncio.get_running_loop()
     flush_timeout_s = store.config.sync_flush_timeout_s
     threads = config.worker_threads
@@ -261,6 +262,7 @@ def _make_parts(config: ServerConfig, store: MessageStore, memory: RequestMemory
     return Parts(
         config=config,
         store=store,
+        migrator=Migrator(opened),
         store_host=pack_host(store.config.store_host),
         threads=(workers, scans, reads, commits, changes, steps, producers, bulk, appender),
         workers=workers,

@@ -10,6 +10,7 @@ from server.errors import ServerDrainingError, ServerStartingError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from migration.migrator import Migrator
     from server.config import ServerConfig
     from server.puts.appender import Appender
     from server.puts.coalescer import PutCoalescer
@@ -29,6 +30,7 @@ class Parts:
 
     config: ServerConfig
     store: MessageStore
+    migrator: Migrator  # of that store
     store_host: bytes  # packed, as message ids begin
     threads: tuple[Workers | Appender, ...]  # all of them, to be closed in this order
     # By what they do; see workers.py.

@@ -93,9 +93,9 @@ UNITS |= {
     "migration.formats": set(),
     "migration.files": _FORMATS,
     "migration.state": {*_FORMATS, "migration.next_step"},
-    "migration.sides": {*_SIDES, "migration.steps"},
+    "migration.sides": _SIDES,
     "migration.fill": {"migration.jobs", "migration.sides", "migration.state"},
-    "migration.plan": {*_STEPS, "migration.next_step", "migration.steps"} - {"migration.plan"},
+    "migration.plan": {*_STEPS, "migration.next_step"} - {"migration.plan", "migration.jobs"},
     "migration.steps": {*_STEPS, "migration.sides"},
     "migration.repair": {
         "migration.check",
@@ -174,8 +174,6 @@ UNITS |= {  # server
 
 #: Folder to circles in it that are still there. They go, and none comes.
 CIRCLES_LEFT: dict[str, list[frozenset[str]]] = {
-    # The store with both sides asks the live migration what to read from.
-    "migration": [frozenset({"fill", "plan", "sides", "steps"})],
     # The stage hands out the parts, and what serves asks the stage.
     "server": [frozenset({"puts", "reads", "stage"})],
 }

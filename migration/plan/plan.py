@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from migration.broker_config import ConfigFound
     from migration.plan.generations import DeadRecords
     from migration.plan.legacy_findings import Finding
-    from migration.state import FileLayout
-    from migration.steps import LiveMigration
+    from migration.state import FileLayout, MigrationState
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 
@@ -184,22 +183,17 @@ def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> P
     )
 
 
-def plan_live(store: MessageStore, live: LiveMigration | None) -> Plan:
-    """The plan for a store that is open, from sizes and the sample alone."""
+def plan_live(store: MessageStore, state: MigrationState | None, done: int) -> Plan:
+    """The plan for a store that is open, from sizes and the sample alone.
+
+    `done`: up to where every side has all of the log.
+    """
     feed = LogFeed(store)
     log = store.log
     start, end = log.start_offset, log.appended_offset
     sample = measure(_feed_runs(feed, start, store.flushed_offset))
-    done = (
-        end
-        if live is None
-        else min(
-            (mark for name in live.sides() if (mark := live.double.watermark(name)) is not None),
-            default=start,
-        )
-    )
-    waiting = live is not None and live.state.phase is Phase.FILES
-    phase = None if live is None else live.state.phase.value
+    waiting = state is not None and state.phase is Phase.FILES
+    phase = None if state is None else state.phase.value
     topics = queues = 0
     after: str | None = None
     while page := store.list_topics("", after, 1000):
@@ -217,7 +211,7 @@ def plan_live(store: MessageStore, live: LiveMigration | None) -> Plan:
         topics,
         queues,
         store.config.root,
-        following=NO_MIGRATION if live is None else next_step(live.state),
+        following=NO_MIGRATION if state is None else next_step(state),
     )
 
 

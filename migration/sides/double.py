@@ -3,7 +3,7 @@
 Each side has its own watermark, the physical offset up to which it took everything; recovery
 starts each from its own, and dispatching again what a side has changes nothing there. A side that
 serves reads is required: its failure is dispatch's failure. The failure of the other side leaves
-that side behind, never the broker: it is told to `on_stopped`, and a backfill brings it up again.
+that side behind, never the broker: the attendant is told, and brings it up again.
 
 Invariant: a joined side has taken everything below `dispatched_offset` that is routed to it.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from migration.sides.side import NO_TOPIC, Side
 from migration.state import SideName
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from migration.sides.side import SideStore
     from migration.state import Routes
-    from migration.steps import LiveMigration
     from store.consume_queue import Boundary, Bounds, CqUnit, DispatchRequest, KeyHit, LastUnit
 
 logger = logging.getLogger(__name__)
@@ -35,6 +34,22 @@ logger = logging.getLogger(__name__)
 JOIN_BYTES = 64 << 20
 #: One dispatch waits no longer than this for a filler.
 _HELD_BACK_MOST_S = 0.05
+
+
+class Attendant(Protocol):
+    """Brings up a side that lags. Called from dispatch and upkeep: it must not wait for them."""
+
+    def side_stopped(self, name: SideName, error: BaseException) -> None:
+        """The side failed, and is left behind."""
+        ...
+
+    def look(self) -> None:
+        """Called about every second."""
+        ...
+
+    def close(self) -> None:
+        """Called first when the store closes: nothing fills a side when it returns."""
+        ...
 
 
 class DoubleQueueStore:
@@ -49,18 +64,12 @@ class DoubleQueueStore:
         self,
         routes: Routes,
         stores: dict[SideName, SideStore],
-        on_stopped: Callable[[SideName, BaseException], None],
+        attendant: Attendant,
     ) -> None:
         """`stores` holds at least the sides that are required."""
         # Constant after construction.
-        self._on_stopped = on_stopped
+        self._attendant = attendant
         self._dispatching = threading.Lock()
-        #: Called first when the store closes: whoever fills a side ends then.
-        self.closers: list[Callable[[], None]] = []
-        #: Called about every second, for whoever brings lagging sides up.
-        self.on_maintain: Callable[[], None] | None = None
-        #: The steps of the migration, set once by whoever opens the store.
-        self.live: LiveMigration | None = None
         #: Share of their time that those who dispatch have to wait, for a filler that would not
         #: meet them otherwise; 0 to below 1.
         self.brake = 0.0
@@ -91,6 +100,10 @@ class DoubleQueueStore:
         """The side, if it is in use."""
         return self._sides.get(name)
 
+    def sides(self) -> list[Side]:
+        """Those in use."""
+        return [side for name in SideName if (side := self._sides.get(name)) is not None]
+
     def watermark(self, name: SideName) -> int | None:
         """Up to where the side took everything; None when it is not in use."""
         side = self._sides.get(name)
@@ -99,10 +112,6 @@ class DoubleQueueStore:
     def is_joined(self, name: SideName) -> bool:
         side = self._sides.get(name)
         return side is not None and side.joined
-
-    def failure(self, name: SideName) -> BaseException | None:
-        side = self._sides.get(name)
-        return None if side is None else side.failure
 
     def attach(self, name: SideName, store: SideStore) -> Side:
         """A side comes into use, behind the others; a backfill brings it up and joins it.
@@ -187,7 +196,7 @@ class DoubleQueueStore:
             side.store.dispatched_offset,
             error,
         )
-        self._on_stopped(side.name, error)
+        self._attendant.side_stopped(side.name, error)
 
     def _on_each(
         self,
@@ -394,8 +403,7 @@ class DoubleQueueStore:
         self._on_each(lambda side: side.store.expire(log_start, store_time_ms), later)
 
     def maintain(self) -> int:
-        if self.on_maintain is not None:
-            self.on_maintain()
+        self._attendant.look()
         if owed := next(iter(self._owed_expiry.values()), None):
             self.expire(*owed)
         lost_until = [0]
@@ -425,8 +433,7 @@ class DoubleQueueStore:
         if self._closed:
             return
         self._closed = True
-        for end in self.closers:
-            end()
+        self._attendant.close()
         failure: Exception | None = None
         for side in self._sides.values():
             try:

@@ -3,7 +3,7 @@
 Uses all the rooms below: formats, files, plan, state, sides, fill.
 """
 
-from migration.steps.adopt import adopt
+from migration.steps.adopting import adopt
 from migration.steps.live import LiveMigration
 from migration.steps.verify import Difference, VerifyOptions
 

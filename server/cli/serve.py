@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from migration.opening import open_store
+from migration.opening import open_any
 from server.app import run_server
 from server.cli.on_disk.store_errors import unusable
 from server.cli.terminal.output import BadRequestError, CommandError, json_option, notes
@@ -123,7 +123,7 @@ def serve(
     try:
         run_server(
             config,
-            open_store,
+            open_any,
             listener,
             hurry=lambda: end_process_soon("the process was told twice to end"),
         )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from kvcq_client.pb.v1 import migration_pb2_grpc
-from migration.migrator import Migrator
 from migration.steps import VerifyOptions
 from server.wire import migration_convert as convert
 from server.wire.convert import bounded
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from migration.jobs import Job
+    from migration.migrator import Migrator
     from server.metrics import CallMetrics
     from server.stage import Stage
     from server.wire.call_errors import Context
@@ -38,7 +38,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
 
     async def _step(self, step: Callable[[Migrator], Job | None]) -> pb.MigrationStepResponse:
         parts = self._stage.parts
-        migrator = Migrator(parts.store)
+        migrator = parts.migrator
 
         def take() -> pb.MigrationStepResponse:
             job = step(migrator)
@@ -53,7 +53,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         self, request: pb.PlanMigrationRequest, context: Context
     ) -> pb.MigrationPlan:
         parts = self._stage.parts
-        plan = await parts.steps.run(Migrator(parts.store).plan)
+        plan = await parts.steps.run(parts.migrator.plan)
         return convert.plan_out(plan)
 
     async def StartMigration(
@@ -66,7 +66,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         self, request: pb.GetMigrationStatusRequest, context: Context
     ) -> pb.MigrationStatus:
         parts = self._stage.parts
-        status = convert.status_out(await parts.workers.run(Migrator(parts.store).status))
+        status = convert.status_out(await parts.workers.run(parts.migrator.status))
         status.ingest_directory = str(parts.config.ingest_directory)
         return status
 
@@ -82,7 +82,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         limit = bounded("limit", request.limit, _DEFAULT_DIFFERENCES, _MAX_DIFFERENCES)
         if request.skip < 0:
             raise InvalidArgumentError("skip", f"{request.skip} is below 0")
-        found = Migrator(self._stage.parts.store).differences
+        found = self._stage.parts.migrator.differences
         return convert.differences_out(found[request.skip : request.skip + limit])
 
     async def Cutover(
@@ -101,7 +101,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         return await self._step(_without_job(lambda migrator: migrator.finish()))
 
     async def GetRouting(self, request: pb.GetRoutingRequest, context: Context) -> pb.RoutingPolicy:
-        return convert.routing_out(Migrator(self._stage.parts.store).routing())
+        return convert.routing_out(self._stage.parts.migrator.routing())
 
     async def SetRouting(
         self, request: pb.SetRoutingRequest, context: Context
@@ -129,13 +129,13 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
             )
         files = await parts.workers.run(_files_of, request, parts.config.ingest_directory)
         ingested = await parts.steps.run(
-            Migrator(parts.store).ingest,
+            parts.migrator.ingest,
             files,
             request.dispatched_offset,
             start_offset=request.start_offset,
             deletions=request.deletions if request.HasField("deletions") else None,
         )
-        watermark = Migrator(parts.store).rocksdb_offset()
+        watermark = parts.migrator.rocksdb_offset()
         return pb.IngestFilesResponse(ingested=ingested, dispatched_offset=watermark)
 
 

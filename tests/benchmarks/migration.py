@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from migration.fill.bulk_plan import BulkPlan
 from migration.fill.bulk_worker import BulkWorker
-from migration.migrator import Migrator
 from migration.opening import open_store
 from migration.state.routing import RoutingPolicy
 from migration.state.state import MigrationState, Phase, write_state
@@ -18,10 +17,12 @@ from store.config import StoreConfig
 from store.message import Message
 from store.topics.admission import Admission
 from tests.benchmarks.measure import BATCH, Bench, Row
+from tests.support.migrating import live
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from migration.steps.live import LiveMigration
     from store.message_store import MessageStore
 
 _MESSAGES = 5_000_000
@@ -46,15 +47,15 @@ def live_backfill(bench: Bench) -> None:
     with on_files(root) as store:
         _Producer(store, None, bench.amount(_MESSAGES, 20_000)).run(threading.Event())
         store.flush()
-        migrator = Migrator(store)
+        steps = live(store)
         few = bench.amount(1_000_000, 4 * BATCH)
         full_rate = _Producer(store, None, few).run(threading.Event())
         _beside(bench, store, None, full_rate, "at full speed")
-        rollback = migrator.rollback()
+        rollback = steps.rollback()
         assert rollback is None or rollback.wait(_RUN_S)
         half_rate = _Producer(store, full_rate / 2, few // 2).run(threading.Event())
         _beside(bench, store, full_rate / 2, half_rate, "at half of their full speed")
-        verify = _verified(migrator)
+        verify = _verified(steps)
     end = min(_SEGMENT_BYTES, store.log.appended_offset)
     probe = bench.rate(lambda: worker_alone(root, end, root / "probe"))
     bench.rows = [
@@ -77,7 +78,7 @@ def _beside(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(producer.run, stop)
         began_s = perf_counter()
-        job = Migrator(store).start()
+        job = live(store).start()
         if not job.wait(_RUN_S):
             job.cancel()
             assert job.wait(_RUN_S), job.status()
@@ -138,7 +139,7 @@ def double_write(bench: Bench) -> None:
         with open_store(store_config(bench.fresh(f"alone-{number}"))) as store:
             alone.append(bench.rate(lambda store=store: _put(store, count)))  # type: ignore[misc]
         with on_files(bench.fresh(f"both-{number}")) as store:
-            assert Migrator(store).start().wait(_WAIT_S)
+            assert live(store).start().wait(_WAIT_S)
             both.append(bench.rate(lambda store=store: _put(store, count)))  # type: ignore[misc]
     value, probe = sorted(both)[len(both) // 2], sorted(alone)[len(alone) // 2]
     bench.rows.append(
@@ -188,16 +189,16 @@ def _put(store: MessageStore, count: int) -> int:
     return count // BATCH * BATCH
 
 
-def _verified(migrator: Migrator) -> float:
+def _verified(steps: LiveMigration) -> float:
     """Messages compared a second; broken off after a while."""
     began_s = perf_counter()
-    job = migrator.verify()
+    job = steps.verify()
     if job.wait(_VERIFY_S):
         assert job.error is None, job.error
     else:
         job.cancel()
         assert job.wait(_RUN_S), job.status()
-    assert not migrator.differences
+    assert not steps.differences
     return job.status().rows / (perf_counter() - began_s)
 
 

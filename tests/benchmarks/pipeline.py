@@ -14,7 +14,6 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from migration.migrator import Migrator
 from migration.opening import open_store
 from migration.spark.errors import JavaNotFoundError, SparkMissingError
 from migration.spark.java import find_java
@@ -23,6 +22,7 @@ from store.message import Message
 from tests.benchmarks.measure import BATCH, Bench, Row
 from tests.benchmarks.migration import on_files, store_config, worker_alone
 from tests.benchmarks.start_up import scan
+from tests.support.migrating import live
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +123,7 @@ def spark_verify(bench: Bench) -> None:
     root = bench.fresh("verify")
     with on_files(root) as store:
         # Both sides are written from here on.
-        assert Migrator(store).start().wait(_WAIT_S)
+        assert live(store).start().wait(_WAIT_S)
         filled = _fill(store, bench.amount(_MESSAGES, 10 * BATCH))
     with _session(bench) as spark:
         from migration.spark.jobs.store_parts import find_parts, read_liveness

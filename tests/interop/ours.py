@@ -12,13 +12,13 @@ from kvcq.tables.keys import UNITS, unit_key
 from kvcq.tables.values import pack_unit, unpack_unit
 from migration.files.store import FileQueueOptions, FileQueueStore
 from migration.formats.index import IndexLayout
-from migration.migrator import Migrator
 from migration.opening import open_store
 from migration.state.state import FileLayout, MigrationState, Phase, write_state
 from store.config import StoreConfig
 from tests.golden.rocketmq_log import DecodedLog, decode_log
 from tests.interop.judge import Shape
 from tests.interop.workload import QUEUES, TOPICS, batches
+from tests.support.migrating import live
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def write_double_store(root: Path, seed: int) -> None:
         store.create_topics([(topic, QUEUES) for topic in TOPICS])
         for messages in batches(seed, COUNT // 3):
             store.put(messages)
-        job = Migrator(store).start()
+        job = live(store).start()
         assert job.wait(_WAIT_S)
         assert job.error is None, job.error
         for messages in batches(seed + 1, COUNT // 3):

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from migration.opening import open_store
+from migration.opening import open_any
 from server.app import SERVICES
 from server.errors import ServerBindError
 from store.errors import StoreFailedError, StoreFormatError
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from migration.opening import Opened
     from store.config import StoreConfig
-    from store.message_store import MessageStore
     from tests.support.serving import Served
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -47,12 +47,12 @@ class SlowOpener:
 
     def __call__(
         self, config: StoreConfig, *, progress: Callable[[str, float], None] | None = None
-    ) -> MessageStore:
+    ) -> Opened:
         assert progress is not None
         progress("replaying the log", 0.25)
         while not self.go_on.wait(0.01):
             progress("replaying the log", 0.5)
-        return open_store(config, progress=progress)
+        return open_any(config, progress=progress)
 
 
 async def test_alive_at_once_ready_when_the_store_is_open(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from migration.opening import open_store
+from migration.migrator import Migrator
+from migration.opening import Opened, open_store
 from migration.sides.double import DoubleQueueStore
 from migration.state.routing import RoutingPolicy
 from migration.state.state import FileLayout, MigrationState, Phase, write_state
+from migration.steps.live import LiveMigration
 from migration.steps.verify import VerifyOptions
 from store.config import StoreConfig
 from store.format.record import unpack_record
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.jobs import Job
-    from migration.steps.live import LiveMigration
     from migration.steps.verify import Difference
     from store.message_store import MessageStore
 
@@ -67,8 +68,14 @@ def messages(first: int, count: int) -> list[Message]:
 
 def live(store: MessageStore) -> LiveMigration:
     assert isinstance(store.queues, DoubleQueueStore)
-    assert store.queues.live is not None
-    return store.queues.live
+    found = store.queues._attendant
+    assert isinstance(found, LiveMigration)
+    return found
+
+
+def migrator(store: MessageStore) -> Migrator:
+    """For a store that has a migration."""
+    return Migrator(Opened(store, live(store)))
 
 
 def done(job: Job | None) -> None:

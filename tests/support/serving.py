@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from migration.opening import open_store
+from migration.opening import open_any
 from server.app import Server
 from server.config import ServerConfig
 
@@ -75,7 +75,7 @@ async def serving(
     directory: Path,
     *,
     store: dict[str, Any] | None = None,
-    opener: StoreOpener = open_store,
+    opener: StoreOpener = open_any,
     wait_ready: bool = True,
     **settings: Any,  # noqa: ANN401 - ServerConfig checks them
 ) -> AsyncIterator[Served]:

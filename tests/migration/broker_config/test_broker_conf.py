@@ -10,7 +10,7 @@ import pytest
 from migration.broker_config import reclaims_unexpired
 from migration.opening import open_store
 from migration.state.state import FileLayout, read_state
-from migration.steps.adopt import adopt
+from migration.steps.adopting import adopt
 from store.clock import SystemClock
 from store.errors import StoreFormatError
 from tests.support.golden_store import (
@@ -70,7 +70,7 @@ def test_a_store_that_was_taken_over_keeps_what_its_broker_did(
         raise OSError("killed here")
 
     with monkeypatch.context() as patched:
-        patched.setattr("migration.steps.adopt._import_metadata", fail)
+        patched.setattr("migration.steps.adopting._import_metadata", fail)
         with pytest.raises(OSError, match="killed"):
             adopt(root, LAYOUT, None, SystemClock(), quiet, reclaim_unexpired=broker)
     told: list[str] = []

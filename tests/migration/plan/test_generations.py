@@ -21,7 +21,7 @@ from migration.plan.plan import plan_directory
 from migration.release import release
 from migration.state.routes import SideName
 from migration.state.state import Phase
-from migration.steps.adopt import adopt
+from migration.steps.adopting import adopt
 from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.format.record import dispatch_request, unpack_record

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from migration.opening import open_store
 from migration.repair.metadata import repair_metadata
 from migration.state.state import FileLayout
-from migration.steps.adopt import adopt
+from migration.steps.adopting import adopt
 from store.clock import SystemClock
 from store.derive.time_fall import TimeFall, read_time_fall
 from tests.support.log_writer import Entry, LogWriter

@@ -14,7 +14,7 @@ from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError, MigrationStateError
 from migration.fill.catch_up import Filler
 from migration.jobs import Job, JobState
-from migration.migrator import Migrator, rebuild_side
+from migration.migrator import rebuild_side
 from migration.opening import open_store
 from migration.sides.double import DoubleQueueStore
 from migration.state.routes import SideName
@@ -37,6 +37,7 @@ from tests.support.migrating import (
     live,
     make_on_files,
     messages,
+    migrator,
     settle,
 )
 from tests.support.tree import tree_digest
@@ -201,16 +202,16 @@ def test_a_verification_that_was_broken_off_is_told_until_one_ends(
         patched.setattr(Verification, "_compare", slow)
         job = live(store).verify(ALL_KEYS)
         assert reached.wait(WAIT_S)
-        assert Migrator(store).status().verify_broken_off == ""  # it runs
+        assert migrator(store).status().verify_broken_off == ""  # it runs
         state = read_state(root)
         assert state is not None
         assert state.broken_off == BrokenOff("the process ended")  # what a kill would leave
         live(store).cancel()
         assert job.wait(WAIT_S)
-    assert Migrator(store).status().verify_broken_off == "verify was cancelled"
+    assert migrator(store).status().verify_broken_off == "verify was cancelled"
     assert live(store).state.phase is Phase.DOUBLE_WRITE
     assert differences(store) == []
-    assert Migrator(store).status().verify_broken_off == ""
+    assert migrator(store).status().verify_broken_off == ""
 
 
 @pytest.mark.parametrize("step", ["rollback", "finish"])
@@ -767,7 +768,7 @@ def test_no_step_gives_up_the_side_that_is_right(store: MessageStore, root: Path
         with pytest.raises(IllegalStepError, match="the files differ from the log"):
             live(again).rollback()
         live(again).finish()
-        assert Migrator(again).status().next_step.command(root) is None
+        assert migrator(again).status().next_step.command(root) is None
 
 
 def spoil_a_file_unit(root: Path) -> None:

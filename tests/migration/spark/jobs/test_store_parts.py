@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from migration.spark.jobs.store_parts import find_parts, read_liveness
-from migration.steps.adopt import adopt
+from migration.steps.adopting import adopt
 from store.clock import SystemClock
 from store.light_queue import LMQ_PREFIX
 from tests.support.written_broker import LAYOUT, BrokerStore

@@ -18,7 +18,7 @@ from migration.plan.legacy_findings import Fault
 from migration.plan.plan import plan_directory
 from migration.state.routes import SideName
 from migration.state.state import FileLayout, Phase, read_state, write_state
-from migration.steps.adopt import adopt
+from migration.steps.adopting import adopt
 from migration.steps.verify import VerifyOptions
 from server.cli.main import main
 from store.clock import SystemClock
@@ -302,7 +302,7 @@ def test_an_interrupted_take_over_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("killed here")
 
     with monkeypatch.context() as patched:
-        patched.setattr("migration.steps.adopt._import_metadata", fail)
+        patched.setattr("migration.steps.adopting._import_metadata", fail)
         with pytest.raises(OSError, match="killed"):
             take_over(root)
     state = read_state(root)

@@ -1,0 +1,103 @@
+"""The job that brings up whatever lags: sides, and then the names that a side is gaining."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from migration.errors import JobCancelledError
+from migration.fill import Filler
+from migration.state import BEFORE_CUTOVER, Routes, SideName, may_gain
+from migration.steps.migration import taken_back
+from store.errors import StoreBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from migration.fill import GainedPart
+    from migration.jobs import Job
+    from migration.sides import Side
+    from migration.state import Target
+    from migration.steps.migration import Migration
+
+_BUSY_WAIT_S = 0.02
+
+
+def fill(on: Migration, job: Job) -> None:
+    """Every side is joined, and a change of routes that was under way is done.
+
+    Raises JobCancelledError, and what a side raises; it is then left behind.
+    """
+    filler = Filler(on.store, on.double, job)
+    for side in on.double.sides():
+        if not side.joined and side.failure is None:
+            with _stopping(on, side):
+                filler.catch_up(side.name)
+    target = on.state.pending
+    if target is None:
+        return
+    routes = Routes(target.phase, target.routing)
+    try:
+        parts = [
+            filler.gain(name, routes)
+            for name in SideName
+            if may_gain(on.double.routes, routes, name)
+        ]
+        _apply(on, target, parts, job)
+    except JobCancelledError:
+        raise
+    except Exception as error:
+        on.keeper.stop(str(error))
+        raise
+    finally:
+        for name in SideName:
+            on.double.hold_log(name, None)
+
+
+def _apply(on: Migration, target: Target, parts: Sequence[GainedPart], job: Job) -> None:
+    """What was gained is filled to the dispatch boundary, and the routes change there."""
+
+    def change(boundary: int) -> Routes:
+        for part in parts:
+            part.finish(boundary)
+        routes = Routes(target.phase, target.routing)
+        for name in SideName:
+            if routes.required(name) and not on.double.is_joined(name):
+                raise StoreBusyError(f"the {name.value} side lags")
+        state = on.state
+        kept = target.routing == state.routing and target.phase not in BEFORE_CUTOVER
+        event = f"routes changed, now {target.phase.value}"
+        return on.moved(
+            event if kept else taken_back(event, state),
+            target.phase,
+            target.routing,
+            pending=None,
+            verified=state.verified if kept else None,
+        )
+
+    while True:
+        try:
+            with ExitStack() as held:
+                for part in parts:
+                    held.enter_context(part.side.filling)
+                on.double.change_routes(change)
+            for part in parts:
+                job.report(part.at, part.at, part.finished_rows)
+            return
+        except StoreBusyError:
+            job.pause(_BUSY_WAIT_S)
+
+
+@contextmanager
+def _stopping(on: Migration, side: Side) -> Iterator[None]:
+    """What goes wrong inside leaves a side behind that nothing is read from."""
+    try:
+        yield
+    except JobCancelledError:
+        raise
+    except Exception as error:
+        if on.double.routes.required(side.name):
+            on.keeper.stop(str(error))
+        else:
+            on.double.stop_side(side, error)
+        raise

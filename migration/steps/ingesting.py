@@ -1,0 +1,56 @@
+"""Sorted files that somebody else made become part of the RocksDB side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from migration.state import SideName
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from migration.sides import IngestingStore
+    from migration.steps.migration import Migration
+
+
+def ingest(
+    on: Migration,
+    files: Mapping[str, Sequence[Path]],
+    dispatched_offset: int,
+    *,
+    start_offset: int = 0,
+    deletions: int | None = None,
+) -> bool:
+    """Sorted files, by family, made from all of the log in start_offset..dispatched_offset.
+
+    Whether they were needed. `deletions`: how many topics had been deleted when they were
+    made; with more by now they are refused, since they may hold what was deleted.
+    Raises InvalidArgumentError, IllegalStepError. Durable on return; repeatable.
+    """
+    for path in (each for paths in files.values() for each in paths):
+        if not path.is_file():
+            raise InvalidArgumentError("files", f"{path} is no file on this machine")
+    side = on.double.side(SideName.ROCKSDB)
+    if side is None:
+        raise on.refuse("ingest", "RocksDB is not in use")
+    with side.filling:
+        at = side.store.dispatched_offset
+        if dispatched_offset <= at:
+            return False
+        if side.joined:
+            raise on.refuse("ingest", "RocksDB has all of the log already")
+        if start_offset > max(at, on.store.log.start_offset):
+            raise InvalidArgumentError(
+                "start_offset", f"the files begin at {start_offset}, RocksDB ends at {at}"
+            )
+        if dispatched_offset > on.store.flushed_offset:
+            raise InvalidArgumentError(
+                "dispatched_offset", f"{dispatched_offset} is beyond the durable log"
+            )
+        if deletions is not None and deletions != on.double.applied_deletions:
+            raise on.refuse("ingest", "topics were deleted since they were made")
+        store: IngestingStore = side.store  # type: ignore[assignment] # RocksDB's is one
+        store.ingest(files, dispatched_offset, move=False)
+        return True

@@ -1,0 +1,132 @@
+"""An open store with a migration: what every step and every job of it works on."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from migration.broker_config import write_back
+from migration.state import Phase, Routes, SideName
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from migration.broker_config import WrittenBack
+    from migration.errors import IllegalStepError
+    from migration.sides import DoubleQueueStore, Side, SideOpener
+    from migration.state import MigrationState, RoutingPolicy, StateKeeper
+    from store.clock import Clock
+    from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Migration:
+    """Thread: any. What it says of the sides may change at once, unless dispatch waits."""
+
+    store: MessageStore
+    double: DoubleQueueStore
+    keeper: StateKeeper
+    opener: SideOpener
+    clock: Clock
+
+    @property
+    def state(self) -> MigrationState:
+        return self.keeper.state
+
+    @property
+    def waits_for(self) -> str:
+        """Why a step has to wait; empty when both sides are joined, and no routes are changing."""
+        state = self.state
+        if state.stopped:
+            return f"it was stopped ({state.stopped})"
+        if state.pending is not None:
+            return "a change of routes is under way"
+        for side in self.double.sides():
+            if not side.joined:
+                left = self.double.dispatched_offset - side.store.dispatched_offset
+                return f"the {side.name.value} side is {left} bytes of log behind"
+        return ""
+
+    def refuse(self, step: str, reason: str = "") -> IllegalStepError:
+        """The error for a step that is not possible now; the caller raises it."""
+        return self.keeper.refuse(step, reason or self.waits_for or "a side is not ready")
+
+    def moved(
+        self,
+        event: str,
+        phase: Phase,
+        routing: RoutingPolicy | None = None,
+        **changes: Any,  # noqa: ANN401 - fields of the state
+    ) -> Routes:
+        """The state is on disk, and these are its routes."""
+        if routing is not None:
+            changes["routing"] = routing
+        state = self.keeper.move(event, phase=phase, **changes)
+        return Routes(state.phase, state.routing)
+
+    def drop(self, name: SideName) -> None:
+        """The side is out of use, and removed."""
+        self.double.detach(name).close()
+        self.opener.remove(name)
+
+    def purge(self) -> None:
+        """Rows that a side keeps of names it does not take any more are removed."""
+        routes = self.double.routes
+        for side in self.double.sides():
+            if side.failure is not None:
+                continue
+            for topic in side.store.names():
+                if not routes.takes(side.name, topic):
+                    with side.filling:
+                        side.store.purge_topic(topic)
+
+    def reopen(self, side: Side) -> None:
+        """A side that failed, opened again as it is on disk, or anew where the log has a gap.
+
+        Its failure may be one of the open database or files alone, such as a failed fsync.
+        """
+        store = self.double.detach(side.name)
+        try:
+            store.close()
+        except (StoreError, OSError):
+            logger.exception("the %s side was not closed in order", side.name.value)
+        fresh = self.opener.open(side.name, self.state)
+        if fresh.dispatched_offset < self.store.log.start_offset:
+            # Files take no gap, and rows from before one are of no use to RocksDB.
+            fresh.close()
+            self.opener.remove(side.name)
+            fresh = self.opener.open(side.name, self.state)
+        else:
+            for mark in sorted(self.store.metadata.delete_marks(), key=lambda each: each.sequence):
+                if mark.sequence > fresh.applied_deletions:
+                    fresh.delete_topic(mark.topic, mark.sequence)
+        blamed = side.name.value in self.state.blamed
+        if fresh.dispatched_offset == 0 and (blamed or self.state.phase is Phase.VERIFIED):
+            event = f"made anew: {side.name.value}; what was verified is gone"
+            changes = self.state.made_anew(side.name.value)
+            self.double.change_routes(lambda _: self.moved(event, **changes))
+        self.double.attach(side.name, fresh)
+
+    def give_config_back(self) -> WrittenBack | None:
+        """RocketMQ's `config/` says what topics and committed offsets there are.
+
+        Raises StoreFormatError, OSError, EngineFailedError.
+        """
+        written = write_back(
+            self.keeper.root,
+            self.store.metadata,
+            self.state.config,
+            self.clock.now_ms(),
+        )
+        if written is not None:
+            self.keeper.move("; ".join(written.lines()))
+        return written
+
+
+def taken_back(event: str, state: MigrationState) -> str:
+    """The event, and that what was verified is not what is there any more."""
+    if state.verified is None:
+        return event
+    return f"{event}; the verification is invalidated: verify again before the next cutover"

@@ -1,0 +1,95 @@
+"""The job that verifies, and what its result does to the state of the migration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from migration.errors import JobCancelledError, VerificationError
+from migration.state import BrokenOff, Phase, VerifyResult
+from migration.steps.verify import Verification
+from store.errors import StoreBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from migration.jobs import Job
+    from migration.state import Routes
+    from migration.steps.migration import Migration
+    from migration.steps.verify import Difference, Verified, VerifyOptions
+
+
+class Verifying:
+    """Verifications of one open store, one at a time."""
+
+    def __init__(self, on: Migration) -> None:
+        self._on = on
+        #: Rows of the last one in this process, at most VerifyOptions.kept.
+        self.differences: Sequence[Difference] = ()
+
+    def run(self, job: Job, options: VerifyOptions) -> None:
+        on = self._on
+        compared = on.double.routes
+        try:
+            try:
+                found = Verification(on.store, on.double, job, options).run()
+            except (JobCancelledError, StoreBusyError):
+                raise
+            except Exception as error:
+                self._failed(job, compared, error)
+                raise
+            self._ended(job, compared, found)
+        except (JobCancelledError, StoreBusyError) as error:
+            # These say nothing of what is stored.
+            on.keeper.move(f"verification broke off: {error}", broken_off=BrokenOff(str(error)))
+            raise
+
+    def _ended(self, job: Job, compared: Routes, found: Verified) -> None:
+        on = self._on
+        result = VerifyResult(
+            found.cut_offset,
+            found.compared_units,
+            found.difference_count,
+            on.clock.now_ms(),
+            " ".join(sorted({each.side for each in found.differences})),
+        )
+        event = f"verified below {found.cut_offset}: {found.difference_count} differences"
+
+        def settle(_: int) -> Routes:
+            phase = on.state.phase
+            if found.difference_count == 0 and phase is Phase.DOUBLE_WRITE and not on.waits_for:
+                phase = Phase.VERIFIED
+            elif found.difference_count and phase is Phase.VERIFIED:
+                phase = Phase.DOUBLE_WRITE
+            return on.moved(event, phase, verified=result, broken_off=None)
+
+        self._at_boundary(job, compared, settle)
+        self.differences = found.differences
+
+    def _failed(self, job: Job, compared: Routes, error: Exception) -> None:
+        """What an earlier one found does not hold any more."""
+        event = f"verification broke off: {error}"
+        unread = error.side if isinstance(error, VerificationError) else ""
+
+        def take_back(_: int) -> Routes:
+            phase, changes = self._on.state.phase, dict[str, Any]()
+            if phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
+                phase, changes["verified"] = Phase.DOUBLE_WRITE, None
+            broken_off = BrokenOff(str(error), unread)
+            return self._on.moved(event, phase, broken_off=broken_off, **changes)
+
+        self._at_boundary(job, compared, take_back)
+        self.differences = ()
+
+    def _at_boundary(self, job: Job, compared: Routes, make: Callable[[int], Routes]) -> None:
+        """The state becomes what `make` says, if the verification is still of what is there.
+
+        Raises JobCancelledError, and StoreBusyError when a step has changed the routes.
+        """
+
+        def change(boundary: int) -> Routes:
+            job.check()
+            if self._on.double.routes is not compared:
+                raise StoreBusyError("the routes changed meanwhile: verify again")
+            return make(boundary)
+
+        self._on.double.change_routes(change)
