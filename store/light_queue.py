@@ -1,15 +1,11 @@
-"""Offsets and ids, each its own type, so that a byte position is never taken for a queue index."""
+"""Light queues: a message names them in a property, and stands in each besides its topic's queue.
 
-from typing import NewType
+They have no settings, and one queue each: queue 0. One exists while it has had a message.
+"""
 
-#: Byte position counted from the start of the whole commit log.
-PhysicalOffset = NewType("PhysicalOffset", int)
-
-#: Index of a message in its queue, from 0.
-QueueOffset = NewType("QueueOffset", int)
-
-#: Number of a queue in its topic, from 0. A light queue is always queue 0.
-QueueId = NewType("QueueId", int)
-
-#: Names of light queues start with this (RocketMQ MixAll.LMQ_PREFIX).
+#: Their names start with this (RocketMQ MixAll.LMQ_PREFIX).
 LMQ_PREFIX = "%LMQ%"
+
+
+def is_light(name: str) -> bool:
+    return name.startswith(LMQ_PREFIX)

@@ -29,7 +29,7 @@ from store.errors import (
     StoreFailedError,
 )
 from store.format import ITEM_END, MAX_MESSAGES, Checkpoint, check_group, prepare, write_checkpoint
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX, is_light
 from store.message import Appended
 from store.numbered_batches import NumberedBatches
 from store.reader import TagFilter
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         FlushService,
         LogAppend,
         PageAhead,
-        QueueOffsets,
         RetentionService,
         Watermark,
     )
@@ -81,7 +80,6 @@ class MessageStore:
         clock: Clock,
         directory: StoreDir,
         log: CommitLog,
-        queue_offsets: QueueOffsets,
         queues: ConsumeQueueStore,
         metadata: Metadata,
         topics: Topics,
@@ -111,7 +109,6 @@ class MessageStore:
         self.reput = reput
         self._clock = clock
         self._directory = directory
-        self._queue_offsets = queue_offsets
         self._topics = topics
         self._reader = reader
         self._flush_service = flush_service
@@ -470,8 +467,8 @@ class MessageStore:
             self.log.settle()
             self._check_writable()
             count = self._topics.begin_delete(name)
-            for queue_id in range(-1, 0) if name.startswith(LMQ_PREFIX) else range(count):
-                self._queue_offsets.forget((name, queue_id))
+            keys = [name] if is_light(name) else [(name, queue_id) for queue_id in range(count)]
+            self.log.hot_queues.forget(keys)
             below = self.log.appended_offset
         try:
             self._flush_service.request(below)
@@ -498,7 +495,7 @@ class MessageStore:
     def list_light_queues(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Names of light queues with messages, by length, then by bytes; names above `after`."""
         self._check_open()
-        whole = prefix if prefix.startswith(LMQ_PREFIX) else LMQ_PREFIX + prefix
+        whole = prefix if is_light(prefix) else LMQ_PREFIX + prefix
         return self.queues.list_names(whole, after, limit)
 
     def commit_offsets(self, group: str, offsets: Iterable[tuple[str, int, int]]) -> None:
@@ -693,7 +690,7 @@ class MessageStore:
             "store.flush_behind_bytes": self.log.appended_offset - self._flushed.value,
             "store.dispatch_behind_bytes": self._lag(),
             "store.flush_count": self._flush_service.flush_count,
-            "store.hot_queues": len(self._queue_offsets),
+            "store.hot_queues": len(self.log.hot_queues),
             "store.poison_records": self.reput.poison_count,
             "store.dropped_segments": self.retention.dropped_segments,
             "store.retention_read_errors": self.retention.read_errors,

@@ -127,16 +127,13 @@ def assemble(
         if queues.dispatched_offset < segments.first_offset:
             # Lost, or older than the log is: what is not in the log any more comes first.
             queue_ends.restore(segments.first_offset)
-        queue_offsets = QueueOffsets(
-            config.hot_queue_limit,
-            lambda keys: topics.load(keys, log.appended_offset),
-            lambda: log.appended_offset,
-            lambda: dispatched.value,
-        )
+        encoder = BatchEncoder(config.store_host, crc_item=config.crc_item)
         log = CommitLog(
             segments,
-            queue_offsets,
-            BatchEncoder(config.store_host, crc_item=config.crc_item),
+            QueueOffsets(
+                config.hot_queue_limit, topics.load, encoder.hot_queue, lambda: dispatched.value
+            ),
+            encoder,
             clock,
             hot_read_bytes=config.hot_read_bytes,
             before_flush=metadata.sync,
@@ -197,7 +194,6 @@ def assemble(
             clock,
             directory,
             log,
-            queue_offsets,
             queues,
             metadata,
             topics,

@@ -19,7 +19,7 @@ from store.errors import (
     OffsetOutOfRangeError,
 )
 from store.format import MAX_PROPERTIES_BYTES, java_hash, tag_of, unpack_record
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 from store.message import KeyQueryPage, Pulled, PullStatus
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Reader:
             raise CorruptMessageError(
                 topic, queue_id, queue_offset, error.physical_offset, error.reason
             ) from error
-        if not topic.startswith(LMQ_PREFIX):
+        if not is_light(topic):
             # Made and compared in C, without a step of the interpreter for each.
             found = list(map(_QUEUE_FIELDS.unpack_from, records))
             wanted = [(queue_id, queue_offset) for queue_offset, _ in units[: len(found)]]

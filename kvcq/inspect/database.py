@@ -28,7 +28,7 @@ from kvcq.tables import (
     unpack_unit_key,
 )
 from store.format import is_mark
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -281,7 +281,7 @@ class RowCheck:
     def _stands_in(request: DispatchRequest, topic: str, queue_id: int, offset: int) -> bool:
         if not request.in_queue:
             return False
-        if topic.startswith(LMQ_PREFIX):
+        if is_light(topic):
             return queue_id == 0 and (topic, offset) in request.light_queues
         return (request.topic, request.queue_id, request.queue_offset) == (topic, queue_id, offset)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq.inspect.findings import Kind
 from store.errors import CorruptRecordError
 from store.format import Found, SealedParser, unpack_record
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 from store.log import Damage, Poison, PreadWindow, Run, look_at, pread, walk
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class LogCheck:
         """A unit points at a damaged record: that says better whose it is than a damaged header."""
         at = bisect_left(self.damaged_starts, physical_offset)
         # Light queues only point at a message; it is that of its own queue.
-        if self._damage[at].owner is None or not topic.startswith(LMQ_PREFIX):
+        if self._damage[at].owner is None or not is_light(topic):
             owner = topic, queue_id, queue_offset
             self._damage[at] = self._damage[at]._replace(owner=owner)
 

@@ -18,7 +18,7 @@ from migration.broker_config.reading import (
 from migration.broker_config.tables import DIRECTORY, SEPARATOR, Form, Kind, Table
 from store.errors import InvalidArgumentError
 from store.format import check_topic
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -151,7 +151,7 @@ def _new_topic(name: str, count: int) -> dict[str, Any]:
 
 def _can_be_ours(name: str) -> bool:
     """Whether the topic would have been taken over, and was deleted here if it is not there."""
-    if name.startswith(LMQ_PREFIX) or is_own_topic(name):
+    if is_light(name) or is_own_topic(name):
         return False
     try:
         check_topic(name)

@@ -24,7 +24,7 @@ from migration.broker_config.tables import (
 )
 from store.errors import StoreFormatError
 from store.files import write_file
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +118,7 @@ def write_json_table(root: Path, table: Table) -> None:
 
 
 def _is_of_light_group(name: str) -> bool:
-    return name.partition(SEPARATOR)[2].startswith(LMQ_PREFIX)
+    return is_light(name.partition(SEPARATOR)[2])
 
 
 def _text(value: object, depth: int = 0) -> str:

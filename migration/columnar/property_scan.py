@@ -25,7 +25,6 @@ from store.format import (
     UNIQ_KEY,
     light_queues,
 )
-from store.light_queue import LMQ_PREFIX
 
 _NAME_END = 1
 _ITEM_END = 2
@@ -136,7 +135,7 @@ class PropertyScan:
         for row, text in zip(names_of[0].tolist(), as_text(names_of[1]).to_pylist(), strict=True):
             if not in_queue[row]:
                 continue
-            found = light_queues({LMQ_NAMES: text, LMQ_OFFSETS: offsets.get(row, "")}, LMQ_PREFIX)
+            found = light_queues({LMQ_NAMES: text, LMQ_OFFSETS: offsets.get(row, "")})
             for name, offset in found:
                 rows.append(row)
                 names.append(name)

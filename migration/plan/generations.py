@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -74,7 +74,7 @@ def find_generations(
     for name, queue_id in runs:
         queues_of.setdefault(name, []).append(queue_id)
     for name in sorted(queues_of):
-        if name.startswith(LMQ_PREFIX):
+        if is_light(name):
             _light_queue(found, name, runs, evidence)
         elif name in topics:
             _topic(found, name, sorted(queues_of[name]), topics[name], runs, evidence)

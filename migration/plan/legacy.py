@@ -30,7 +30,7 @@ from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
 from migration.state import FileLayout, Phase, read_state
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.format import check_topic
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 from store.log import SegmentSet
 from store.store_dir import DirKind, inspect
 
@@ -284,18 +284,16 @@ def _queues_without_files(
         if any(parse_queue_id(queue.name) is not None for queue in _entries(topic))
     ]
     no_files = own_rocksdb(root) is not None and not names
-    no_light_files = own_rocksdb(root) is not None and not any(
-        name.startswith(LMQ_PREFIX) for name in names
-    )
+    no_light_files = own_rocksdb(root) is not None and not any(is_light(name) for name in names)
     faults = []
     elsewhere = 0
     for finding in findings:
         name = finding.topic
         if finding.fault is not Fault.MISSING_QUEUE or name is None:
             faults.append(finding)
-        elif name not in topics and not name.startswith(LMQ_PREFIX):
+        elif name not in topics and not is_light(name):
             continue
-        elif no_light_files if name.startswith(LMQ_PREFIX) else no_files:
+        elif no_light_files if is_light(name) else no_files:
             elsewhere += 1
         else:
             faults.append(finding)
@@ -338,7 +336,7 @@ def _what_lives(
 
 def _can_be_ours(name: str) -> bool:
     """Whether it is a topic's name here. Light queues need no row."""
-    if name.startswith(LMQ_PREFIX):
+    if is_light(name):
         return False
     try:
         check_topic(name)

@@ -9,7 +9,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import KvcqError
 from migration.state import has_migration
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from store.store_dir import StoreDir
@@ -50,7 +50,7 @@ def known_topics(directory: StoreDir) -> KnownTopics | None:
 def _look(queues: KvConsumeQueueStore) -> KnownTopics:
     known = KnownTopics({}, {}, queues.dispatched_offset)
     for topic, queue_id, _, _ in queues.last_units():
-        if topic.startswith(LMQ_PREFIX):
+        if is_light(topic):
             continue
         known.queue_counts[topic] = max(known.queue_counts.get(topic, 1), queue_id + 1)
         for _, unit in queues.read_units(topic, queue_id, 0, 1):

@@ -12,7 +12,7 @@ from migration.files import FileQueueStore
 from migration.formats import tag_as_key, valid_units
 from store.consume_queue import ConsumeQueueStore, DispatchRequest
 from store.files import DIRECTORY_MODE, fsync_directory
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -170,7 +170,7 @@ def _may_be_tagged(request: DispatchRequest, first: int) -> bool:
     One of a deleted topic goes under the name of its first light queue: nothing of it is indexed.
     """
     topic, _, _, physical_offset, _, tag_code = request[:6]
-    return bool(tag_code) and physical_offset >= first and not topic.startswith(LMQ_PREFIX)
+    return bool(tag_code) and physical_offset >= first and not is_light(topic)
 
 
 def _with_key(request: DispatchRequest, key: str) -> DispatchRequest:

@@ -8,7 +8,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.convert import pulled_out
 from store.errors import InvalidArgumentError
 from store.format import check_light_queue, properties_size
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from server.stage import Parts
@@ -52,7 +52,7 @@ def may_begin(topic: str, queue_id: int, offset: int) -> bool:
 
     Not for a name that no light queue can have.
     """
-    if queue_id or offset or not topic.startswith(LMQ_PREFIX):
+    if queue_id or offset or not is_light(topic):
         return False
     try:
         check_light_queue(topic, "topic")

@@ -15,7 +15,7 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,7 +196,7 @@ def _offset_out(queue: Queue, offset: int | None, bounds: Bounds) -> pb.GroupOff
 
 
 def _all_queues(store: MessageStore, topic: str) -> list[int]:
-    if topic.startswith(LMQ_PREFIX):
+    if is_light(topic):
         return [0]
     return list(range(store.describe_topic(topic).queue_count))
 

@@ -44,7 +44,6 @@ from store.format.record import (
     java_hash,
     tag_code_of,
 )
-from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -255,7 +254,7 @@ class SealedParser:
                 topic,
                 tag_code_of(topic, tag, properties.get(DELAY), store_time_ms),
                 index_keys(properties),
-                light_queues(properties, LMQ_PREFIX),
+                light_queues(properties),
             )
         if not words:
             keys: tuple[str, ...] = (unique,) if unique else ()

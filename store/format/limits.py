@@ -40,7 +40,7 @@ from store.format.properties import (
     index_keys,
 )
 from store.format.record import CRC_ITEM_BYTES, TRANSACTION_MASK, java_hash
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import LMQ_PREFIX, is_light
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +98,7 @@ def check_topic(topic: str, field: str = "topic") -> None:
     if _PLAIN_TOPIC(topic) and topic != CHECKPOINT_TOPIC:
         return
     _check_length(topic, field, _LONGEST_NAME)
-    if topic.startswith(LMQ_PREFIX):
+    if is_light(topic):
         raise InvalidArgumentError(
             field, f"{topic!r} is a light queue: name it in light_queues of another topic's message"
         )
@@ -113,7 +113,7 @@ def check_light_queue(name: str, field: str) -> None:
     if _LIGHT_QUEUE(name):
         return
     _check_length(name, field, _LONGEST_NAME)
-    if not name.startswith(LMQ_PREFIX) or len(name) == len(LMQ_PREFIX):
+    if not is_light(name) or len(name) == len(LMQ_PREFIX):
         raise InvalidArgumentError(field, f"{name!r} does not begin with {LMQ_PREFIX} and a name")
     if not _LIGHT_ALPHABET.fullmatch(name):
         raise InvalidArgumentError(field, f"{name!r} has characters other than $%|a-zA-Z0-9_-")

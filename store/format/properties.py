@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from store.light_queue import is_light
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -102,10 +104,10 @@ def is_mark(key: str) -> bool:
     return key.startswith(ITEM_END)
 
 
-def light_queues(properties: Mapping[str, str], prefix: str) -> tuple[tuple[str, int], ...]:
+def light_queues(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
     """Light queues a record stands in, with its offset in each; () when the two lists differ.
 
-    Only names that begin with `prefix` count: RocketMQ leaves the others without an offset. An
+    Only names of light queues count: RocketMQ leaves the others without an offset. An
     offset that no unit can hold does not count either: it must not stop the dispatch of the rest.
     """
     names = properties.get(LMQ_NAMES)
@@ -118,7 +120,7 @@ def light_queues(properties: Mapping[str, str], prefix: str) -> tuple[tuple[str,
     found: dict[str, int] = {}
     for name, offset in zip(name_list, offset_list, strict=True):
         if (
-            name.startswith(prefix)
+            is_light(name)
             and offset.isascii()
             and offset.isdigit()
             and len(offset) <= _MAX_OFFSET_DIGITS

@@ -53,7 +53,6 @@ from store.format.properties import (
     last_value,
     light_queues,
 )
-from store.light_queue import LMQ_PREFIX
 from store.message import Host, StoredMessage
 
 MAGIC_V1 = -626843481
@@ -410,6 +409,6 @@ def dispatch_request(data: bytes | memoryview, at: int) -> DispatchRequest:
         tag_code_of(topic, properties.get(TAGS, ""), properties.get(DELAY), store_time_ms),
         store_time_ms,
         () if transaction == TRANSACTION_ROLLBACK else index_keys(properties),
-        light_queues(properties, LMQ_PREFIX) if in_queue else (),
+        light_queues(properties) if in_queue else (),
         in_queue,
     )

@@ -5,23 +5,22 @@ knows nothing of topics or of what is derived from its records: whoever needs th
 function.
 """
 
-from store.log.batch_encoder import BatchEncoder, plain_tail, topic_field
+from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog, LogAppend
 from store.log.disk import DiskGuard
 from store.log.flush import FlushService, GroupCommitService, IntervalFlushService
 from store.log.log_bytes import PreadWindow, look_at, pread
+from store.log.log_walk import Blank, Damage, End, Poison, Run, walk
 from store.log.page_ahead import PageAhead
 from store.log.preallocate import Preallocator
-from store.log.queue_offsets import LIGHT, HotQueue, QueueKey, QueueOffsets
+from store.log.queue_offsets import QueueKey, QueueOffsets
 from store.log.recovery import Recovered, recover_log
 from store.log.retention import RetentionService
 from store.log.segment import Segment, parse_segment_name, segment_name
 from store.log.segment_set import DirectSource, SegmentSet
-from store.log.walk import Blank, Damage, End, Poison, Run, walk
 from store.log.watermark import Watermark
 
 __all__ = [
-    "LIGHT",
     "BatchEncoder",
     "Blank",
     "CommitLog",
@@ -31,7 +30,6 @@ __all__ = [
     "End",
     "FlushService",
     "GroupCommitService",
-    "HotQueue",
     "IntervalFlushService",
     "LogAppend",
     "PageAhead",
@@ -48,10 +46,8 @@ __all__ = [
     "Watermark",
     "look_at",
     "parse_segment_name",
-    "plain_tail",
     "pread",
     "recover_log",
     "segment_name",
-    "topic_field",
     "walk",
 ]

@@ -35,13 +35,13 @@ from store.format import (
     TRANSACTION_ROLLBACK,
     pack_host,
 )
-from store.log.queue_offsets import LIGHT
+from store.log.queue_offsets import HotQueue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.format import BatchMark, Prepared
-    from store.log.queue_offsets import HotQueue, QueueKey
+    from store.log.queue_offsets import QueueKey
     from store.message import Message
 
 _HEADER_FRONT = struct.Struct(">iiiiiqqiq")
@@ -59,11 +59,6 @@ assert len(_ITEM_REVERSED % 0) == CRC_ITEM_BYTES
 
 #: Transaction types whose messages stand in a queue.
 _IN_QUEUE = (0, TRANSACTION_COMMIT)
-
-
-def plain_tail(field: bytes, *, crc_item: bool) -> bytes:
-    """What follows the body of a record without properties, up to the CRC item."""
-    return field + _PROPERTIES_LENGTH.pack(CRC_ITEM_BYTES if crc_item else 0)
 
 
 def topic_field(topic: str) -> tuple[int, bytes]:
@@ -94,7 +89,7 @@ class Encoded:
             if request.in_queue:
                 self._queues[(request.topic, request.queue_id)].next_offset = request.queue_offset
                 for name, offset in request.light_queues:
-                    self._queues[(name, LIGHT)].next_offset = offset
+                    self._queues[name].next_offset = offset
 
 
 class BatchEncoder:
@@ -109,6 +104,14 @@ class BatchEncoder:
         self._item_bytes = CRC_ITEM_BYTES if crc_item else 0
         # Hosts of producers, packed. Bounded: an edge that passes on every port must not fill it.
         self._hosts: dict[tuple[str, int], bytes] = {}
+
+    def hot_queue(self, key: QueueKey, next_offset: int) -> HotQueue:
+        """A queue with the constant bytes of its records."""
+        if isinstance(key, str):  # no record is written under its name
+            return HotQueue(next_offset, 0, b"", b"")
+        magic, field = topic_field(key[0])
+        tail = field + _PROPERTIES_LENGTH.pack(self._item_bytes)
+        return HotQueue(next_offset, magic, field, tail)
 
     def encode(
         self,
@@ -200,7 +203,7 @@ class BatchEncoder:
                 mark = None
             light: tuple[tuple[str, int], ...] = ()
             if light_names:
-                light = tuple([(name, queues[(name, LIGHT)].next_offset) for name in light_names])
+                light = tuple([(name, queues[name].next_offset) for name in light_names])
                 properties = self._with_light_queues(properties, light, index)
             if properties:
                 tail = queue.topic_field + pack_length(len(properties) + item_bytes) + properties
@@ -273,7 +276,7 @@ class BatchEncoder:
             if in_queue:
                 queue.next_offset = queue_offset + 1
                 for name, _ in light:
-                    queues[(name, LIGHT)].next_offset += 1
+                    queues[name].next_offset += 1
             at += size
         encoded.end_offset = at
         encoded.count = len(requests)

@@ -38,7 +38,6 @@ from store.format import (
     pack_blank,
     store_time_of,
 )
-from store.log.queue_offsets import LIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from store.format import BatchMark, Prepared
     from store.log.batch_encoder import BatchEncoder, Encoded
     from store.log.log_bytes import Segments
-    from store.log.queue_offsets import QueueOffsets
+    from store.log.queue_offsets import QueueKey, QueueOffsets
     from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
     from store.message import Message
@@ -93,7 +92,7 @@ class CommitLog:
     def __init__(
         self,
         segments: SegmentSet,
-        queues: QueueOffsets,
+        hot_queues: QueueOffsets,
         encoder: BatchEncoder,
         clock: Clock,
         *,
@@ -104,7 +103,8 @@ class CommitLog:
         # Constant after construction.
         self.lock = threading.Lock()
         self._segments = segments
-        self._queues = queues
+        #: Under the lock.
+        self.hot_queues = hot_queues
         self._encoder = encoder
         self._clock = clock
         self._hot_read_bytes = hot_read_bytes
@@ -158,23 +158,22 @@ class CommitLog:
             self.settle()
         if self._closed:
             raise StoreClosedError("commit log")
-        hot = self._queues.young
-        missing = {
+        hot = self.hot_queues.young
+        missing: set[QueueKey] = {
             key for message in messages if (key := (message.topic, message.queue_id)) not in hot
         }
         row_count = len(prepared)
         for details in prepared:
             if details is not PLAIN:
                 row_count += len(details[1]) + len(details[3])
-                missing.update(key for name in details[3] if (key := (name, LIGHT)) not in hot)
+                missing.update(name for name in details[3] if name not in hot)
         if missing:
             if not wait and len(missing) > _FEW_QUEUES:
                 raise AppendWouldWaitError(f"{len(missing)} queues must be looked up")
-            wanted = {(message.topic, message.queue_id) for message in messages}
-            for details in prepared:
-                wanted.update((name, LIGHT) for name in details[3])
-            self._queues.warm(list(wanted))
-            hot = self._queues.young
+            wanted: set[QueueKey] = {(message.topic, message.queue_id) for message in messages}
+            wanted.update(*(details[3] for details in prepared))
+            self.hot_queues.warm(list(wanted), self.appended_offset)
+            hot = self.hot_queues.young
         # Store times never fall along the log: search by time and expiry stand on it.
         now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
         segment = self._segments.last
@@ -276,7 +275,7 @@ class CommitLog:
                 messages,
                 prepared,
                 first,
-                self._queues.young,
+                self.hot_queues.young,
                 offset,
                 segment.size,
                 now_ms,

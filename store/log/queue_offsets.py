@@ -11,14 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-#: (topic, queue id), or (light queue, LIGHT).
-QueueKey = tuple[str, int]
-
-#: Stands for the queue id of a light queue. No message can carry it, so a topic field that names a
-#: light queue never finds one here and is refused like any other bad topic.
-LIGHT = -1
+#: (topic, queue id), or the name of a light queue. A message whose topic names a light queue never
+#: finds one here, and is refused like any other bad topic.
+QueueKey = tuple[str, int] | str
 
 
 class HotQueue:
@@ -43,25 +40,26 @@ class QueueOffsets:
     def __init__(
         self,
         limit: int,
-        load: Callable[[Sequence[QueueKey]], Sequence[HotQueue]],
-        appended: Callable[[], int],
+        load: Callable[[Sequence[QueueKey], int], Sequence[int]],
+        make: Callable[[QueueKey, int], HotQueue],
         dispatched: Callable[[], int],
     ) -> None:
+        """`load` looks the next offsets of queues up, for a log that ends there."""
         self.young: dict[QueueKey, HotQueue] = {}
         self._old: dict[QueueKey, HotQueue] = {}
         self._old_end = 0  # log end when `_old` was closed
         self._generation = max(1, limit // 2)
         self._load = load
-        self._appended = appended
+        self._make = make
         self._dispatched = dispatched
 
     def __len__(self) -> int:
         return len(self.young.keys() | self._old.keys())
 
-    def warm(self, keys: Sequence[QueueKey]) -> None:
+    def warm(self, keys: Sequence[QueueKey], log_end: int) -> None:
         """Afterwards all `keys` are in `young`. Raises what `load` raises, and changes nothing."""
         missing = [key for key in keys if key not in self.young and key not in self._old]
-        loaded = self._load(missing) if missing else ()
+        loaded = self._load(missing, log_end) if missing else ()
         # Looked up before the turn, which lets go of the older generation. Nothing is taken out of
         # it: an interrupt must not lose a queue that is not dispatched yet.
         known = {
@@ -70,23 +68,19 @@ class QueueOffsets:
             if (queue := self.young.get(key) or self._old.get(key)) is not None
         }
         if len(self.young) + len(keys) > self._generation:
-            self._turn()
+            self._turn(log_end)
         self.young.update(known)
-        self.young.update(zip(missing, loaded, strict=True))
+        self.young.update(zip(missing, map(self._make, missing, loaded), strict=True))
 
-    def forget(self, key: QueueKey) -> None:
-        """The queue's topic was deleted."""
-        self.young.pop(key, None)
-        self._old.pop(key, None)
+    def forget(self, keys: Iterable[QueueKey]) -> None:
+        """The topic of these queues is deleted."""
+        for key in keys:
+            self.young.pop(key, None)
+            self._old.pop(key, None)
 
-    def clear(self) -> None:
-        """Everything is loaded again when it is needed: only when all of the log is dispatched."""
-        self.young.clear()
-        self._old.clear()
-
-    def _turn(self) -> None:
+    def _turn(self, log_end: int) -> None:
         if self._dispatched() < self._old_end:
             return  # some of the older ones are not in the consume queue yet: grow for a moment
-        self._old_end = self._appended()
+        self._old_end = log_end
         self._old = self.young
         self.young = {}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.errors import DamagedLogError, StoreFormatError
 from store.format import BatchPlace, Found, place_of, store_time_of
 from store.log.log_bytes import look_at, mapped
+from store.log.log_walk import End, Run, walk
 from store.log.resync import goes_on_behind
-from store.log.walk import End, Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.format import is_mark
-from store.light_queue import LMQ_PREFIX
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class Admission(NamedTuple):
 
     def is_live(self, name: str, physical_offset: int) -> bool:
         """Whether a record there stands in the topic or light queue, if it names it."""
-        if name.startswith(LMQ_PREFIX):
+        if is_light(name):
             return physical_offset >= self.dead_light.get(name, 0)
         start = self.topics.get(name)
         return start is not None and physical_offset >= start
@@ -93,7 +93,7 @@ def starts_of(metadata: Metadata) -> dict[str, int]:
 def dead_light_of(marks: Iterable[DeleteMark]) -> dict[str, int]:
     """Deleted light queues, and the physical offset below which each is dead."""
     dead = dead_below(marks)
-    return {name: below for name, below in dead.items() if name.startswith(LMQ_PREFIX)}
+    return {name: below for name, below in dead.items() if is_light(name)}
 
 
 def dead_below(marks: Iterable[DeleteMark]) -> dict[str, int]:

@@ -19,8 +19,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format import check_queue_count, check_topic
-from store.light_queue import LMQ_PREFIX
-from store.log import LIGHT, HotQueue, plain_tail, topic_field
+from store.light_queue import is_light
 from store.metadata import DeleteMark, TopicConfig
 from store.topics.admission import Admission, dead_below, dead_light_of
 from store.topics.live_topics import LiveTopics
@@ -83,7 +82,7 @@ class Topics:
 
         Raises UnknownTopicError, UnknownQueueError. A light queue must have had a message.
         """
-        if topic.startswith(LMQ_PREFIX):
+        if is_light(topic):
             if queue_id != 0:
                 raise UnknownQueueError(topic, queue_id, 1)
             if self._queues.next_offsets([(topic, 0)])[0] == 0:
@@ -102,27 +101,27 @@ class Topics:
 
     # --- for the appender, under the append lock -------------------------------------------
 
-    def load(self, keys: Sequence[QueueKey], log_end: int) -> list[HotQueue]:
-        """Hot queues for the keys, topics created on the way where that is allowed.
+    def load(self, keys: Sequence[QueueKey], log_end: int) -> list[int]:
+        """The next offsets of these queues; topics are created where that is allowed.
 
         Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, TopicBusyError while a
         topic is being deleted. Durability: a topic created here is durable before its first record
         is: the log's flush sees to it.
         """
+        places = [(key, 0) if isinstance(key, str) else key for key in keys]
         if self._deleting:
-            for topic, _ in keys:
+            for topic, _ in places:
                 if topic in self._deleting:
                     raise TopicBusyError(topic)
-        names = list({topic for topic, queue_id in keys if queue_id != LIGHT})
+        wanted = [key for key in keys if not isinstance(key, str)]
+        names = list({topic for topic, _ in wanted})
         found = dict(zip(names, self._metadata.topics(names), strict=True)) if names else {}
         missing = [topic for topic, config in found.items() if config is None]
         created = self._automatic(missing, log_end) if missing else {}
         for topic in names:
             if topic not in created:
                 self._live.exists(topic)
-        for topic, queue_id in keys:
-            if queue_id == LIGHT:
-                continue
+        for topic, queue_id in wanted:
             config = found[topic] or created[topic]
             if not 0 <= queue_id < config.queue_count:
                 raise UnknownQueueError(topic, queue_id, config.queue_count)
@@ -133,22 +132,9 @@ class Topics:
             finally:
                 self._live.changed(created)
         # A topic made just now has no messages: there is nothing to look up.
-        known = [
-            (topic, 0 if queue_id == LIGHT else queue_id)
-            for topic, queue_id in keys
-            if topic not in created
-        ]
+        known = [place for place in places if place[0] not in created]
         next_offsets = iter(self._queues.next_offsets(known) if known else ())
-        crc_item = self._config.crc_item
-        loaded = []
-        for topic, queue_id in keys:
-            offset = 0 if topic in created else next(next_offsets)
-            if queue_id == LIGHT:  # no record is written under its name
-                loaded.append(HotQueue(offset, 0, b"", b""))
-                continue
-            magic, field = topic_field(topic)
-            loaded.append(HotQueue(offset, magic, field, plain_tail(field, crc_item=crc_item)))
-        return loaded
+        return [0 if topic in created else next(next_offsets) for topic, _ in places]
 
     def _automatic(self, names: Sequence[str], log_end: int) -> dict[str, TopicConfig]:
         """Topics that a message names and that may come into being by that."""
@@ -198,7 +184,7 @@ class Topics:
         """From now on nobody writes to it; returns its number of queues. Under the append lock."""
         if name in self._deleting:
             raise TopicBusyError(name)
-        if name.startswith(LMQ_PREFIX):
+        if is_light(name):
             if self._queues.next_offsets([(name, 0)])[0] == 0:
                 raise UnknownTopicError(name)
             count = 1
@@ -221,7 +207,7 @@ class Topics:
             self._metadata.delete_topic(mark)
             self._marks[mark.sequence] = mark
             self._live.changed([name])
-            if name.startswith(LMQ_PREFIX):
+            if is_light(name):
                 self._dead_light[name] = below_offset
             # Earlier ones that met a stall come first: their numbers count as applied with this.
             for applied in self._apply_deletions():
@@ -259,7 +245,7 @@ class Topics:
             self._live.changed(topic.name for topic in beyond)
             changed += len(beyond)
         for mark in list(self._marks.values()):
-            if mark.below_offset > log_end and mark.topic.startswith(LMQ_PREFIX):
+            if mark.below_offset > log_end and is_light(mark.topic):
                 self._marks[mark.sequence] = mark._replace(below_offset=log_end)
                 self._metadata.delete_topic(self._marks[mark.sequence])
                 self._dead_light[mark.topic] = log_end
@@ -315,7 +301,7 @@ class Topics:
                 for mark in self._marks.values()
                 if mark.sequence <= durable_sequence
                 and mark.below_offset <= checkpointed
-                and (not mark.topic.startswith(LMQ_PREFIX) or mark.below_offset <= log_start)
+                and (not is_light(mark.topic) or mark.below_offset <= log_start)
             ]
             self._metadata.drop_marks(mark.sequence for mark in done)
             for mark in done:

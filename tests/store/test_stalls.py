@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.engine.protocol import KvBatch
-    from store.log.queue_offsets import HotQueue, QueueKey
+    from store.log.queue_offsets import QueueKey
 
 
 def run_all(actions: Iterable[Callable[[], None]]) -> None:
@@ -115,14 +115,14 @@ def test_offsets_stay_dense_while_many_queues_share_a_tiny_hot_table(
             write(batch)
 
         monkeypatch.setattr(engine, "write", stalling)
-        load = store._queue_offsets._load
+        load = store.log.hot_queues._load
         loaded: list[QueueKey] = []
 
-        def counting(keys: Sequence[QueueKey]) -> Sequence[HotQueue]:
+        def counting(keys: Sequence[QueueKey], log_end: int) -> Sequence[int]:
             loaded.extend(keys)
-            return load(keys)
+            return load(keys, log_end)
 
-        store._queue_offsets._load = counting
+        store.log.hot_queues._load = counting
         taken: list[tuple[str, int, int]] = []
 
         def produce(number: int) -> None:

@@ -18,8 +18,8 @@ from migration.columnar.decoder import ReadOptions, read_blocks
 from migration.columnar.errors import LogDamageError
 from migration.columnar.log_layout import list_segments, read_layout, split
 from store.format.fast_scan import SealedParser
+from store.log.log_walk import Damage, Poison, Run, walk
 from store.log.segment_set import SegmentSet
-from store.log.walk import Damage, Poison, Run, walk
 from tests.support.damaged_log import SEGMENT, START, Harm, entries, harms, write_damaged
 
 if TYPE_CHECKING:

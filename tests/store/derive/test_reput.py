@@ -17,9 +17,9 @@ from store.errors import (
     StoreFailedError,
 )
 from store.format.limits import prepare
-from store.log.batch_encoder import BatchEncoder, plain_tail, topic_field
+from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog
-from store.log.queue_offsets import HotQueue, QueueOffsets
+from store.log.queue_offsets import QueueOffsets
 from store.log.segment_set import SegmentSet
 from store.log.watermark import Watermark
 from store.message import Message
@@ -72,10 +72,11 @@ class Harness:
         self.segments = SegmentSet.load(directory, SEGMENT)
         if self.segments.last is None:
             self.segments.roll()
+        encoder = BatchEncoder(("127.0.0.1", 1), crc_item=True)
         self.log = CommitLog(
             self.segments,
-            QueueOffsets(1024, self._load, lambda: 0, lambda: 0),
-            BatchEncoder(("127.0.0.1", 1), crc_item=True),
+            QueueOffsets(1024, self._load, encoder.hot_queue, lambda: 0),
+            encoder,
             FakeClock(),
             hot_read_bytes=1 << 30,
         )
@@ -98,12 +99,8 @@ class Harness:
         return None if topic in self.dead else 0
 
     @staticmethod
-    def _load(keys: Sequence[QueueKey]) -> list[HotQueue]:
-        found = []
-        for topic, _ in keys:
-            magic, field = topic_field(topic)
-            found.append(HotQueue(0, magic, field, plain_tail(field, crc_item=True)))
-        return found
+    def _load(keys: Sequence[QueueKey], _log_end: int) -> list[int]:
+        return [0] * len(keys)
 
     def append(self, *messages: Message) -> int:
         prepared = [prepare(message, n, 1 << 20, 9) for n, message in enumerate(messages)]

@@ -101,9 +101,9 @@ def test_index_keys(properties: dict[str, str], keys: tuple[str, ...]) -> None:
 )
 def test_light_queues(names: str, offsets: str, found: tuple[tuple[str, int], ...]) -> None:
     properties = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets}
-    assert light_queues(properties, "%LMQ%") == found
+    assert light_queues(properties) == found
 
 
 def test_no_light_queues() -> None:
-    assert light_queues({}, "%LMQ%") == ()
-    assert light_queues({"INNER_MULTI_DISPATCH": "%LMQ%a"}, "%LMQ%") == ()
+    assert light_queues({}) == ()
+    assert light_queues({"INNER_MULTI_DISPATCH": "%LMQ%a"}) == ()

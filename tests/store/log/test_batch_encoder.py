@@ -18,15 +18,14 @@ from store.format.record import (
     dispatch_request,
     unpack_record,
 )
-from store.log.batch_encoder import BatchEncoder, Encoded, plain_tail, topic_field
-from store.log.queue_offsets import LIGHT, HotQueue
+from store.log.batch_encoder import BatchEncoder, Encoded, topic_field
 from store.message import Message
 from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.log.queue_offsets import QueueKey
+    from store.log.queue_offsets import HotQueue, QueueKey
 
 HOST = ("10.0.0.1", 10911)
 NOW_MS = 1_700_000_000_456
@@ -35,13 +34,10 @@ NOW_MS = 1_700_000_000_456
 def hot_queues(
     messages: Sequence[Message], *, crc_item: bool = True, start: int = 0
 ) -> dict[QueueKey, HotQueue]:
-    keys = {(message.topic, message.queue_id) for message in messages}
-    keys |= {(name, LIGHT) for message in messages for name in message.light_queues}
-    queues = {}
-    for key in keys:
-        magic, field = topic_field(key[0])
-        queues[key] = HotQueue(start, magic, field, plain_tail(field, crc_item=crc_item))
-    return queues
+    keys: set[QueueKey] = {(message.topic, message.queue_id) for message in messages}
+    keys |= {name for message in messages for name in message.light_queues}
+    encoder = BatchEncoder(HOST, crc_item=crc_item)
+    return {key: encoder.hot_queue(key, start) for key in keys}
 
 
 def encode(

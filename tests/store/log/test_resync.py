@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.format.limits import prepare
 from store.format.record import pack_blank
-from store.log.batch_encoder import BatchEncoder, plain_tail, topic_field
+from store.log.batch_encoder import BatchEncoder
 from store.log.log_bytes import PreadWindow, mapped
-from store.log.queue_offsets import HotQueue
 from store.log.resync import goes_on_behind, next_record
 from store.log.segment import Segment, segment_name
 from store.log.segment_set import SegmentSet
 from store.message import Message
+
+if TYPE_CHECKING:
+    from store.log.queue_offsets import QueueKey
 
 BASE = 16 << 20
 
@@ -25,11 +28,11 @@ def segment(
     bodies: list[bytes], size: int = 1 << 16, base: int = BASE
 ) -> tuple[bytearray, list[int]]:
     """A segment at `base` with these messages and a blank record, and where each lies."""
-    magic, field = topic_field("T")
-    queues = {("T", 0): HotQueue(0, magic, field, plain_tail(field, crc_item=True))}
+    encoder = BatchEncoder(("127.0.0.1", 8081), crc_item=True)
+    key: QueueKey = ("T", 0)
+    queues = {key: encoder.hot_queue(key, 0)}
     messages = [Message("T", body) for body in bodies]
     prepared = [prepare(message, 0, 1 << 20, 10) for message in messages]
-    encoder = BatchEncoder(("127.0.0.1", 8081), crc_item=True)
     encoded = encoder.encode(messages, prepared, 0, queues, base, size, 1)
     assert encoded.count == len(bodies)
     data = bytearray(b"".join(encoded.parts))

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from store.errors import CorruptRecordError
 from store.format.fast_scan import SealedParser
 from store.format.record import Found, check_record, dispatch_request
-from store.log import log_bytes
-from store.log import walk as log_walk
+from store.log import log_bytes, log_walk
 from store.log.log_bytes import PreadWindow, mapped, pread
+from store.log.log_walk import Blank, Damage, End, Poison, Run, Step, walk
 from store.log.segment_set import SegmentSet
-from store.log.walk import Blank, Damage, End, Poison, Run, Step, walk
 from tests.support.damaged_log import SEGMENT, START, Harm, entries, harms, write_damaged
 from tests.support.log_writer import Entry, LogWriter
 
