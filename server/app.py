@@ -19,6 +19,7 @@ import errno
 import os
 import signal
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import grpc
@@ -29,45 +30,46 @@ from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
 from server.errors import ServerBindError, ServerDrainingError
 from server.metrics import CallMetrics
-from server.process.collector import calm_collector
-from server.puts.appender import Appender
-from server.puts.coalescer import PutCoalescer
-from server.puts.durability import Durability
-from server.puts.producer_sessions import ProducerSessions
-from server.puts.queue_chooser import QueueChooser
-from server.reads.cold_reads import ColdReads
-from server.reads.queue_growth import QueueGrowth
-from server.services import health
-from server.services.admin import AdminService
-from server.services.group import GroupService
-from server.services.message import MessageService
-from server.services.migration import MigrationService
-from server.services.topic import TopicService
-from server.stage import Parts, Stage
-from server.wire.edge import Edge
-from server.wire.request_memory import UNREAD_BYTES, tune_allocator
-from server.workers import Workers
-from store.format import pack_host
+from server.process import calm_collector, tune_allocator
+from server.puts import Puts
+from server.reads import Reads
+from server.services import (
+    AdminService,
+    GroupService,
+    HealthService,
+    MessageService,
+    MigrationService,
+    TopicService,
+)
+from server.stage import Stage
+from server.wire import UNREAD_BYTES, Edge
+from server.workers import Pools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from migration.opening import Opened
     from server.config import ServerConfig
-    from server.wire.request_memory import RequestMemory
+    from server.wire import RequestMemory
     from store.config import StoreConfig
 
-SERVICES = (
-    *(
-        kvcq_pb2.DESCRIPTOR.services_by_name[name].full_name
-        for name in ("MessageService", "TopicService", "GroupService", "AdminService")
-    ),
-    migration_pb2.DESCRIPTOR.services_by_name["MigrationService"].full_name,
+_Reflection: type = reflection.aio.ReflectionServicer  # type: ignore[attr-defined]
+#: Each service by the class that answers it.
+_SERVED = {
+    MessageService: kvcq_pb2.DESCRIPTOR.services_by_name["MessageService"],
+    TopicService: kvcq_pb2.DESCRIPTOR.services_by_name["TopicService"],
+    GroupService: kvcq_pb2.DESCRIPTOR.services_by_name["GroupService"],
+    AdminService: kvcq_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    MigrationService: migration_pb2.DESCRIPTOR.services_by_name["MigrationService"],
+    HealthService: health_pb2.DESCRIPTOR.services_by_name["Health"],
+    _Reflection: reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
+}
+#: Those of the API.
+SERVICES = tuple(
+    descriptor.full_name
+    for kind, descriptor in _SERVED.items()
+    if kind not in (HealthService, _Reflection)
 )
-
-#: Large puts that are taken apart and stored at once.
-BULK_THREADS = 2
-
 
 #: About 10 KB each while they wait.
 MAX_PENDING_CALLS = 100_000
@@ -145,9 +147,11 @@ class Server:
         self._stage = Stage()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        metrics = CallMetrics()
-        self._edge = Edge(config, metrics)
-        self._rpc = _rpc_server(config, self._stage, metrics, self._edge)
+        self._metrics = CallMetrics()
+        self._edge = Edge(config, self._metrics)
+        self._serving: Serving | None = None
+        self._rpc = _rpc_server(config)
+        self._add_services()
 
     async def run(self) -> None:
         """Returns when the store is closed."""
@@ -204,21 +208,45 @@ class Server:
     async def _serve(self, opened: Opened, port: int) -> None:
         store = opened.store
         store.make_segments_aside()  # a roll must not hold the event loop while the disk works
-        parts = _make_parts(self._config, opened, self._edge.memory)
-        stop_listening = store.on_dispatch(parts.growth.grew)
+        serving = Serving(opened, self._config, self._stage, self._metrics, self._edge.memory)
+        self._serving = serving
         loop = asyncio.get_running_loop()
         store.when_failed(lambda: _soon(loop, self._stage.fail))
         try:
-            self._stage.ready(parts)
+            self._stage.ready()
             self._listener.ready(self._config.host, port)
             await self._stop.wait()
             self._begin_drain()
             await self._finish_calls()
         finally:
-            stop_listening()
-            parts.growth.close()
-            for threads in parts.threads:
-                await asyncio.to_thread(threads.close)
+            await asyncio.to_thread(serving.close)
+
+    def _add_services(self) -> None:
+        """From the beginning; those of the store refuse their calls until it is open."""
+
+        async def levels() -> Mapping[str, float]:
+            assert self._serving is not None
+            return await self._serving.levels()
+
+        always: dict[type, object] = {
+            AdminService: AdminService(self._stage, self._metrics, levels),
+            HealthService: HealthService(self._stage, SERVICES),
+            _Reflection: _Reflection([each.full_name for each in _SERVED.values()]),
+        }
+
+        def servicer_of(kind: type) -> Callable[[], object]:
+            if kind in always:
+                return partial(always.get, kind)
+
+            def give() -> object:
+                self._stage.check_open()
+                assert self._serving is not None
+                return self._serving.services[kind]
+
+            return give
+
+        for kind, descriptor in _SERVED.items():
+            self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
 
     def _begin_drain(self) -> None:
         self._listener.draining()
@@ -244,56 +272,46 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None
         loop.call_soon_threadsafe(callback)
 
 
-def _make_parts(config: ServerConfig, opened: Opened, memory: RequestMemory) -> Parts:
-    store = opened.store
-    loop = asyncio.get_running_loop()
-    flush_timeout_s = store.config.sync_flush_timeout_s
-    threads = config.worker_threads
-    workers = Workers(threads)
-    scans = Workers(max(1, threads // 4), "scan")
-    reads = Workers(max(1, threads // 2), "read")
-    commits = Workers(max(1, threads // 2), "commit")
-    changes = Workers(2, "change")
-    steps = Workers(2, "step")
-    producers = Workers(max(1, threads // 4), "producer")
-    durability = Durability(store, loop, flush_timeout_s)
-    bulk = Workers(BULK_THREADS)
-    appender = Appender(store, bulk)
-    return Parts(
-        config=config,
-        store=store,
-        migrator=Migrator(opened),
-        store_host=pack_host(store.config.store_host),
-        threads=(workers, scans, reads, commits, changes, steps, producers, bulk, appender),
-        workers=workers,
-        scans=scans,
-        reads=reads,
-        commits=commits,
-        changes=changes,
-        steps=steps,
-        bulk=bulk,
-        appender=appender,
-        memory=memory,
-        cold_reads=ColdReads(reads, config.cold_read_share, lambda: store.log.appended_offset),
-        growth=QueueGrowth(loop),
-        durability=durability,
-        coalescer=PutCoalescer(store, appender, durability, loop, flush_timeout_s),
-        chooser=QueueChooser(store),
-        sessions=ProducerSessions(
-            store,
-            appender,
-            producers,
-            config.producer_limit,
-            config.remembered_batches,
-            config.remembered_messages,
-        ),
-    )
+class Serving:
+    """What serves while the store is open."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        config: ServerConfig,
+        stage: Stage,
+        metrics: CallMetrics,
+        memory: RequestMemory,
+    ) -> None:
+        self.store = store = opened.store
+        self.puts = Puts(store, config, stage, metrics)
+        self.reads = Reads(store, config, memory, stage, metrics)
+        self._max_receive_bytes = config.max_receive_bytes
+        self._pools = pools = Pools(config.worker_threads)
+        self.services: dict[type, object] = {
+            MessageService: MessageService(store, self.puts, self.reads, pools),
+            TopicService: TopicService(store, pools, self.puts.forget_topic),
+            GroupService: GroupService(store, pools),
+            MigrationService: MigrationService(Migrator(opened), pools, config.ingest_directory),
+        }
+
+    async def levels(self) -> dict[str, float]:
+        """For GetStatistics."""
+        return {
+            "server.max_receive_bytes": self._max_receive_bytes,
+            "server.producers": self.puts.sessions.producer_count,
+            "server.watched_queues": self.reads.growth.watched_queues,
+            **await self._pools.lookups.run(self.store.statistics),
+        }
+
+    def close(self) -> None:
+        """Wait for what runs in threads. Blocks."""
+        for part in (self._pools, self.reads, self.puts):
+            part.close()
 
 
-def _rpc_server(
-    config: ServerConfig, stage: Stage, metrics: CallMetrics, edge: Edge
-) -> grpc.aio.Server:
-    server = grpc.aio.server(
+def _rpc_server(config: ServerConfig) -> grpc.aio.Server:
+    return grpc.aio.server(
         options=(
             ("grpc.max_receive_message_length", config.max_receive_bytes),
             ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
@@ -311,24 +329,6 @@ def _rpc_server(
             ("grpc.keepalive_permit_without_calls", 1),
         )
     )
-    kvcq, migration = kvcq_pb2.DESCRIPTOR, migration_pb2.DESCRIPTOR
-    for file, name, servicer in (
-        (kvcq, "MessageService", MessageService(stage, metrics)),
-        (kvcq, "TopicService", TopicService(stage, metrics)),
-        (kvcq, "GroupService", GroupService(stage, metrics)),
-        (kvcq, "AdminService", AdminService(stage, metrics)),
-        (migration, "MigrationService", MigrationService(stage, metrics)),
-        (health_pb2.DESCRIPTOR, "Health", health.HealthService(stage, SERVICES)),
-        (
-            reflection_pb2.DESCRIPTOR,
-            "ServerReflection",
-            reflection.aio.ReflectionServicer(  # type: ignore[attr-defined]
-                (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
-            ),
-        ),
-    ):
-        edge.add(server, file.services_by_name[name], servicer)
-    return server
 
 
 def _bind(server: grpc.aio.Server, config: ServerConfig) -> int:

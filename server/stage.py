@@ -1,54 +1,13 @@
-"""How far the server is: opening its store, serving, or draining. And what it serves with."""
+"""How far the server is: opening its store, serving, or draining."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from server.errors import ServerDrainingError, ServerStartingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from migration.migrator import Migrator
-    from server.config import ServerConfig
-    from server.puts.appender import Appender
-    from server.puts.coalescer import PutCoalescer
-    from server.puts.durability import Durability
-    from server.puts.producer_sessions import ProducerSessions
-    from server.puts.queue_chooser import QueueChooser
-    from server.reads.cold_reads import ColdReads
-    from server.reads.queue_growth import QueueGrowth
-    from server.wire.request_memory import RequestMemory
-    from server.workers import Workers
-    from store.message_store import MessageStore
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the handlers work with, once the store is open."""
-
-    config: ServerConfig
-    store: MessageStore
-    migrator: Migrator  # of that store
-    store_host: bytes  # packed, as message ids begin
-    threads: tuple[Workers | Appender, ...]  # all of them, to be closed in this order
-    # By what they do; see workers.py.
-    workers: Workers  # look-ups
-    scans: Workers  # what takes long by its nature: many queues, many names
-    reads: Workers  # pulls that are long, or far behind
-    commits: Workers
-    changes: Workers  # topics and groups; they may wait for what was dispatched
-    steps: Workers  # of a migration
-    bulk: Workers  # for large puts
-    appender: Appender
-    memory: RequestMemory
-    cold_reads: ColdReads
-    growth: QueueGrowth
-    durability: Durability
-    coalescer: PutCoalescer
-    chooser: QueueChooser
-    sessions: ProducerSessions
 
 
 class Stage:
@@ -58,26 +17,24 @@ class Stage:
     """
 
     def __init__(self) -> None:
-        self._parts: Parts | None = None
+        self._open = False
         self._draining = False
         self._failed = False
         self._on_change: set[Callable[[], object]] = set()
         # Written by the thread that opens the store, read anywhere; replaced as one.
         self._progress = ("waiting", 0.0)
 
-    @property
-    def parts(self) -> Parts:
+    def check_open(self) -> None:
         """Raises ServerStartingError before the store is open, ServerDrainingError after."""
         if self._draining:
             raise ServerDrainingError
-        if self._parts is None:
+        if not self._open:
             raise ServerStartingError(*self._progress)
-        return self._parts
 
     @property
     def is_ready(self) -> bool:
         """Whether calls are taken, and puts can be stored."""
-        return self._parts is not None and not self._draining and not self._failed
+        return self._open and not self._draining and not self._failed
 
     @property
     def is_draining(self) -> bool:
@@ -95,9 +52,9 @@ class Stage:
         if self._draining:
             raise ServerDrainingError
 
-    def ready(self, parts: Parts) -> None:
+    def ready(self) -> None:
         """The store is open: calls are taken from now on."""
-        self._parts = parts
+        self._open = True
         self._tell()
 
     def fail(self) -> None:

@@ -75,7 +75,10 @@ class Workers:
                 future.add_done_callback(lambda _: _call_soon(loop, self._let_in))
 
     async def run_slices(
-        self, function: Callable[[Sequence[S]], Iterable[T]], items: Sequence[S], size: int
+        self,
+        function: Callable[[Sequence[S]], Iterable[T]],
+        items: Sequence[S],
+        size: int = QUEUES_A_TURN,
     ) -> list[T]:
         """What the function gives for slices of `size` of the items, each in its own turn."""
         found: list[T] = []
@@ -84,9 +87,9 @@ class Workers:
         return found
 
     async def encoded_slices(
-        self, function: Callable[[Sequence[S]], Message], items: Sequence[S], size: int
+        self, function: Callable[[Sequence[S]], Message], items: Sequence[S]
     ) -> bytes:
-        """What the function answers to slices of `size` of the items, encoded as one answer.
+        """What the function answers to slices of the items, encoded as one answer.
 
         Protobuf joins repeated fields of messages whose bytes follow each other.
         """
@@ -94,7 +97,7 @@ class Workers:
         def encoded(some: Sequence[S]) -> list[bytes]:
             return [function(some).SerializeToString()]
 
-        return b"".join(await self.run_slices(encoded, items, size))
+        return b"".join(await self.run_slices(encoded, items))
 
     async def _turn(self) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -132,6 +135,23 @@ class Workers:
         if left:
             logger.warning("%d workers still run after %g s, the server ends", len(left), CLOSE_S)
         return not left
+
+
+class Pools:
+    """Threads for what the services do, by what it is."""
+
+    def __init__(self, threads: int) -> None:
+        """`threads`: for the look-ups; the others have a part of that, or two."""
+        self.lookups = Workers(threads)
+        self.scans = Workers(max(1, threads // 4), "scan")  # long by nature: many queues or names
+        self.commits = Workers(max(1, threads // 2), "commit")
+        self.changes = Workers(2, "change")  # topics and groups; may wait for what was dispatched
+        self.steps = Workers(2, "step")  # of a migration
+
+    def close(self) -> None:
+        """As `Workers.close`, one after the other."""
+        for workers in (self.lookups, self.scans, self.commits, self.changes, self.steps):
+            workers.close()
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

@@ -30,18 +30,18 @@ from kvcq_bench.report import (
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
 from kvcq_bench.targets import EmbeddedTarget, OwnServer, RemoteTarget
 from kvcq_client import KvcqError
-from server.cli.online.connection import connect
-from server.cli.terminal.output import (
+from server.cli.online import connect
+from server.cli.terminal import (
     BadRequestError,
     CommandError,
+    Sections,
     camel_case,
     json_option,
     notes,
     print_json,
     print_table,
+    server_address,
 )
-from server.cli.terminal.sections import Sections
-from server.cli.terminal.values import server as server_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from server.cli.terminal.output import (
+from server.cli.terminal import (
     EXIT_INTERRUPTED,
     EXIT_NOBODY_READS,
     PRINTED,
     InterruptedCommandError,
+    Sections,
     error_document,
     print_json,
 )
-from server.cli.terminal.sections import Sections
 from server.version import VERSION
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _SECTIONS = {
         "check": ".on_disk.check",
         "dump": ".on_disk.dump",
         "repair": ".on_disk.repair",
-        "migrate": ".migration.commands",
+        "migrate": ".migration",
         "spark": ".spark",
     },
 }

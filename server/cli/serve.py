@@ -13,13 +13,11 @@ import click
 
 from migration.opening import open_any
 from server.app import run_server
-from server.cli.on_disk.store_errors import unusable
-from server.cli.terminal.output import BadRequestError, CommandError, json_option, notes
+from server.cli.on_disk import unusable
+from server.cli.terminal import BadRequestError, CommandError, json_option, notes
 from server.config import load_config, with_recorded_segments
 from server.errors import ServerBindError
-from server.process.files import prepare_to_open_stores
-from server.process.last_resort import end_process_soon
-from server.process.outlet import FLUSH_S, Outlet, OutletHandler
+from server.process import Outlet, OutletHandler, end_process_soon, prepare_to_open_stores
 from store.errors import (
     InvalidArgumentError,
     StoreError,
@@ -133,7 +131,7 @@ def serve(
         raise _why_not_opened(error, config) from error
     finally:
         for outlet in (errors, results):
-            outlet.drain(FLUSH_S)
+            outlet.drain()
     end_process_soon("the store is closed, and the process was to end")
 
 

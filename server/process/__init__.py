@@ -1,1 +1,20 @@
-"""What a process sets for itself: its streams, descriptors, memory and end."""
+"""What a process sets for itself before it serves, and how it ends. It uses nothing of ours."""
+
+from server.process.allocator import give_back, private_bytes, tune_allocator
+from server.process.collector import calm_collector
+from server.process.files import prepare_to_open_stores
+from server.process.last_resort import end_process_soon
+from server.process.outlet import Outlet, OutletHandler
+from server.process.streams import open_standard_streams
+
+__all__ = [
+    "Outlet",
+    "OutletHandler",
+    "calm_collector",
+    "end_process_soon",
+    "give_back",
+    "open_standard_streams",
+    "prepare_to_open_stores",
+    "private_bytes",
+    "tune_allocator",
+]

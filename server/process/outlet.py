@@ -52,7 +52,7 @@ class Outlet:
             self._size += len(text)
             self._changed.notify_all()
 
-    def drain(self, timeout_s: float) -> bool:
+    def drain(self, timeout_s: float = FLUSH_S) -> bool:
         """Whether all that was said so far was written within `timeout_s`. Blocks."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._size or self._is_broken, timeout_s)
@@ -92,4 +92,4 @@ class OutletHandler(logging.Handler):
 
     def flush(self) -> None:
         """What was said is written, should somebody read it within `FLUSH_S`."""
-        self._outlet.drain(FLUSH_S)
+        self._outlet.drain()

@@ -1,1 +1,14 @@
-"""The way of messages into the store: one at a time, in batches, numbered, and as a stream."""
+"""The way of messages into the store: one at a time, in batches, numbered, and as a stream.
+
+`Puts` is what the services call. It takes requests from `wire`, and the store as it is open.
+"""
+
+from server.puts.durability import wait_visible
+from server.puts.producer_sessions import check_number
+from server.puts.puts import Puts
+
+__all__ = [
+    "Puts",
+    "check_number",
+    "wait_visible",
+]

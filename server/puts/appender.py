@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from server.wire.columns import Stored, columns_of
+from server.wire import Stored, columns_of
 from server.workers import Workers
 from store.errors import AppendWouldWaitError
 

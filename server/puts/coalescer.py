@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from server.wire.put_limits import INLINE_PARTS, parts_of
+from server.wire import INLINE_PARTS, parts_of
 from store.errors import (
     AppendWouldWaitError,
     FlushTimeoutError,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceError
 from server.puts.durability import wait_visible
-from server.wire.columns import Columns, Stored
+from server.wire import Columns, Stored
 from store.errors import InvalidArgumentError
 from store.format import BatchMark
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.errors import OutOfSequenceError, ServerDrainingError
 from server.puts.producer_sessions import check_number
-from server.wire.call_errors import tell
+from server.wire import batch_error
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -165,16 +165,3 @@ def _may_come_again(batch: pb.PutBatchRequest, failure: Exception) -> bool:
     except InvalidArgumentError:
         return False
     return True
-
-
-def batch_error(
-    metrics: CallMetrics, method: str, error: Exception, request_id: str
-) -> pb.BatchError:
-    """The error as a part of a response."""
-    refusal = tell(metrics, method, error, request_id)
-    return pb.BatchError(
-        code=refusal.code_number,
-        message=refusal.message,
-        reason=refusal.reason,
-        metadata=refusal.metadata,
-    )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.wire.convert import pulled_out
-from store.errors import InvalidArgumentError
+from server.reads.cold_reads import ColdReads
+from server.workers import Workers
+from store.errors import InvalidArgumentError, UnknownTopicError
 from store.format import check_light_queue, properties_size
 from store.light_queue import is_light
+from store.message import Pulled, PullStatus
 
 if TYPE_CHECKING:
-    from server.stage import Parts
-    from store.message import Pulled
+    from collections.abc import Callable
+
+    from server.config import ServerConfig
+    from server.reads.queue_growth import QueueKey
+    from store.message_store import MessageStore
     from store.reader import TagFilter
+
+T = TypeVar("T")
 
 #: More than this is read and encoded in a worker: the loop must not stand still for so long.
 #: A decoded message takes about 15 microseconds, a whole record a tenth of one.
@@ -22,20 +29,63 @@ INLINE_WHOLE_MESSAGES = 2048
 INLINE_DECODED_MESSAGES = 256
 #: Of all their properties, and topics. One property may have 4 bytes; it takes 0.5 us to decode.
 INLINE_PROPERTIES_BYTES = 48 << 10
+#: What a light queue has before its first message.
+_NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, [], [], 0, 0, 0)
 
 
-class QueueRead(NamedTuple):
-    """One read of a queue, as an answer."""
+class Wanted(NamedTuple):
+    """What is wanted of a queue, and in which form."""
 
-    status: pb.PullStatus
-    message_count: int
-    response: pb.PullResponse | bytes  # bytes when a worker encoded it
+    max_messages: int
+    tag_filter: TagFilter | None
+    form: pb.RecordForm
 
 
-def is_long(max_messages: int, max_bytes: int, form: pb.RecordForm) -> bool:
-    """Whether a read of so much may take so long that a worker must do it."""
-    most = INLINE_WHOLE_MESSAGES if form == pb.RECORD_FORM_WHOLE else INLINE_DECODED_MESSAGES
-    return max_bytes > INLINE_BYTES or max_messages > most
+class QueueReader:
+    """Reads queues of the store. Owned by the event loop's thread; `pull` on any."""
+
+    def __init__(self, store: MessageStore, config: ServerConfig) -> None:
+        self._store = store
+        self.threads = Workers(max(1, config.worker_threads // 2), "read")
+        self._cold_reads = ColdReads(
+            self.threads, config.cold_read_share, lambda: store.log.appended_offset
+        )
+
+    def pull(
+        self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, may_wait: bool
+    ) -> Pulled:
+        """As MessageStore.pull. With `may_wait` a light queue is empty before its first message."""
+        topic, queue_id = key
+        try:
+            return self._store.pull(
+                topic,
+                queue_id,
+                offset,
+                max_messages=wanted.max_messages,
+                max_bytes=max_bytes,
+                tag_filter=wanted.tag_filter,
+            )
+        except UnknownTopicError:
+            if may_wait and _may_begin(topic, queue_id, offset):
+                return _NOTHING_YET
+            raise
+
+    def needs_worker(self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted) -> bool:
+        """Whether a read from there may keep the loop for long."""
+        is_whole = wanted.form == pb.RECORD_FORM_WHOLE
+        most = INLINE_WHOLE_MESSAGES if is_whole else INLINE_DECODED_MESSAGES
+        return max_bytes > INLINE_BYTES or wanted.max_messages > most or self._is_cold(key, offset)
+
+    async def in_worker(self, key: QueueKey, offset: int, read: Callable[[], T]) -> T:
+        """What `read` gives, in a worker; where the queue is read far behind, when it is time."""
+        run = self._cold_reads.run if self._is_cold(key, offset) else self.threads.run
+        return await run(read)
+
+    def _is_cold(self, key: QueueKey, offset: int) -> bool:
+        try:
+            return self._store.is_cold(*key, offset)
+        except Exception:  # noqa: BLE001 - the read meets it too, and says so
+            return False
 
 
 def is_laborious(pulled: Pulled, form: pb.RecordForm) -> bool:
@@ -47,7 +97,7 @@ def is_laborious(pulled: Pulled, form: pb.RecordForm) -> bool:
     return sum(map(properties_size, pulled.records)) > INLINE_PROPERTIES_BYTES
 
 
-def may_begin(topic: str, queue_id: int, offset: int) -> bool:
+def _may_begin(topic: str, queue_id: int, offset: int) -> bool:
     """Whether that is the beginning of a light queue, which its first message brings into being.
 
     Not for a name that no light queue can have.
@@ -59,46 +109,3 @@ def may_begin(topic: str, queue_id: int, offset: int) -> bool:
     except InvalidArgumentError:
         return False
     return True
-
-
-async def read_queue(
-    parts: Parts,
-    topic: str,
-    queue_id: int,
-    offset: int,
-    max_messages: int,
-    max_bytes: int,
-    tag_filter: TagFilter | None,
-    form: pb.RecordForm,
-) -> QueueRead:
-    """One pull, encoded when it is long.
-
-    Raises what MessageStore.pull raises, and MemoryFullError.
-    """
-
-    def pull() -> Pulled:
-        return parts.store.pull(
-            topic,
-            queue_id,
-            offset,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            tag_filter=tag_filter,
-        )
-
-    def read(pulled: Pulled, *, encode: bool) -> QueueRead:
-        response = pb.PullResponse()
-        pulled_out(pulled, form, response)
-        answer = response.SerializeToString() if encode else response
-        return QueueRead(response.status, len(pulled.records), answer)
-
-    if parts.memory.is_crowded:
-        await parts.memory.room_to_send()
-    if parts.store.is_cold(topic, queue_id, offset):
-        return await parts.cold_reads.run(lambda: read(pull(), encode=True))
-    if is_long(max_messages, max_bytes, form):
-        return await parts.reads.run(lambda: read(pull(), encode=True))
-    pulled = pull()
-    if is_laborious(pulled, form):
-        return await parts.reads.run(lambda: read(pulled, encode=True))
-    return read(pulled, encode=False)

@@ -16,19 +16,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.errors import MemoryFullError
-from server.puts.stream import batch_error
-from server.reads.reader import is_laborious, is_long, may_begin
-from server.wire.convert import bounded, form_of, in_range, not_negative, pulled_out
-from store.errors import InvalidArgumentError, UnknownTopicError
+from server.reads.reader import Wanted, is_laborious
+from server.wire import batch_error, bounded, form_of, in_range, not_negative, pulled_out
+from store.errors import InvalidArgumentError
 from store.message import Pulled, PullStatus
 from store.reader import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    from server.config import ServerConfig
     from server.metrics import CallMetrics
-    from server.reads.queue_growth import QueueKey
-    from server.stage import Parts, Stage
+    from server.reads.queue_growth import QueueGrowth, QueueKey
+    from server.reads.reader import QueueReader
+    from server.stage import Stage
+    from server.wire import RequestMemory
+
 METHOD = "Subscribe"
 DEFAULT_MESSAGES = 1024
 MAX_MESSAGES = 10_000
@@ -38,8 +41,6 @@ TURN_BYTES = 1 << 20
 #: loop has other calls to serve.
 FULL_BYTES = 1 << 19
 FULL_S = 0.005
-#: What a light queue has before its first message.
-_NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, [], [], 0, 0, 0)
 #: Queues that are added, or let go of, in one turn of the loop: up to 5 us each.
 QUEUES_A_TURN = 1000
 #: Turns of one visit to a worker: the way there and back costs more than to read a short queue.
@@ -65,8 +66,20 @@ class _Read(NamedTuple):
 class Subscription:
     """One stream's queues, credit, and turns. Owned by the event loop's thread."""
 
-    def __init__(self, parts: Parts, stage: Stage, metrics: CallMetrics, call_id: str) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        reader: QueueReader,
+        growth: QueueGrowth,
+        config: ServerConfig,
+        memory: RequestMemory,
+        stage: Stage,
+        metrics: CallMetrics,
+        call_id: str,
+    ) -> None:
+        self._reader = reader
+        self._growth = growth
+        self._config = config
+        self._memory = memory
         self._stage = stage
         self._metrics = metrics
         self._call_id = call_id
@@ -82,9 +95,7 @@ class Subscription:
         # Fixed by the first request.
         self._configured = False
         self._tag_filter_text = ""
-        self._tag_filter: TagFilter | None = None
-        self._form = pb.RECORD_FORM_DECODED
-        self._max_messages = DEFAULT_MESSAGES
+        self._wanted = Wanted(DEFAULT_MESSAGES, None, pb.RECORD_FORM_DECODED)
         self._encode_aside = False  # the response that is being made, by a worker
 
     async def run(
@@ -98,7 +109,7 @@ class Subscription:
                 response = await self._next_response()
                 if response.queues:
                     if self._encode_aside:
-                        yield await self._parts.reads.run(response.SerializeToString)
+                        yield await self._reader.threads.run(response.SerializeToString)
                     else:
                         yield response
                     continue
@@ -143,7 +154,7 @@ class Subscription:
             for queue in remove[begin : begin + QUEUES_A_TURN]:
                 self._remove((queue.topic, queue.queue_id))
             await self._rest(len(remove))
-        limit = self._parts.config.max_stream_credit_bytes
+        limit = self._config.max_stream_credit_bytes
         in_range("credit_bytes", request.credit_bytes, 0, limit)
         self._credit_bytes = min(self._credit_bytes + request.credit_bytes, limit)
 
@@ -163,28 +174,28 @@ class Subscription:
         if not self._configured:
             self._configured = True
             self._tag_filter_text = request.tag_filter
-            self._tag_filter = TagFilter.parse(request.tag_filter)
-            self._form = form_of(request.form)
-            self._max_messages = bounded(
-                "max_messages", request.max_messages, DEFAULT_MESSAGES, MAX_MESSAGES
+            self._wanted = Wanted(
+                bounded("max_messages", request.max_messages, DEFAULT_MESSAGES, MAX_MESSAGES),
+                TagFilter.parse(request.tag_filter),
+                form_of(request.form),
             )
             return
-        for field, differs in (
-            ("tag_filter", request.tag_filter and request.tag_filter != self._tag_filter_text),
-            ("form", request.form and request.form != self._form),
-            ("max_messages", request.max_messages and request.max_messages != self._max_messages),
+        for field, given, first in (
+            ("tag_filter", request.tag_filter, self._tag_filter_text),
+            ("form", request.form, self._wanted.form),
+            ("max_messages", request.max_messages, self._wanted.max_messages),
         ):
-            if differs:
+            if given and given != first:
                 raise InvalidArgumentError(field, "is set by the first request of the stream")
 
     def _add(self, key: QueueKey, offset: int) -> None:
-        limit = self._parts.config.max_stream_queues
+        limit = self._config.max_stream_queues
         if key not in self._offsets and len(self._offsets) >= limit:
             raise InvalidArgumentError("add", f"more than {limit} queues in one stream")
         self._offsets[key] = offset
         self._generation += 1
         self._generations[key] = self._generation
-        self._parts.growth.watch(key, self._grew)
+        self._growth.watch(key, self._grew)
         self._make_ready(key)
 
     def _remove(self, key: QueueKey) -> None:
@@ -195,7 +206,7 @@ class Subscription:
         """It is followed no more."""
         del self._generations[key]
         self._ready.pop(key, None)
-        self._parts.growth.unwatch(key, self._grew)
+        self._growth.unwatch(key, self._grew)
 
     # --- turns -----------------------------------------------------------------------------
 
@@ -232,9 +243,9 @@ class Subscription:
         """What ready queues have for the client now; empty when they have nothing."""
         response = pb.SubscribeResponse()
         self._encode_aside = False
-        if self._parts.memory.is_crowded and self._may_read():
+        if self._memory.is_crowded and self._may_read():
             try:
-                await self._parts.memory.room_to_send()
+                await self._memory.room_to_send()
             except MemoryFullError:
                 return response  # `run` comes back
         stop_s = perf_counter() + FULL_S
@@ -247,9 +258,9 @@ class Subscription:
                     await self._take_turns_in_worker(turn, response)
                 break
             found = self._pull(turn, self._turn_bytes())
-            if isinstance(found, Pulled) and is_laborious(found, self._form):
+            if isinstance(found, Pulled) and is_laborious(found, self._wanted.form):
                 self._encode_aside = True
-                outcome = await self._parts.reads.run(self._decode, turn, found, response)
+                outcome = await self._reader.threads.run(self._decode, turn, found, response)
                 self._settle(turn, outcome, response)
                 break
             room -= self._settle(turn, self._decode(turn, found, response), response)
@@ -261,13 +272,7 @@ class Subscription:
         return min(self._credit_bytes, TURN_BYTES)
 
     def _needs_worker(self, turn: _Turn) -> bool:
-        return is_long(self._max_messages, self._turn_bytes(), self._form) or self._is_cold(turn)
-
-    def _is_cold(self, turn: _Turn) -> bool:
-        try:
-            return self._parts.store.is_cold(*turn.key, turn.offset)
-        except Exception:  # noqa: BLE001 - the read meets it too, and drops this queue alone
-            return False
+        return self._reader.needs_worker(turn.key, turn.offset, self._turn_bytes(), self._wanted)
 
     async def _take_turns_in_worker(self, first: _Turn, response: pb.SubscribeResponse) -> None:
         turns = [first]
@@ -278,7 +283,7 @@ class Subscription:
                 break
             turns.append(turn)
         limit = self._credit_bytes
-        self._encode_aside = self._form != pb.RECORD_FORM_WHOLE
+        self._encode_aside = self._wanted.form != pb.RECORD_FORM_WHOLE
 
         def read() -> list[_Read | Exception]:
             found: list[_Read | Exception] = []
@@ -293,29 +298,16 @@ class Subscription:
                     break
             return found
 
-        if self._is_cold(first):
-            found = await self._parts.cold_reads.run(read)
-        else:
-            found = await self._parts.reads.run(read)
+        found = await self._reader.in_worker(first.key, first.offset, read)
         self._give_back(turns[len(found) :] + rest)
         for turn, outcome in zip(turns, found, strict=False):
             self._settle(turn, outcome, response)
 
     def _pull(self, turn: _Turn, max_bytes: int) -> Pulled | Exception:
         """Read the queue. In the loop or a worker."""
-        topic, queue_id = turn.key
         try:
-            return self._parts.store.pull(
-                topic,
-                queue_id,
-                turn.offset,
-                max_messages=self._max_messages,
-                max_bytes=max_bytes,
-                tag_filter=self._tag_filter,
-            )
+            return self._reader.pull(turn.key, turn.offset, max_bytes, self._wanted, may_wait=True)
         except Exception as error:  # noqa: BLE001 - the other queues go on
-            if isinstance(error, UnknownTopicError) and may_begin(topic, queue_id, turn.offset):
-                return _NOTHING_YET
             return error
 
     def _decode(
@@ -328,7 +320,7 @@ class Subscription:
             return _Read(pulled, None, 0)
         batch = response.queues.add(topic=turn.key[0], queue_id=turn.key[1])
         try:
-            return _Read(pulled, batch, pulled_out(pulled, self._form, batch.batch))
+            return _Read(pulled, batch, pulled_out(pulled, self._wanted.form, batch.batch))
         except Exception as error:  # noqa: BLE001 - the other queues go on
             response.queues.remove(batch)
             return error

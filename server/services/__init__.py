@@ -1,1 +1,21 @@
-"""The gRPC services: each handler decodes, calls the store, and encodes."""
+"""The gRPC services: a method of a service decodes, calls the store, and encodes.
+
+What is more than that lies in `puts` and `reads`. A service is given the two or three things that
+it uses; those of the store are made when it is open.
+"""
+
+from server.services.admin import AdminService
+from server.services.group import GroupService
+from server.services.health import HealthService
+from server.services.message import MessageService
+from server.services.migration import MigrationService
+from server.services.topic import TopicService
+
+__all__ = [
+    "AdminService",
+    "GroupService",
+    "HealthService",
+    "MessageService",
+    "MigrationService",
+    "TopicService",
+]

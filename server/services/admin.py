@@ -10,32 +10,38 @@ from server.errors import ServerDrainingError, ServerStartingError
 from server.version import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
     from server.metrics import CallMetrics
     from server.stage import Stage
-    from server.wire.call_errors import Context
+    from server.wire import Context
 
 
 class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
     """Answers while the store is being opened as well: then with how far that is."""
 
-    def __init__(self, stage: Stage, metrics: CallMetrics) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        metrics: CallMetrics,
+        levels: Callable[[], Awaitable[Mapping[str, float]]],
+    ) -> None:
+        """`levels` gives the numbers of what is served; it is asked while the store is open."""
         self._stage = stage
-        self.metrics = metrics
+        self._metrics = metrics
+        self._levels = levels
 
     async def GetStatistics(
         self, request: pb.GetStatisticsRequest, context: Context
     ) -> pb.GetStatisticsResponse:
-        values = self.metrics.statistics()
+        values = self._metrics.statistics()
         values["server.ready"] = float(self._stage.is_ready)
         try:
-            parts = self._stage.parts
+            self._stage.check_open()
         except ServerStartingError:
             values["server.opening_progress"] = self._stage.progress[1]
         except ServerDrainingError:
             values["server.draining"] = 1.0
         else:
-            values["server.max_receive_bytes"] = parts.config.max_receive_bytes
-            values["server.producers"] = parts.sessions.producer_count
-            values["server.watched_queues"] = parts.growth.watched_queues
-            values.update(await parts.workers.run(parts.store.statistics))
+            values.update(await self._levels())
         return pb.GetStatisticsResponse(values=values, version=VERSION)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from server.wire import convert
-from server.workers import QUEUES_A_TURN
+from server.wire import MAX_QUEUES, not_more, not_negative, page_size_of, queues_of
 from store.consume_queue import Boundary
 from store.errors import (
     InvalidArgumentError,
@@ -20,9 +19,8 @@ from store.light_queue import is_light
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.metrics import CallMetrics
-    from server.stage import Parts, Stage
-    from server.wire.call_errors import Context
+    from server.wire import Context
+    from server.workers import Pools
     from store.consume_queue import Bounds
     from store.message_store import MessageStore
 
@@ -37,61 +35,53 @@ _MAX_NAME = 255
 class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
     """A commit is durable when it is answered. All of it runs in workers."""
 
-    def __init__(self, stage: Stage, metrics: CallMetrics) -> None:
-        self._stage = stage
-        self.metrics = metrics
+    def __init__(self, store: MessageStore, pools: Pools) -> None:
+        self._store = store
+        self._pools = pools
 
     async def CommitOffsets(
         self, request: pb.CommitOffsetsRequest, context: Context
     ) -> pb.CommitOffsetsResponse:
-        parts = self._stage.parts
-        if len(request.offsets) > convert.MAX_QUEUES:
-            raise InvalidArgumentError(
-                "offsets", f"{len(request.offsets)} queues, more than {convert.MAX_QUEUES}"
-            )
+        not_more("offsets", request.offsets, MAX_QUEUES, "queues")
 
         def commit() -> None:
             offsets = [
                 (
                     one.topic,
-                    convert.not_negative(f"offsets[{index}].queue_id", one.queue_id),
-                    convert.not_negative(f"offsets[{index}].offset", one.offset),
+                    not_negative(f"offsets[{index}].queue_id", one.queue_id),
+                    not_negative(f"offsets[{index}].offset", one.offset),
                 )
                 for index, one in enumerate(request.offsets)
             ]
-            parts.store.commit_offsets(request.group, offsets)
+            self._store.commit_offsets(request.group, offsets)
 
-        await parts.commits.run(commit)
+        await self._pools.commits.run(commit)
         return pb.CommitOffsetsResponse()
 
     async def FetchOffsets(self, request: pb.FetchOffsetsRequest, context: Context) -> bytes:
-        queues = convert.queues_of(request.queues)
-        return await _group_offsets(self._stage.parts, request.group, queues)
+        queues = queues_of(request.queues)
+        return await self._group_offsets(request.group, queues)
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> bytes:
-        parts = self._stage.parts
         if request.WhichOneof("to") is None:
             raise InvalidArgumentError("to", "one of earliest, latest, time_ms, offset is needed")
-        if len(request.queue_ids) > convert.MAX_QUEUES:
-            raise InvalidArgumentError(
-                "queue_ids", f"{len(request.queue_ids)} queues, more than {convert.MAX_QUEUES}"
-            )
+        not_more("queue_ids", request.queue_ids, MAX_QUEUES, "queues")
         queue_ids = list(request.queue_ids)
         if not queue_ids:
-            queue_ids = await parts.workers.run(_all_queues, parts.store, request.topic)
+            queue_ids = await self._pools.lookups.run(_all_queues, self._store, request.topic)
         queues = [(request.topic, queue_id) for queue_id in queue_ids]
 
         def targets(some: Sequence[Queue]) -> list[int]:
-            bounds = parts.store.bounds(some)
+            bounds = self._store.bounds(some)
             return [
-                _target(parts.store, queue, one, request)
+                _target(self._store, queue, one, request)
                 for queue, one in zip(some, bounds, strict=True)
             ]
 
-        found = await parts.scans.run_slices(targets, queues, QUEUES_A_TURN)
+        found = await self._pools.scans.run_slices(targets, queues)
 
         def commit() -> None:
-            parts.store.commit_offsets(
+            self._store.commit_offsets(
                 request.group,
                 [
                     (topic, queue_id, to)
@@ -99,23 +89,20 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
                 ],
             )
 
-        await parts.commits.run(commit)
-        return await _group_offsets(parts, request.group, queues)
+        await self._pools.commits.run(commit)
+        return await self._group_offsets(request.group, queues)
 
     async def ListGroupOffsets(
         self, request: pb.ListGroupOffsetsRequest, context: Context
     ) -> bytes:
-        parts = self._stage.parts
-        size = convert.bounded(
-            "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
-        )
+        size = page_size_of(request.page_size)
         after = _position_of(request.page_token)
 
         def page() -> pb.ListGroupOffsetsResponse:
-            rows = parts.store.list_committed(request.group, after, size + 1)
+            rows = self._store.list_committed(request.group, after, size + 1)
             more, rows = len(rows) > size, rows[:size]
             queues = [(topic, queue_id) for topic, queue_id, _ in rows]
-            bounds = _known_bounds(parts.store, queues)
+            bounds = _known_bounds(self._store, queues)
             return pb.ListGroupOffsetsResponse(
                 offsets=[
                     _offset_out(queue, offset, one)
@@ -125,46 +112,40 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
                 next_page_token=_token_of(queues[-1]) if more else "",
             )
 
-        return await parts.scans.encoded(page)
+        return await self._pools.scans.encoded(page)
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Context) -> bytes:
-        parts = self._stage.parts
-        size = convert.bounded(
-            "page_size", request.page_size, convert.DEFAULT_PAGE_SIZE, convert.MAX_PAGE_SIZE
-        )
+        size = page_size_of(request.page_size)
 
         def page() -> pb.ListGroupsResponse:
-            groups = parts.store.list_groups(request.page_token or None, size + 1)
+            groups = self._store.list_groups(request.page_token or None, size + 1)
             more, groups = len(groups) > size, groups[:size]
             return pb.ListGroupsResponse(groups=groups, next_page_token=groups[-1] if more else "")
 
-        return await parts.scans.encoded(page)
+        return await self._pools.scans.encoded(page)
 
     async def DeleteGroup(
         self, request: pb.DeleteGroupRequest, context: Context
     ) -> pb.DeleteGroupResponse:
-        parts = self._stage.parts
-        await parts.changes.run(parts.store.delete_group, request.group)
+        await self._pools.changes.run(self._store.delete_group, request.group)
         return pb.DeleteGroupResponse()
 
+    async def _group_offsets(self, group: str, queues: Sequence[Queue]) -> bytes:
+        """An encoded FetchOffsetsResponse; a ResetOffsetsResponse has the same one field."""
 
-async def _group_offsets(parts: Parts, group: str, queues: Sequence[Queue]) -> bytes:
-    """An encoded FetchOffsetsResponse; a ResetOffsetsResponse has the same one field."""
-    store = parts.store
+        def offsets(some: Sequence[Queue]) -> pb.FetchOffsetsResponse:
+            bounds = self._store.bounds(some)  # first: it refuses names that no key can hold
+            committed = self._store.committed_offsets(group, some)
+            return pb.FetchOffsetsResponse(
+                offsets=[
+                    _offset_out(queue, offset, one)
+                    for queue, offset, one in zip(some, committed, bounds, strict=True)
+                ]
+            )
 
-    def offsets(some: Sequence[Queue]) -> pb.FetchOffsetsResponse:
-        bounds = store.bounds(some)  # first: it refuses names that no key can hold
-        committed = store.committed_offsets(group, some)
-        return pb.FetchOffsetsResponse(
-            offsets=[
-                _offset_out(queue, offset, one)
-                for queue, offset, one in zip(some, committed, bounds, strict=True)
-            ]
-        )
-
-    if not queues:
-        offsets(queues)  # a group's name is checked with no queues as well
-    return await parts.scans.encoded_slices(offsets, queues, QUEUES_A_TURN)
+        if not queues:
+            offsets(queues)  # a group's name is checked with no queues as well
+        return await self._pools.scans.encoded_slices(offsets, queues)
 
 
 def _known_bounds(store: MessageStore, queues: Sequence[Queue]) -> list[Bounds | None]:

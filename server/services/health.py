@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
     from server.stage import Stage
-    from server.wire.call_errors import Context
+    from server.wire import Context
 
-SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 READY = "kvcq.ready"
 
 _Response = health_pb2.HealthCheckResponse

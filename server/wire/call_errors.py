@@ -7,16 +7,17 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import grpc
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    import grpc
-
     from server.metrics import CallMetrics
 
-    Context = grpc.aio.ServicerContext[Any, Any]
+Context = grpc.aio.ServicerContext[Any, Any]
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,19 @@ def tell(metrics: CallMetrics, method: str, error: BaseException, request_id: st
         logger.error("%s: %s: %s, request id %s", method, refusal.reason, error, request_id)
     let_go(error)
     return refusal
+
+
+def batch_error(
+    metrics: CallMetrics, method: str, error: Exception, request_id: str
+) -> pb.BatchError:
+    """The error as a part of a response."""
+    refusal = tell(metrics, method, error, request_id)
+    return pb.BatchError(
+        code=refusal.code_number,
+        message=refusal.message,
+        reason=refusal.reason,
+        metadata=refusal.metadata,
+    )
 
 
 def let_go(error: BaseException) -> None:

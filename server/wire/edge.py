@@ -23,9 +23,9 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from server.errors import MemoryFullError, UndecodableRequestError
-from server.log_limit import LogLimit
 from server.wire.call_errors import ending, request_id_of, tell
 from server.wire.call_gate import CallGate, CallKind
+from server.wire.log_limit import LogLimit
 from server.wire.request_fields import check_counts, plan_of
 from server.wire.request_limits import call_places, request_limit
 from server.wire.request_memory import LARGE_BYTES, SMALL_BYTES, RequestMemory
@@ -78,30 +78,40 @@ class Edge:
         self.memory.close()
         self._decoder.shutdown(cancel_futures=True)
 
-    def add(self, server: Registry, service: ServiceDescriptor, servicer: object) -> None:
-        """Serve the methods of the service by those of the same names.
+    def add(
+        self,
+        server: Registry,
+        service: ServiceDescriptor,
+        kind: type,
+        servicer: Callable[[], object],
+    ) -> None:
+        """Serve the methods of the service by those of the same names, of the class `kind`.
 
-        They answer with a message or, where the loop should not encode it, with its bytes. A method
-        of one request that has a parameter `large` is told whether its request is a large one;
-        of a stream, `Requests.is_large` tells.
+        `servicer` gives an object of it for each call, or raises what the call is refused with.
+        Methods answer with a message or, where the loop should not encode it, with its bytes. One
+        of a single request that has a parameter `large` is told whether its request is a large
+        one; of a stream, `Requests.is_large` tells.
         """
         handlers = {}
         for method in service.methods:
-            handler = getattr(servicer, method.name)
+            handler = getattr(kind, method.name)
             if method.server_streaming:
                 handlers[method.name] = grpc.stream_stream_rpc_method_handler(
-                    self._stream(method, handler)
+                    self._stream(method, handler, servicer)
                 )
             else:
                 handlers[method.name] = grpc.stream_unary_rpc_method_handler(
-                    self._unary(method, handler)
+                    self._unary(method, handler, servicer)
                 )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service.full_name, handlers),)
         )
 
     def _unary(
-        self, method: MethodDescriptor, handler: Callable[..., Awaitable[Message | bytes]]
+        self,
+        method: MethodDescriptor,
+        handler: Callable[..., Awaitable[Message | bytes]],
+        servicer: Callable[[], object],
     ) -> Callable[[object, Context], Awaitable[bytes]]:
         """A handler of one request and one response, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
@@ -128,9 +138,9 @@ class Edge:
                     await memory.room_to_send()
                 if takes_size:
                     large = size > DECODED_IN_LOOP_BYTES
-                    response = await handler(request, context, large=large)
+                    response = await handler(servicer(), request, context, large=large)
                 else:
-                    response = await handler(request, context)
+                    response = await handler(servicer(), request, context)
                 data = _encoded(response)
                 if len(data) > SMALL_BYTES:
                     memory.sends(len(data))
@@ -155,7 +165,8 @@ class Edge:
     def _stream(
         self,
         method: MethodDescriptor,
-        handler: Callable[[Any, Context], AsyncGenerator[Message | bytes, None]],
+        handler: Callable[[object, Any, Context], AsyncGenerator[Message | bytes, None]],
+        servicer: Callable[[], object],
     ) -> Callable[[object, Context], AsyncIterator[bytes]]:
         """A handler of many responses, to one request or many, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
@@ -171,7 +182,7 @@ class Edge:
                     taken = await anext(requests, None)
                     if taken is None:
                         raise InvalidArgumentError("request", "is missing")
-                async with aclosing(handler(taken, context)) as responses:
+                async with aclosing(handler(servicer(), taken, context)) as responses:
                     async for response in responses:
                         data = _encoded(response)
                         size = len(data)

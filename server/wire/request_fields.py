@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.wire.convert import MAX_QUEUES
+from server.wire.fields import MAX_QUEUES
 from server.wire.put_limits import MAX_MESSAGES
 from store.errors import InvalidArgumentError
 from store.format import MAX_PROPERTIES_BYTES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from server.wire.request_memory import private_bytes
+from server.process import private_bytes
 from tests.fuzz.calls import Fuzz
 from tests.fuzz.requests import METHODS
 from tests.support.serving import serving

@@ -92,7 +92,7 @@ async def check_that_files_become_history(
     async with serving(
         root, store={"segment_bytes": SEGMENT_BYTES, "preallocate": False}
     ) as served:
-        store = served.parts.store
+        store = served.store
         target = ("--server", served.target)
         store.put(messages(0, 900))
         store.flush()
@@ -154,7 +154,7 @@ async def test_files_that_end_beyond_the_durable_log_are_refused(
     async with serving(
         root, store={"segment_bytes": SEGMENT_BYTES, "preallocate": False}
     ) as served:
-        store = served.parts.store
+        store = served.store
         store.put(messages(0, 100))
         store.flush()
         monkeypatch.setattr(LiveMigration, "_fill", lambda _: None)

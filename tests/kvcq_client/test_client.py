@@ -280,7 +280,7 @@ async def test_a_pull_waits_for_the_first_message_of_a_light_queue(
 ) -> None:
     name = "%LMQ%inbox"
     waiting = asyncio.create_task(client.pull(name, 0, 0, wait_s=30))
-    while served.parts.growth.watched_queues == 0:
+    while served.serving.reads.growth.watched_queues == 0:
         await asyncio.sleep(0)
     await client.put(Message("t", b"first", light_queues=(name,)))
     assert [message.body for message in (await waiting).messages] == [b"first"]
@@ -322,15 +322,15 @@ async def test_an_id_that_points_into_a_body_is_no_message(
 ) -> None:
     await client.create_topic("t", 1)
     first = await client.put(Message("t", b"first"))
-    record = served.parts.store.get(first.physical_offset)
+    record = served.store.get(first.physical_offset)
     # A body that holds a record of the same queue, made to say that it lies where it will lie.
     probe = await client.put(Message("t", record))
-    at = served.parts.store.get(probe.physical_offset).index(record)
-    size = len(served.parts.store.get(probe.physical_offset))
+    at = served.store.get(probe.physical_offset).index(record)
+    size = len(served.store.get(probe.physical_offset))
     inside = probe.physical_offset + size + at
     forged = forge(record, inside, queue_offset=2)
     placed = await client.put(Message("t", forged))
-    stored = served.parts.store.get(placed.physical_offset)
+    stored = served.store.get(placed.physical_offset)
     assert stored[at : at + len(forged)] == forged
     assert placed.physical_offset + at == inside
     with pytest.raises(NotFoundError, match="no record begins there"):

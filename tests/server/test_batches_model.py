@@ -26,7 +26,7 @@ from server.errors import NumberPassedError, NumberReusedError
 from server.puts.appender import Appender
 from server.puts.producer_sessions import ProducerSessions
 from server.wire.batch_checksum import checksum_of
-from server.wire.convert import request_in
+from server.wire.messages_in import request_in
 from server.wire.put_limits import Budget
 from server.workers import Workers
 from store.clock import SystemClock

@@ -51,7 +51,7 @@ async def test_above_the_line_puts_are_refused_and_nothing_acknowledged_goes(
     async with serving(
         tmp_path, store={"delete_when_hours": tuple(range(24)), "clean_interval_s": 1e6}
     ) as served:
-        store = served.parts.store
+        store = served.store
         ratios = iter((0.86, 0.93, 1.0, 0.6))
         store._guard._gauge = lambda _: next(ratios)
         for number in range(ROUNDS):

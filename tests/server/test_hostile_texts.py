@@ -68,7 +68,7 @@ async def test_a_page_token_that_was_never_given_is_refused(served: Served, numb
 async def test_files_are_taken_from_one_directory_alone(served: Served, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(b"x")
-    directory = served.parts.config.ingest_directory
+    directory = served.server._config.ingest_directory
     directory.mkdir()
     (directory / "link").symlink_to(secret)
     (directory / "loop").symlink_to(directory / "loop")

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.wire.convert import MAX_QUEUES
+from server.wire.fields import MAX_QUEUES
 from server.wire.put_limits import MAX_MESSAGES, MAX_PARTS
 from server.wire.request_fields import MAX_SUBSCRIBED, MAX_TOPICS
 from store.format.limits import MAX_KEYS

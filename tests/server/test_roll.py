@@ -75,7 +75,7 @@ async def test_a_put_that_needs_a_segment_is_refused_and_those_that_fit_go_on(
         # The loop does not stand still, nor does the append lock: what fits is taken.
         await served.messages.Put(pb.PutRequest(message=pb.Message(topic="T", body=b"small")))
         disk.set()
-        log = served.parts.store.log
+        log = served.store.log
         missing = log.segment_end(log.appended_offset - 1)
         assert await asyncio.to_thread(log.wait_for_segment, missing, 60)
         await served.messages.PutBatch(batch)

@@ -148,7 +148,7 @@ async def test_a_producer_that_waits_for_the_index_holds_no_thread(
     ]
     while len(waiting) < 20:
         await asyncio.sleep(0.001)
-    sessions = served.parts.sessions._workers
+    sessions = served.serving.puts.sessions._workers
     assert (sessions._free, len(sessions._running)) == (2, 0)
     for callback in waiting:
         assert callable(callback)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from server.app import StoreOpener
-    from server.stage import Parts
+    from server.app import Serving, StoreOpener
+    from store.message_store import MessageStore
 
 #: Segments are really allocated: small ones keep tests fast and disks empty.
 SMALL_STORE: dict[str, Any] = {"segment_bytes": 1 << 20, "default_queue_count": 4}
@@ -38,8 +38,14 @@ class Served:
     admin: kvcq_pb2_grpc.AdminServiceStub
 
     @property
-    def parts(self) -> Parts:
-        return self.server._stage.parts
+    def serving(self) -> Serving:
+        found = self.server._serving
+        assert found is not None
+        return found
+
+    @property
+    def store(self) -> MessageStore:
+        return self.serving.store
 
 
 class EventListener:

@@ -16,6 +16,7 @@ from migration.state import Route, RoutingPolicy, SideName, parse_rules
 from migration.steps import VerifyOptions
 from server.cli.migration.ingest import ingest
 from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened
+from server.cli.migration.plain import phase_name
 from server.cli.migration.shown import (
     SHOWN,
     faults_of,
@@ -26,19 +27,21 @@ from server.cli.migration.shown import (
     show_verification,
 )
 from server.cli.migration.target import job_of
-from server.cli.online.connection import server_option
-from server.cli.terminal.output import (
+from server.cli.online import server_option
+from server.cli.terminal import (
+    COUNT,
     EXIT_REFUSED,
+    INT32_MAX,
+    INT64_MAX,
     BadRequestError,
     CommandError,
+    Sections,
+    Whole,
     json_option,
     notes,
     print_json,
     print_next,
 )
-from server.cli.terminal.sections import Sections
-from server.cli.terminal.values import COUNT, INT32_MAX, INT64_MAX, Whole
-from server.wire.migration_convert import phase_name
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import click
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.cli.migration.on_store import existing_directory
 from server.cli.migration.remote import remote_target
-from server.cli.online.connection import server_option
-from server.cli.terminal.output import CommandError, json_option, notes, print_json
+from server.cli.online import server_option
+from server.cli.terminal import CommandError, json_option, notes, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

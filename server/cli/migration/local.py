@@ -19,10 +19,9 @@ from migration.plan import plan_directory
 from migration.release import Home, release
 from migration.steps import VerifyOptions
 from server.cli.migration.target import POLL_S, progress_of
-from server.cli.terminal.output import BadRequestError, CommandError, InterruptedCommandError
-from server.process.files import prepare_to_open_stores
-from server.wire import migration_convert as convert
-from server.wire.status import row_of
+from server.cli.terminal import BadRequestError, CommandError, InterruptedCommandError
+from server.process import prepare_to_open_stores
+from server.wire import differences_out, job_out, plan_out, row_of, status_out
 from store.errors import InvalidArgumentError, StoreError, StoreLockedError
 
 if TYPE_CHECKING:
@@ -94,10 +93,10 @@ class LocalTarget:
 
     def plan(self, layout: FileLayout | None, watch: Watch) -> pb.MigrationPlan:
         self.planning = True
-        return convert.plan_out(plan_directory(self._root, layout, self._progress), self._root)
+        return plan_out(plan_directory(self._root, layout, self._progress), self._root)
 
     def status(self) -> pb.MigrationStatus:
-        return convert.status_out(self._migrator().status(), self._root)
+        return status_out(self._migrator().status(), self._root)
 
     def again(self, step: str, *options: str) -> str:
         return NextStep(step, options).command(self._root) or ""
@@ -129,7 +128,7 @@ class LocalTarget:
 
     def differences(self, limit: int) -> list[pb.Difference]:
         found = self._migrator().differences[:limit]
-        return list(convert.differences_out(found).differences)
+        return list(differences_out(found).differences)
 
     def cutover(self) -> pb.MigrationStepResponse:
         self._settled().cutover()
@@ -168,7 +167,7 @@ class LocalTarget:
         job = self._migrator().job(job_id)
         try:
             while not job.wait(POLL_S):
-                watch(*progress_of(convert.job_out(job.status())))
+                watch(*progress_of(job_out(job.status())))
         except KeyboardInterrupt:
             job.stop()
             step, how = (

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from server.cli.migration.local import local_target
 from server.cli.migration.remote import remote_target
-from server.cli.online.connection import server_option
-from server.cli.terminal.output import json_option, notes
+from server.cli.online import server_option
+from server.cli.terminal import json_option, notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.next_step import NextStep
 from server.cli.migration.target import POLL_S, job_of, progress_of
-from server.cli.online.connection import command_at, connect, on_server
-from server.cli.terminal.output import CommandError, InterruptedCommandError
-from server.wire import migration_convert as convert
+from server.cli.online import command_at, connect, on_server
+from server.cli.terminal import CommandError, InterruptedCommandError
+from server.wire import routing_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ class RemoteTarget:
         adopt_only: bool,
         reclaim_unexpired: bool | None = None,
     ) -> pb.MigrationStepResponse:
-        policy = None if routing is None else convert.routing_out(routing)
+        policy = None if routing is None else routing_out(routing)
         return self._taken(self._migration.start(policy, timeout_s=_TIMEOUT_S))
 
     def verify(self, key_every: int) -> pb.MigrationStepResponse:
@@ -91,7 +91,7 @@ class RemoteTarget:
         return self._taken(self._migration.finish(timeout_s=_TIMEOUT_S))
 
     def set_routing(self, routing: RoutingPolicy) -> pb.MigrationStepResponse:
-        policy = convert.routing_out(routing)
+        policy = routing_out(routing)
         return self._taken(self._migration.set_routing(policy, timeout_s=_TIMEOUT_S))
 
     def cancel(self, job_id: str) -> pb.MigrationStepResponse:

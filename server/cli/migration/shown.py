@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.cli.terminal.output import notes, print_json, print_next, print_table, time_text
-from server.cli.terminal.screen import escape
-from server.wire.migration_convert import phase_name, plain, route_name
+from server.cli.migration.plain import phase_name, plain, route_name
+from server.cli.terminal import escape, notes, print_json, print_next, print_table, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

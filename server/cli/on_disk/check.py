@@ -17,7 +17,8 @@ from migration.next_step import NextStep
 from migration.repair import rebuild_side_step
 from migration.state import has_migration
 from server.cli.on_disk.store_errors import leave_out_command
-from server.cli.terminal.output import (
+from server.cli.terminal import (
+    COUNT,
     EXIT_REFUSED,
     CommandError,
     console,
@@ -27,7 +28,6 @@ from server.cli.terminal.output import (
     print_json,
     print_table,
 )
-from server.cli.terminal.values import COUNT
 from store.errors import StoreError, StoreFormatError, StoreLockedError
 from store.store_dir import DirKind, inspect
 

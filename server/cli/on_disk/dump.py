@@ -21,18 +21,23 @@ from migration.dump import (
     queue_sides_of,
 )
 from migration.plan import layout_given
-from server.cli.terminal.bodies import body_fields, body_text, plain_body
-from server.cli.terminal.output import (
+from server.cli.terminal import (
+    COUNT,
+    OFFSET,
+    QUEUE,
     CommandError,
+    Sections,
+    body_fields,
+    body_text,
     json_option,
     notes,
+    plain_body,
     print_json,
     print_table,
+    text,
     time_text,
 )
-from server.cli.terminal.sections import Sections
-from server.cli.terminal.values import COUNT, OFFSET, QUEUE, text
-from server.wire.convert import host_text
+from server.wire import host_text
 from store.errors import StoreError
 
 if TYPE_CHECKING:

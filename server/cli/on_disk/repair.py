@@ -13,8 +13,8 @@ from migration.errors import IllegalStepError
 from migration.opening import open_store
 from migration.repair import repair_metadata, set_queues_aside
 from server.cli.on_disk.store_errors import unusable
-from server.cli.terminal.output import CommandError, counted, json_option, notes, print_json
-from server.process.files import prepare_to_open_stores
+from server.cli.terminal import CommandError, counted, json_option, notes, print_json
+from server.process import prepare_to_open_stores
 from store.config import StoreConfig
 from store.errors import StoreError, StoreLockedError
 

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from migration.state import has_migration
-from server.cli.terminal.output import CommandError
+from server.cli.terminal import CommandError
 from store.errors import DamagedLogError, StoreFormatError
 
 if TYPE_CHECKING:

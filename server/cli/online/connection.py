@@ -21,8 +21,13 @@ from kvcq_client import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from server.cli.terminal.output import BadRequestError, CannotConnectError, CommandError, notes
-from server.cli.terminal.values import server as server_target
+from server.cli.terminal import (
+    BadRequestError,
+    CannotConnectError,
+    CommandError,
+    notes,
+    server_address,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +56,7 @@ CONNECT_TIMEOUT_S = 2.0
 
 server_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--server",
-    type=server_target,
+    type=server_address,
     default=DEFAULT_SERVER,
     show_default=True,
     envvar="KVCQ_SERVER",

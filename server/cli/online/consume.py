@@ -23,10 +23,19 @@ from server.cli.online.connection import (
     this_command,
 )
 from server.cli.online.messages import body_of, print_bodies, print_documents, skip_damaged_option
-from server.cli.terminal.bodies import body_text
-from server.cli.terminal.output import console, json_option, notes, time_text
-from server.cli.terminal.screen import escape, one_line
-from server.cli.terminal.values import COUNT, TIME, TIMES, text
+from server.cli.terminal import (
+    COUNT,
+    TIME,
+    TIMES,
+    body_text,
+    console,
+    escape,
+    json_option,
+    notes,
+    one_line,
+    text,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

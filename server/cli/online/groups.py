@@ -8,16 +8,20 @@ import click
 
 from kvcq_client import Start
 from server.cli.online.connection import command_at, connect, server_option
-from server.cli.terminal.output import (
+from server.cli.terminal import (
+    INT64_MAX,
+    QUEUE,
+    TIME,
+    TIMES,
     CommandError,
+    Sections,
     ask,
     json_option,
     notes,
     print_json,
     print_table,
+    text,
 )
-from server.cli.terminal.sections import Sections
-from server.cli.terminal.values import INT64_MAX, QUEUE, TIME, TIMES, text
 
 if TYPE_CHECKING:
     from kvcq_client import Client, GroupOffset

@@ -13,16 +13,23 @@ import click
 
 from kvcq_client import LIGHT_PREFIX, DataLossError, Queue
 from server.cli.online.connection import TIMEOUT_S, command_error, connect, server_option
-from server.cli.terminal.bodies import body_fields, body_text, plain_body
-from server.cli.terminal.output import (
+from server.cli.terminal import (
+    OFFSET,
+    QUEUE,
+    TIME,
+    TIMES,
+    Whole,
+    body_fields,
+    body_text,
     json_option,
     notes,
+    one_line,
+    plain_body,
     print_json,
     print_table,
+    text,
     time_text,
 )
-from server.cli.terminal.screen import one_line
-from server.cli.terminal.values import OFFSET, QUEUE, TIME, TIMES, Whole, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,15 +18,17 @@ import click
 
 from kvcq_client import DeadlineError, KvcqError, Message, UnavailableError
 from server.cli.online.connection import command_error, connect, server_option
-from server.cli.terminal.output import (
+from server.cli.terminal import (
+    QUEUE,
     BadRequestError,
     CommandError,
+    argument_bytes,
     json_option,
     notes,
     print_json,
     print_table,
+    text,
 )
-from server.cli.terminal.values import QUEUE, argument_bytes, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,8 +7,7 @@ from itertools import groupby
 import click
 
 from server.cli.online.connection import connect, server_option
-from server.cli.terminal.output import console, json_option, notes, print_json, print_table
-from server.cli.terminal.values import text
+from server.cli.terminal import console, json_option, notes, print_json, print_table, text
 
 #: Of the numbers whose names begin so.
 _HEADINGS = {"kvcq": "kvcq/, in RocksDB"}

@@ -8,17 +8,18 @@ import click
 
 from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue, Topic
 from server.cli.online.connection import command_at, connect, server_option
-from server.cli.terminal.output import (
+from server.cli.terminal import (
+    COUNT,
     CommandError,
+    Sections,
     ask,
     json_option,
     notes,
     print_json,
     print_table,
+    text,
     time_text,
 )
-from server.cli.terminal.sections import Sections
-from server.cli.terminal.values import COUNT, text
 
 PAGE = 1000
 

@@ -1,1 +1,80 @@
-"""What the commands take and show: types of options, tables, JSON, errors."""
+"""What the commands take and show: types of options, tables, JSON, errors, help. It knows no store
+and no server.
+"""
+
+from server.cli.terminal.bodies import body_fields, body_text, plain_body
+from server.cli.terminal.output import (
+    EXIT_INTERRUPTED,
+    EXIT_NOBODY_READS,
+    EXIT_REFUSED,
+    PRINTED,
+    BadRequestError,
+    CannotConnectError,
+    CommandError,
+    InterruptedCommandError,
+    ask,
+    camel_case,
+    console,
+    counted,
+    error_document,
+    json_option,
+    notes,
+    print_json,
+    print_next,
+    print_table,
+    time_text,
+)
+from server.cli.terminal.screen import escape, one_line
+from server.cli.terminal.sections import Sections
+from server.cli.terminal.values import (
+    COUNT,
+    INT32_MAX,
+    INT64_MAX,
+    OFFSET,
+    QUEUE,
+    TIME,
+    TIMES,
+    Whole,
+    argument_bytes,
+    server_address,
+    text,
+)
+
+__all__ = [
+    "COUNT",
+    "EXIT_INTERRUPTED",
+    "EXIT_NOBODY_READS",
+    "EXIT_REFUSED",
+    "INT32_MAX",
+    "INT64_MAX",
+    "OFFSET",
+    "PRINTED",
+    "QUEUE",
+    "TIME",
+    "TIMES",
+    "BadRequestError",
+    "CannotConnectError",
+    "CommandError",
+    "InterruptedCommandError",
+    "Sections",
+    "Whole",
+    "argument_bytes",
+    "ask",
+    "body_fields",
+    "body_text",
+    "camel_case",
+    "console",
+    "counted",
+    "error_document",
+    "escape",
+    "json_option",
+    "notes",
+    "one_line",
+    "plain_body",
+    "print_json",
+    "print_next",
+    "print_table",
+    "server_address",
+    "text",
+    "time_text",
+]

@@ -103,7 +103,7 @@ def text(value: str) -> str:
     return value
 
 
-def server(value: str) -> str:
+def server_address(value: str) -> str:
     """Host and port of a server, or another target that gRPC knows."""
     if not is_target(text(value)):
         raise click.BadParameter(f"{value!r} is not HOST:PORT")

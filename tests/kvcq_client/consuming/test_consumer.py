@@ -204,12 +204,12 @@ async def test_a_queue_whose_messages_all_expired_is_at_its_end(
     def expired(*_: object, **__: object) -> Pulled:
         raise store.errors.OffsetOutOfRangeError("orders", 0, 5, 10, 10)
 
-    pull = served.parts.store.pull
-    monkeypatch.setattr(served.parts.store, "pull", expired)
+    pull = served.store.pull
+    monkeypatch.setattr(served.store, "pull", expired)
     async with await client.consumer({QUEUE: 5}, when_expired=Start.EARLIEST) as consumer:
         while consumer._core.subscription._offsets[QUEUE] != 10:
             await asyncio.sleep(0)
-        monkeypatch.setattr(served.parts.store, "pull", pull)
+        monkeypatch.setattr(served.store, "pull", pull)
         assert [message async for message in consumer.to_end(10)] == []
         assert consumer.positions() == {QUEUE: 10}
 
@@ -286,7 +286,7 @@ async def test_damage_is_skipped_where_the_settings_say_so(
 ) -> None:
     await _fill(client, 10)
     await client.put(Message("other", b"sound", 0))
-    whole, asked = served.parts.store.pull, []
+    whole, asked = served.store.pull, []
 
     def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> Pulled:  # noqa: ANN401
         if topic == "orders" and offset <= 4:
@@ -299,7 +299,7 @@ async def test_damage_is_skipped_where_the_settings_say_so(
         return whole(topic, queue_id, offset, **limits)
 
     monkeypatch.setattr(subscription, "MENDED_S", 0.001)
-    monkeypatch.setattr(served.parts.store, "pull", damaged)
+    monkeypatch.setattr(served.store, "pull", damaged)
     async with await client.consumer(["orders", Queue("other", 0)], skip_damaged=True) as consumer:
         seen = [(one.topic, one.queue_offset) async for one in consumer.to_end()]
         assert sorted(seen) == [
@@ -326,7 +326,7 @@ async def test_a_queue_that_is_being_rebuilt_can_be_left_and_moved(
     served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _fill(client, 10)
-    whole = served.parts.store.pull
+    whole = served.store.pull
     met = asyncio.Event()
 
     def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> Pulled:  # noqa: ANN401
@@ -335,7 +335,7 @@ async def test_a_queue_that_is_being_rebuilt_can_be_left_and_moved(
             raise store.errors.DamagedQueueError(topic, queue_id, 0, "its unit is missing")
         return whole(topic, queue_id, offset, **limits)
 
-    monkeypatch.setattr(served.parts.store, "pull", damaged)
+    monkeypatch.setattr(served.store, "pull", damaged)
     async with await client.consumer({QUEUE: 0}, skip_damaged=True) as consumer:
         await met.wait()
         while not consumer._core.subscription._mended:

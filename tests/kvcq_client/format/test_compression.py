@@ -74,7 +74,7 @@ def test_a_body_that_would_fill_the_memory_is_refused(
 async def test_readers_get_compressed_messages_as_they_were_sent(
     served: Served, client: AsyncClient
 ) -> None:
-    store = served.parts.store
+    store = served.store
     for sys_flag, compress in KINDS.items():
         store.put([Message("t", compress(BODY), sys_flag=sys_flag, keys=("k",), queue_id=0)])
     store.put([Message("t", b"not compressed at all", sys_flag=0x201, queue_id=0)])

@@ -17,7 +17,7 @@ from kvcq_client.format.outgoing import (
     varint,
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.wire.convert import request_in
+from server.wire.messages_in import request_in
 from server.wire.put_limits import Budget
 
 if TYPE_CHECKING:

@@ -132,7 +132,7 @@ async def test_a_producer_that_goes_on_with_other_messages_is_refused(client: As
 async def test_a_batch_that_failed_with_the_store_may_be_in_it_and_keeps_its_number(
     client: AsyncClient, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = served.parts.store.append
+    append = served.store.append
 
     def failing(
         messages: Sequence[StoreMessage], *, wait: bool = True, mark: BatchMark
@@ -142,7 +142,7 @@ async def test_a_batch_that_failed_with_the_store_may_be_in_it_and_keeps_its_num
             raise StoreFailedError("planted")
         return done
 
-    monkeypatch.setattr(served.parts.store, "append", failing)
+    monkeypatch.setattr(served.store, "append", failing)
     async with client.producer(producer_id="me", batch_messages=1, linger_ms=0) as producer:
         await producer.put(Message("orders", b"0", 0))
         with pytest.raises(NotPossibleError) as failed:
@@ -296,7 +296,7 @@ async def test_a_batch_that_no_request_can_carry_fails_alone(client: AsyncClient
 async def test_a_single_put_that_may_be_stored_is_not_repeated(
     served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = served.parts.store.append
+    append = served.store.append
 
     def stored_but_not_durable(
         messages: Sequence[StoreMessage], *, separate: bool, wait: bool
@@ -304,7 +304,7 @@ async def test_a_single_put_that_may_be_stored_is_not_repeated(
         appended = append(messages, separate=separate, wait=wait)
         raise FlushTimeoutError(appended.end_offset, 5.0)
 
-    monkeypatch.setattr(served.parts.store, "append", stored_but_not_durable)
+    monkeypatch.setattr(served.store, "append", stored_but_not_durable)
     with pytest.raises(UnavailableError, match="FLUSH_DISK_TIMEOUT"):
         await client.put(Message("orders", b"once", 0))
     assert await _bodies(client) == [b"once"]

@@ -42,7 +42,7 @@ async def _max_offset(served: Served, topic: str = "t") -> int:
 
 async def test_others_are_served_while_a_thread_has_the_append_lock(served: Served) -> None:
     await served.messages.PutBatch(_batch(1))
-    lock = served.parts.store.log.lock
+    lock = served.store.log.lock
     lock.acquire()
     try:
         puts = [
@@ -66,13 +66,13 @@ async def test_others_are_served_while_a_thread_has_the_append_lock(served: Serv
 
 @pytest.mark.parametrize("count", [3, LARGE])
 async def test_a_batch_whose_caller_gave_up_is_remembered(served: Served, count: int) -> None:
-    store = served.parts.store
+    store = served.store
     await served.messages.PutBatch(_batch(1, sequence=0))
     store.log.lock.acquire()
     try:
         call = served.messages.PutBatch(_batch(count, sequence=1))
         given_up = asyncio.ensure_future(call)
-        while not served.parts.sessions._turns:  # until the batch waits for the lock
+        while not served.serving.puts.sessions._turns:  # until the batch waits for the lock
             await served.messages.Echo(pb.EchoRequest())
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -94,7 +94,7 @@ async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_for
             request.batch.producer.sequence = sequence
             return request
 
-        append = served.parts.store.append
+        append = served.store.append
         refusals = ["refuse the second batch"]
 
         def busy_once(
@@ -105,7 +105,7 @@ async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_for
                 raise StoreBusyError("dispatch stalled")
             return append(messages, wait=wait, mark=mark)
 
-        monkeypatch.setattr(served.parts.store, "append", busy_once)
+        monkeypatch.setattr(served.store, "append", busy_once)
         call = served.messages.PutStream()
 
         async def answer_to(request: pb.PutStreamRequest) -> pb.PutStreamResponse:
@@ -122,7 +122,7 @@ async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_for
         for sequence in (1, 2):
             assert not (await answer_to(numbered(sequence))).HasField("error")
         call.cancel()
-        pulled = served.parts.store.pull("orders", 0, 0)
+        pulled = served.store.pull("orders", 0, 0)
         bodies = [unpack_record(record).body for record in pulled.records]
         assert bodies == [b"0", b"0", b"1", b"2"]
 
@@ -143,7 +143,7 @@ async def test_a_number_used_for_other_messages_is_refused_and_nothing_behind_it
     assert answers[0].error.metadata["producerId"] == "p"
     answers = await _answers(served, [numbered(0, b"a", b"b"), numbered(2, b"e")])
     assert [each.batch.repeated_batch for each in answers] == [True, False]
-    pulled = served.parts.store.pull("orders", 0, 0)
+    pulled = served.store.pull("orders", 0, 0)
     assert [unpack_record(record).body for record in pulled.records] == [b"a", b"b", b"e"]
 
 

@@ -21,7 +21,7 @@ async def _put(served: Served, body: bytes, queue_id: int = 0) -> None:
 
 
 async def _until_parked(served: Served, count: int) -> None:
-    while served.parts.growth.watched_queues != count:
+    while served.serving.reads.growth.watched_queues != count:
         await asyncio.sleep(0)
 
 
@@ -35,7 +35,7 @@ async def test_a_parked_pull_gets_the_message_that_comes(served: Served) -> None
     await _put(served, b"second")
     pulled = await pulling
     assert [message.body for message in pulled.messages] == [b"second"]
-    assert served.parts.growth.watched_queues == 0
+    assert served.serving.reads.growth.watched_queues == 0
 
 
 async def test_one_message_wakes_every_pull_on_its_queue(served: Served) -> None:
@@ -52,7 +52,7 @@ async def test_a_pull_that_waited_in_vain_is_no_error(served: Served) -> None:
     await _put(served, b"first")
     pulled = await served.messages.Pull(pb.PullRequest(topic="orders", offset=1, wait_ms=20))
     assert (pulled.status, pulled.next_offset) == (pb.PULL_STATUS_NO_NEW_MESSAGE, 1)
-    assert served.parts.growth.watched_queues == 0
+    assert served.serving.reads.growth.watched_queues == 0
 
 
 async def test_the_callers_deadline_comes_first(served: Served) -> None:

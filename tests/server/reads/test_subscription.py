@@ -71,7 +71,7 @@ async def _open(served: Served, request: pb.SubscribeRequest | None = None) -> S
 
 
 async def _until_watched(served: Served, count: int) -> None:
-    while served.parts.growth.watched_queues != count:
+    while served.serving.reads.growth.watched_queues != count:
         await asyncio.sleep(0)
 
 
@@ -252,7 +252,7 @@ async def test_a_queue_whose_units_cannot_be_read_leaves_the_others(tmp_path: Pa
     async with serving(tmp_path, store={"hot_read_bytes": 1}) as served:
         for queue_id in range(3):
             await _put(served, queue_id, [b"%d" % queue_id])
-        engine = served.parts.store.queues._engine  # type: ignore[attr-defined] # RocksDB's
+        engine = served.store.queues._engine  # type: ignore[attr-defined] # RocksDB's
         engine.write(KvBatch(puts={UNITS: [(unit_key("t", 1, 0), bytes(UNIT_SIZE))]}))
         call = await _open(
             served,
@@ -272,7 +272,7 @@ async def test_a_queue_moved_while_a_worker_reads_it_answers_from_its_new_place(
     async with serving(tmp_path, store={"hot_read_bytes": 1}) as served:
         await _put(served, 0, [b"a", b"b", b"c"])
         reading, go_on = threading.Event(), threading.Event()
-        pull = served.parts.store.pull
+        pull = served.store.pull
 
         def slow_pull(*args: Any, **kwargs: Any) -> Pulled:  # noqa: ANN401 - as pull takes them
             found = pull(*args, **kwargs)
@@ -280,7 +280,7 @@ async def test_a_queue_moved_while_a_worker_reads_it_answers_from_its_new_place(
             go_on.wait(10)
             return found
 
-        monkeypatch.setattr(served.parts.store, "pull", slow_pull)
+        monkeypatch.setattr(served.store, "pull", slow_pull)
         call = await _open(
             served,
             pb.SubscribeRequest(add=[_at("t", 0)], credit_bytes=PLENTY, max_messages=1),

@@ -118,7 +118,7 @@ async def test_a_made_up_page_token_is_refused(orders: Served, token: str) -> No
 async def test_a_queue_that_is_gone_does_not_hide_the_others(orders: Served) -> None:
     await _commit(orders, "g", q0=3)
     # As a power loss leaves it that took all messages of a light queue.
-    orders.parts.store.metadata.commit_offsets("g", [("%LMQ%gone", 0, 0)])
+    orders.store.metadata.commit_offsets("g", [("%LMQ%gone", 0, 0)])
     answer = await orders.groups.ListGroupOffsets(pb.ListGroupOffsetsRequest(group="g"))
     assert [(one.topic, one.offset) for one in answer.offsets] == [("orders", 3)]
 

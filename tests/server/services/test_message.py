@@ -306,7 +306,7 @@ async def test_sync_puts_are_durable_when_answered(tmp_path: Path) -> None:
             )
         )
         batch = await _put(served, _message(b"batch"))
-        store = served.parts.store
+        store = served.store
         assert store.flushed_offset > max(answer.placed.physical_offset for answer in answers)
         assert store.flushed_offset > batch.physical_offsets[0]
         pulled = await served.messages.Pull(pb.PullRequest(topic="orders"))

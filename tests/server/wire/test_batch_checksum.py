@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.batch_checksum import checksum_of
-from server.wire.convert import request_in
+from server.wire.messages_in import request_in
 from server.wire.put_limits import Budget
 
 

@@ -242,12 +242,12 @@ async def test_slow_readers_hold_up_large_responses_and_no_small_ones(
         put = pb.PutRequest(message=pb.Message(topic="t", queue_id=0, body=bytes(3 << 20)))
         await served.messages.Put(put)
         pull = pb.PullRequest(topic="t", queue_id=0)
-        served.parts.memory.sends(2 << 20)
+        served.server._edge.memory.sends(2 << 20)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await served.messages.Pull(pull)
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         await served.messages.Put(put)
-        served.parts.memory.sent(2 << 20)
+        served.server._edge.memory.sent(2 << 20)
         answer = await served.messages.Pull(pull)
         assert len(answer.messages) == 1
 

@@ -1,15 +1,13 @@
-"""server/wire/convert.py: the shape of requests, and values in protobuf's words."""
+"""server/wire/messages_in.py: messages as they come, whole or in columns, within their limits."""
 
 from __future__ import annotations
-
-from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.wire import convert
+from server.wire import messages_in
 from server.wire.put_limits import MAX_MESSAGES, Budget, TooMuchError, parts_of
 from store.errors import InvalidArgumentError
 
@@ -28,11 +26,11 @@ from store.errors import InvalidArgumentError
     ],
 )
 def test_the_peer_is_the_born_host(peer: str, host: tuple[str, int]) -> None:
-    assert convert.host_of_peer(peer) == host
+    assert messages_in.host_of_peer(peer) == host
 
 
 def test_a_message_keeps_every_field() -> None:
-    message = convert.message_in(
+    message = messages_in.message_in(
         pb.Message(
             topic="orders",
             queue_id=0,
@@ -55,14 +53,14 @@ def test_a_message_keeps_every_field() -> None:
 
 
 def test_a_message_without_a_queue_gets_one() -> None:
-    message = convert.message_in(pb.Message(topic="t"), ("::1", 1), lambda _: 3, Budget())
+    message = messages_in.message_in(pb.Message(topic="t"), ("::1", 1), lambda _: 3, Budget())
     assert message.queue_id == 3
 
 
 @pytest.mark.parametrize("count", [0, MAX_MESSAGES + 1])
 def test_a_batch_has_some_messages_but_not_too_many(count: int) -> None:
     with pytest.raises(InvalidArgumentError, match="messages"):
-        convert.batch_in([pb.Message(queue_id=0)] * count, ("::1", 1), lambda _: 0, Budget())
+        messages_in.batch_in([pb.Message(queue_id=0)] * count, ("::1", 1), lambda _: 0, Budget())
 
 
 def _of_parts(form: str, counts: list[int]) -> pb.PutBatchRequest:
@@ -94,33 +92,8 @@ def test_a_put_is_refused_by_its_parts_over_all_messages(
     request = _of_parts(form, counts)
     budget = Budget(max_parts=limit)
     if sum(counts) <= limit:
-        taken = convert.request_in(request, ("::1", 1), lambda _: 0, budget)
+        taken = messages_in.request_in(request, ("::1", 1), lambda _: 0, budget)
         assert [parts_of(message) for message in taken] == counts
     else:
         with pytest.raises(TooMuchError, match=f"{form}.*: more than {limit} light queues"):
-            convert.request_in(request, ("::1", 1), lambda _: 0, budget)
-
-
-def test_zero_asks_for_the_default() -> None:
-    assert convert.bounded("n", 0, 32, 100) == 32
-    assert convert.bounded("n", 100, 32, 100) == 100
-
-
-@pytest.mark.parametrize("value", [-1, 101])
-def test_a_number_outside_its_limits_is_refused_by_name(value: int) -> None:
-    with pytest.raises(InvalidArgumentError) as refused:
-        convert.bounded("max_messages", value, 32, 100)
-    assert refused.value.field == "max_messages"
-
-
-def test_unknown_enum_values_are_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="form"):
-        convert.form_of(cast("pb.RecordForm", 77))
-    with pytest.raises(InvalidArgumentError, match="boundary"):
-        convert.boundary_of(cast("pb.TimeBoundary", 77))
-
-
-def test_the_queue_that_is_wrong_is_named() -> None:
-    with pytest.raises(InvalidArgumentError) as refused:
-        convert.queues_of([pb.Queue(topic="a"), pb.Queue(topic="b", queue_id=-1)])
-    assert refused.value.field == "queues[1].queue_id"
+            messages_in.request_in(request, ("::1", 1), lambda _: 0, budget)

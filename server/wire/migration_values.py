@@ -1,10 +1,8 @@
-"""Values of the migration to protobuf, and back; and protobuf to plain values for `--json`."""
+"""Values of the migration to protobuf, and back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from google.protobuf.message import Message
+from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.state import Route, RoutingPolicy, Rule
@@ -164,48 +162,6 @@ def differences_out(differences: Sequence[Difference]) -> pb.ListDifferencesResp
     return pb.ListDifferencesResponse(
         differences=[pb.Difference(**difference._asdict()) for difference in differences]
     )
-
-
-def plain(message: Message) -> dict[str, Any]:
-    """Every field, for JSON: camelCase names, phases as they are written everywhere, other enums in
-    lower case. What is absent is None, an empty text as well."""
-    found: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
-        value = getattr(message, field.name)
-        name = field.json_name
-        if field.is_repeated:
-            found[name] = [_plain_value(field, each) for each in value]
-        elif (field.has_presence and not message.HasField(field.name)) or value == "":
-            found[name] = None
-        else:
-            found[name] = _plain_value(field, value)
-    return found
-
-
-def _plain_value(field: Any, value: Any) -> Any:  # noqa: ANN401 - any field's, of any kind
-    if isinstance(value, Message):
-        return plain(value)
-    if field.enum_type is None:
-        return value
-    match field.enum_type.name:
-        case "MigrationPhase":
-            return phase_name(value)
-        case "Route":
-            return route_name(value)
-        case _:
-            return pb.JobState.Name(value).removeprefix("JOB_STATE_").lower()
-
-
-def phase_name(phase: pb.MigrationPhase) -> str | None:
-    """None for one that is not given."""
-    if phase == pb.MIGRATION_PHASE_UNSPECIFIED:
-        return None
-    return pb.MigrationPhase.Name(phase).removeprefix(_PHASE)
-
-
-def route_name(route: pb.Route) -> str:
-    """As the command line takes it."""
-    return _ROUTE_OF.get(route, Route.BOTH).value
 
 
 _PHASE = "MIGRATION_PHASE_"

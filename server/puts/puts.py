@@ -1,0 +1,170 @@
+"""Puts: decoded, appended in the loop or in a thread, and acknowledged once they are durable."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.puts.appender import Appender
+from server.puts.coalescer import PutCoalescer, of_single_put
+from server.puts.durability import Durability
+from server.puts.producer_sessions import ProducerSessions
+from server.puts.queue_chooser import QueueChooser
+from server.puts.stream import Answer, PutStream
+from server.wire import (
+    Budget,
+    TooMuchError,
+    batch_out,
+    checksum_of,
+    inline_budget,
+    message_in,
+    only_placed_out,
+    placed_out,
+    request_in,
+)
+from server.workers import Workers
+from store.errors import InvalidArgumentError
+from store.format import pack_host
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from server.config import ServerConfig
+    from server.metrics import CallMetrics
+    from server.stage import Stage
+    from server.wire import Requests
+    from store.message import Host, Message
+    from store.message_store import MessageStore
+
+#: Large puts that are taken apart and stored at once.
+BULK_THREADS = 2
+
+
+class Puts:
+    """The way of messages into the store. Appends of few messages run in the loop: they cost
+    microseconds. Owned by the event loop's thread."""
+
+    def __init__(
+        self, store: MessageStore, config: ServerConfig, stage: Stage, metrics: CallMetrics
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._stage = stage
+        self._metrics = metrics
+        self._stream_window = config.stream_window
+        self._store_host = pack_host(store.config.store_host)  # as message ids begin
+        self._producers = Workers(max(1, config.worker_threads // 4), "producer")
+        self._bulk = Workers(BULK_THREADS)
+        self._appender = Appender(store, self._bulk)
+        self._chooser = QueueChooser(store)
+        flush_timeout_s = store.config.sync_flush_timeout_s
+        self._durability = Durability(store, loop, flush_timeout_s)
+        self._coalescer = PutCoalescer(
+            store, self._appender, self._durability, loop, flush_timeout_s
+        )
+        self.sessions = ProducerSessions(
+            store,
+            self._appender,
+            self._producers,
+            config.producer_limit,
+            config.remembered_batches,
+            config.remembered_messages,
+        )
+
+    def close(self) -> None:
+        """Wait for the appends under way. Blocks."""
+        for threads in (self._producers, self._bulk, self._appender):
+            threads.close()
+
+    def forget_topic(self, name: str) -> None:
+        """The topic was created or deleted."""
+        self._chooser.forget(name)
+
+    async def put(self, given: pb.Message, born_host: Host, *, large: bool) -> pb.PutResponse:
+        """One message. Raises what the store raises, and FlushTimeoutError."""
+        if large:
+            return await self._put_large(given, born_host)
+        try:
+            message = message_in(given, born_host, self._chooser.choose, inline_budget())
+        except TooMuchError:
+            return await self._put_large(given, born_host)
+        placed, store_time_ms = await self._coalescer.put(message)
+        self._metrics.count("messages_put")
+        return pb.PutResponse(
+            placed=placed_out(placed, self._store_host), store_time_ms=store_time_ms
+        )
+
+    async def _put_large(self, given: pb.Message, born_host: Host) -> pb.PutResponse:
+        try:
+            stored = await self._appender.large_of(
+                lambda: [message_in(given, born_host, self._chooser.choose, Budget())]
+            )
+        except InvalidArgumentError as error:
+            raise of_single_put(error) from None
+        await self._durability.wait(stored.end_offset)
+        self._metrics.count("messages_put")
+        return pb.PutResponse(
+            placed=only_placed_out(stored.columns, self._store_host),
+            store_time_ms=stored.store_time_ms,
+        )
+
+    async def put_batch(
+        self, request: pb.PutBatchRequest, born_host: Host, *, large: bool
+    ) -> pb.PutBatchResponse:
+        """All messages of the batch, or none. Raises as `put`."""
+        answer = await self._append(request, born_host, large=large)
+        await self._durability.wait(answer.end_offset)
+        return answer.response
+
+    def stream(
+        self, requests: Requests, born_host: Host, call_id: str
+    ) -> AsyncGenerator[pb.PutStreamResponse, None]:
+        """Batches, each answered when it is durable, in their order."""
+
+        async def append(batch: pb.PutBatchRequest) -> Answer:
+            try:
+                return await self._append(batch, born_host, large=requests.is_large)
+            finally:
+                requests.end()
+
+        return PutStream(
+            append, self._durability, self._stage, self._metrics, call_id, self._stream_window
+        ).run(requests)
+
+    async def _append(self, request: pb.PutBatchRequest, born_host: Host, *, large: bool) -> Answer:
+        """Append the batch: in the loop, unless it is large, or has many messages or parts."""
+
+        def messages_in(budget: Budget | None = None) -> list[Message]:
+            return request_in(request, born_host, self._chooser.choose, budget or Budget())
+
+        def numbered_in() -> tuple[list[Message], int]:
+            found = messages_in()
+            return found, checksum_of(request, found)
+
+        messages: list[Message] | None = None
+        if not large:
+            with suppress(TooMuchError):
+                messages = messages_in(inline_budget())
+        if request.HasField("producer"):
+            if messages is None:
+                numbered, checksum = await self._bulk.run(numbered_in)
+            else:
+                numbered, checksum = messages, checksum_of(request, messages)
+            producer = request.producer
+            stored = await self.sessions.append(
+                producer.producer_id,
+                producer.sequence,
+                numbered,
+                checksum,
+                large=messages is None,
+            )
+        elif messages is None:
+            stored = await self._appender.large_of(messages_in)
+        else:
+            stored = await self._appender.small(messages)
+        if not stored.repeated:
+            self._metrics.count("messages_put", stored.columns.message_count)
+        response = batch_out(stored.columns, stored.store_time_ms, self._store_host)
+        response.repeated_batch = stored.repeated
+        return Answer(response, stored.end_offset)

@@ -1,0 +1,133 @@
+"""Pulls and subscriptions, and what they share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.reads.long_poll import pull_or_wait, wait_seconds
+from server.reads.queue_growth import QueueGrowth
+from server.reads.reader import QueueReader, Wanted, is_laborious
+from server.reads.subscription import Subscription
+from server.wire import (
+    DEFAULT_PULL_BYTES,
+    DEFAULT_PULL_MESSAGES,
+    MAX_PULL_MESSAGES,
+    PAGE_BYTES,
+    bounded,
+    form_of,
+    in_range,
+    not_negative,
+    pulled_out,
+)
+from store.reader import TagFilter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from server.config import ServerConfig
+    from server.metrics import CallMetrics
+    from server.stage import Stage
+    from server.wire import RequestMemory
+    from store.message import Pulled
+    from store.message_store import MessageStore
+
+
+class _Answer(NamedTuple):
+    status: pb.PullStatus
+    message_count: int
+    response: pb.PullResponse | bytes  # bytes when a worker encoded it
+
+
+class Reads:
+    """The way of messages out of the store. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        config: ServerConfig,
+        memory: RequestMemory,
+        stage: Stage,
+        metrics: CallMetrics,
+    ) -> None:
+        self._config = config
+        self._memory = memory
+        self._stage = stage
+        self._metrics = metrics
+        self._reader = QueueReader(store, config)
+        self.growth = QueueGrowth(asyncio.get_running_loop())
+        self._stop_listening = store.on_dispatch(self.growth.grew)
+
+    def close(self) -> None:
+        """No queue wakes anybody from here on; wait for the reads under way. Blocks."""
+        self._stop_listening()
+        self.growth.close()
+        self._reader.threads.close()
+
+    async def pull(
+        self, request: pb.PullRequest, remaining_s: float | None
+    ) -> pb.PullResponse | bytes:
+        """One pull, which waits if it is asked to, but no longer than `remaining_s`.
+
+        Raises what MessageStore.pull raises, and MemoryFullError.
+        """
+        config = self._config
+        offset = not_negative("offset", request.offset)
+        key = (request.topic, not_negative("queue_id", request.queue_id))
+        form = form_of(request.form)
+        max_messages = bounded(
+            "max_messages", request.max_messages, DEFAULT_PULL_MESSAGES, MAX_PULL_MESSAGES
+        )
+        max_bytes = bounded(
+            "max_bytes", request.max_bytes, DEFAULT_PULL_BYTES, config.max_pull_bytes
+        )
+        max_bytes = min(max_bytes, PAGE_BYTES)
+        wait_ms = in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
+        wanted = Wanted(max_messages, TagFilter.parse(request.tag_filter), form)
+
+        def pull() -> Pulled:
+            return self._reader.pull(key, offset, max_bytes, wanted, may_wait=wait_ms > 0)
+
+        async def read() -> _Answer:
+            if self._memory.is_crowded:
+                await self._memory.room_to_send()
+            reader = self._reader
+            if reader.needs_worker(key, offset, max_bytes, wanted):
+                return await reader.in_worker(
+                    key, offset, lambda: _answer(pull(), form, encode=True)
+                )
+            pulled = pull()
+            if is_laborious(pulled, form):
+                return await reader.threads.run(_answer, pulled, form, encode=True)
+            return _answer(pulled, form, encode=False)
+
+        if wait_ms:
+            found = await pull_or_wait(
+                read, key, self.growth, self._stage, wait_seconds(wait_ms, remaining_s)
+            )
+        else:
+            found = await read()
+        self._metrics.count("messages_pulled", found.message_count)
+        return found.response
+
+    def subscribe(
+        self, requests: AsyncIterator[pb.SubscribeRequest], call_id: str
+    ) -> AsyncGenerator[pb.SubscribeResponse | bytes, None]:
+        """The responses of one subscription."""
+        return Subscription(
+            self._reader,
+            self.growth,
+            self._config,
+            self._memory,
+            self._stage,
+            self._metrics,
+            call_id,
+        ).run(requests)
+
+
+def _answer(pulled: Pulled, form: pb.RecordForm, *, encode: bool) -> _Answer:
+    response = pb.PullResponse()
+    pulled_out(pulled, form, response)
+    answer = response.SerializeToString() if encode else response
+    return _Answer(response.status, len(pulled.records), answer)

@@ -1,0 +1,183 @@
+"""Messages as they come over the wire, as the store takes them. The store checks what is in them.
+
+A refusal names the field as the request has it, such as `messages[3].topic`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import repeat
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote
+
+from server.wire.put_limits import SHORT_TAG
+from store.errors import InvalidArgumentError
+from store.format import pack_host
+from store.message import Host, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from server.wire.put_limits import Budget
+
+T = TypeVar("T")
+
+_NOWHERE: Host = ("127.0.0.1", 0)
+
+
+def message_in(
+    message: pb.Message, born_host: Host, choose: Callable[[str], int], budget: Budget
+) -> Message:
+    """The message as the store takes it; `choose` gives a queue to one that names none.
+
+    Raises TooMuchError when it has more parts than are left in the budget.
+    """
+    topic = message.topic
+    tag = message.tag
+    if len(tag) > SHORT_TAG:
+        budget.tag(len(tag), "messages")
+    # The hottest lines of a put. Emptiness is asked first, and a slice is taken before the tuple:
+    # tuple() of protobuf's own containers takes several times as long as all the rest.
+    keys, light_queues, properties = message.keys, message.light_queues, message.properties
+    if keys or light_queues or properties:
+        budget.parts(len(keys) + len(light_queues) + len(properties), "messages")
+    return Message(
+        topic,
+        message.body,
+        message.queue_id if message.HasField("queue_id") else choose(topic),
+        tag,
+        tuple(keys[:]) if keys else (),
+        tuple(light_queues[:]) if light_queues else (),
+        dict(properties) if properties else None,
+        message.flag,
+        0,
+        message.born_time_ms,
+        born_host,
+    )
+
+
+def batch_in(
+    messages: Sequence[pb.Message], born_host: Host, choose: Callable[[str], int], budget: Budget
+) -> list[Message]:
+    """All messages of a batch. Raises as `request_in` does."""
+    budget.messages(len(messages), "messages")
+    return [message_in(message, born_host, choose, budget) for message in messages]
+
+
+def request_in(
+    request: pb.PutBatchRequest, born_host: Host, choose: Callable[[str], int], budget: Budget
+) -> list[Message]:
+    """The messages of a batch in either form.
+
+    Raises InvalidArgumentError, naming the field; TooMuchError when the budget does not do.
+    """
+    if not request.HasField("columns"):
+        return batch_in(request.messages, born_host, choose, budget)
+    if request.messages:
+        raise InvalidArgumentError("columns", "messages are given as well: give one of the two")
+    return columns_in(request.columns, born_host, choose, budget)
+
+
+def columns_in(
+    columns: pb.MessageColumns, born_host: Host, choose: Callable[[str], int], budget: Budget
+) -> list[Message]:
+    """All messages of a batch by columns. Raises as `request_in` does, naming the column."""
+    count = len(columns.bodies)
+    budget.messages(count, "columns.bodies")
+    bodies = list(columns.bodies)
+    topics = _topics_in(columns, count)
+    if columns.queue_ids:
+        queue_ids = _column("queue_ids", columns.queue_ids, count)
+        if -1 in queue_ids:
+            queue_ids = [
+                choose(topic) if queue_id == -1 else queue_id
+                for topic, queue_id in zip(topics, queue_ids, strict=True)
+            ]
+    else:
+        queue_ids = [choose(topic) for topic in topics]
+    tags: Iterable[str] = repeat("")
+    if columns.tags:
+        tags = _column("tags", columns.tags, count)
+        budget.tag(sum(map(len, tags)), "columns.tags")
+    keys: Iterable[tuple[str, ...]] = repeat(())
+    if columns.keys:
+        keys = _split_column("keys", columns.keys, count, " ", budget)
+    light_queues: Iterable[tuple[str, ...]] = repeat(())
+    if columns.light_queues:
+        light_queues = _split_column("light_queues", columns.light_queues, count, ",", budget)
+    flags: Iterable[int] = repeat(0)
+    if columns.flags:
+        flags = _column("flags", columns.flags, count)
+    born_times_ms: Iterable[int] = repeat(0)
+    if columns.born_times_ms:
+        born_times_ms = _column("born_times_ms", columns.born_times_ms, count)
+    new = tuple.__new__
+    return [
+        new(Message, fields)
+        for fields in zip(
+            topics,
+            bodies,
+            queue_ids,
+            tags,
+            keys,
+            light_queues,
+            repeat(None),
+            flags,
+            repeat(0),
+            born_times_ms,
+            repeat(born_host),
+            repeat(0),
+            repeat(0),
+        )
+    ]
+
+
+def _topics_in(columns: pb.MessageColumns, count: int) -> list[str]:
+    if len(columns.topics) > count:
+        raise InvalidArgumentError(
+            "columns.topics", f"{len(columns.topics)} topics of {count} messages"
+        )
+    names = list(columns.topics)
+    if not columns.topic_indexes:
+        if len(names) != 1:
+            raise InvalidArgumentError(
+                "columns.topics", f"{len(names)} topics, but no topic_indexes to tell which"
+            )
+        return names * count
+    indexes = _column("topic_indexes", columns.topic_indexes, count)
+    if max(indexes) >= len(names):
+        raise InvalidArgumentError(
+            "columns.topic_indexes", f"{max(indexes)}, but there are {len(names)} topics"
+        )
+    return [names[index] for index in indexes]
+
+
+def _column(name: str, values: Sequence[T], count: int) -> list[T]:
+    if len(values) != count:
+        raise InvalidArgumentError(f"columns.{name}", f"{len(values)} values for {count} messages")
+    return list(values)
+
+
+def _split_column(
+    name: str, values: Sequence[str], count: int, separator: str, budget: Budget
+) -> list[tuple[str, ...]]:
+    """Each text as its words."""
+    texts = _column(name, values, count)
+    budget.parts(sum([text.count(separator) + 1 for text in texts if text]), f"columns.{name}")
+    return [tuple(text.split(separator)) if text else () for text in texts]
+
+
+@lru_cache(maxsize=4096)
+def host_of_peer(peer: str) -> Host:
+    """The caller's address, from gRPC's name for it: ipv4:…, ipv6:[…]:…, or unix:…"""
+    family, _, rest = unquote(peer).partition(":")
+    if family not in ("ipv4", "ipv6"):
+        return _NOWHERE
+    address, _, port = rest.rpartition(":")
+    try:
+        host = (address.strip("[]").partition("%")[0], int(port))
+        pack_host(host)
+    except (ValueError, InvalidArgumentError):
+        return _NOWHERE
+    return host
