@@ -16,7 +16,7 @@ from kvcq.inspect.findings import (
     size_text,
 )
 from kvcq.inspect.log import LogCheck
-from kvcq.inspect.lookup import Lookup
+from kvcq.inspect.lookup import Lookup, stands_in
 from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
 from kvcq.inspect.store import look_over, open_database, read_topics, tell_pending
@@ -42,5 +42,6 @@ __all__ = [
     "open_database",
     "read_topics",
     "size_text",
+    "stands_in",
     "tell_pending",
 ]

@@ -15,6 +15,7 @@ from kvcq.errors import KvcqError
 from kvcq.inspect.bounds import look_at_bounds
 from kvcq.inspect.expected import ExpectedRows
 from kvcq.inspect.findings import Kind, size_text
+from kvcq.inspect.lookup import stands_in
 from kvcq.inspect.rows import BAD_ROW, Rows
 from kvcq.inspect.units import UnitOrder, plain_units
 from kvcq.tables import (
@@ -28,7 +29,6 @@ from kvcq.tables import (
     unpack_unit_key,
 )
 from store.format import is_mark
-from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -254,7 +254,7 @@ class RowCheck:
             kind, expected = Kind.BEYOND_CHECKPOINT, f"no row above {self._checkpoint}"
         elif request is None:
             expected = "a record there"
-        elif not self._stands_in(request, topic, queue_id, queue_offset):
+        elif not stands_in(request, topic, queue_id, queue_offset):
             expected = f"the unit of {request.topic!r} queue {request.queue_id}"
             expected += f" offset {request.queue_offset}"
         elif unit != request[3:7]:
@@ -276,14 +276,6 @@ class RowCheck:
             physical_offset=unit.physical_offset,
         )
         return True
-
-    @staticmethod
-    def _stands_in(request: DispatchRequest, topic: str, queue_id: int, offset: int) -> bool:
-        if not request.in_queue:
-            return False
-        if is_light(topic):
-            return queue_id == 0 and (topic, offset) in request.light_queues
-        return (request.topic, request.queue_id, request.queue_offset) == (topic, queue_id, offset)
 
     def _is_wrong_index_row(self, row: Pair) -> bool:
         """Whether its record does not have that key; that is reported."""

@@ -26,7 +26,7 @@ class Kind(enum.Enum):
     MISSING_UNIT = "missing unit"
     WRONG_UNIT = "wrong unit"
     HOLE = "hole in a queue"
-    FALLING_OFFSET = "physical offset falls in a queue"
+    FALLING_OFFSET = "physical offset falls"
     MISSING_INDEX_ROW = "missing index row"
     WRONG_INDEX_ROW = "wrong index row"
     # RocksDB.

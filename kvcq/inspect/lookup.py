@@ -67,3 +67,12 @@ class Lookup:
             return dispatch_request(data, 0)
         except CorruptRecordError:
             return None
+
+
+def stands_in(record: DispatchRequest, topic: str, queue_id: int, queue_offset: int) -> bool:
+    """Whether the record gives a unit of that queue at that offset."""
+    if not record.in_queue:
+        return False
+    return record[:3] == (topic, queue_id, queue_offset) or (
+        queue_id == 0 and (topic, queue_offset) in record.light_queues
+    )

@@ -1,9 +1,10 @@
 """The file queue engine: a ConsumeQueueStore in RocketMQ's queue and index files.
 
-Uses the formats, and nothing else of the migration.
+Its files are held against the log here, too. Uses the formats, and nothing else of the migration.
 """
 
 from migration.files.checkpoint import CHECKPOINT_FILE
+from migration.files.file_check import FileCheck
 from migration.files.options import (
     INDEX_DIRECTORY,
     QUEUE_DIRECTORY,
@@ -11,15 +12,18 @@ from migration.files.options import (
     Adoption,
     FileQueueOptions,
 )
+from migration.files.queue_check import NOWHERE
 from migration.files.record_lookup import RecordLookup
 from migration.files.store import FileQueueStore
 
 __all__ = [
     "CHECKPOINT_FILE",
     "INDEX_DIRECTORY",
+    "NOWHERE",
     "QUEUE_DIRECTORY",
     "TRASH_DIRECTORY",
     "Adoption",
+    "FileCheck",
     "FileQueueOptions",
     "FileQueueStore",
     "RecordLookup",

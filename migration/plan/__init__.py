@@ -11,16 +11,13 @@ from migration.plan.legacy import (
     layout_given,
     take_inventory,
 )
-from migration.plan.legacy_findings import Finding, Remedy
 from migration.plan.log_survey import segment_files
 from migration.plan.plan import Plan, plan_directory, plan_live
 from migration.plan.queue_evidence import end_of_own_rocksdb, own_rocksdb
 
 __all__ = [
-    "Finding",
     "Inventory",
     "Plan",
-    "Remedy",
     "detect_layout",
     "detect_segment_bytes",
     "end_of_own_rocksdb",

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kvcq.inspect import Finding, Kind, Remedy
 from migration.broker_config import BrokerConfig, is_own_topic, read_config
 from migration.errors import LogDamageError
-from migration.files import RecordLookup
+from migration.files import (
+    INDEX_DIRECTORY,
+    NOWHERE,
+    FileCheck,
+    FileQueueOptions,
+    RecordLookup,
+)
 from migration.formats import (
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -22,10 +30,7 @@ from migration.formats import (
     parse_queue_id,
 )
 from migration.plan.generations import Generations, find_generations
-from migration.plan.legacy_check import check_legacy
-from migration.plan.legacy_findings import Fault, Remedy
-from migration.plan.legacy_index_check import TagEntries
-from migration.plan.log_survey import LogSurvey, segment_files, survey_log
+from migration.plan.log_survey import LogSurvey, segment_files, survey_log, walk_log
 from migration.plan.queue_evidence import QueueEvidence, own_rocksdb
 from migration.state import FileLayout, Phase, read_state
 from store.errors import InvalidArgumentError, StoreFormatError
@@ -33,20 +38,38 @@ from store.format import check_topic
 from store.light_queue import is_light
 from store.log import SegmentSet
 from store.store_dir import DirKind, inspect
+from store.topics import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from migration.plan.legacy_findings import Finding
+    from migration.formats import BoolArray, IntArray
 
 logger = logging.getLogger(__name__)
+
+#: Directories with queue files of other kinds. Source: RocketMQ 5, StorePathConfigHelper.
+_NOT_READ = (
+    (
+        "batchconsumequeue",
+        "batch consume queue (queue.type=BatchCQ): one unit stands for many offsets. The store can "
+        "be taken over when its topics are deleted in RocketMQ, and their files are gone",
+        Remedy.REFUSE,
+    ),
+    (
+        "consumequeue_ext",
+        "extension of a consume queue (enableConsumeQueueExt): tag codes are taken from the log; "
+        "bit maps of filters are lost",
+        Remedy.IGNORE,
+    ),
+)
 
 
 @dataclass(frozen=True)
 class Inventory:
     """All there is to know before the directory is taken over."""
 
+    root: Path
     segment_bytes: int
     segment_count: int
     layout: FileLayout
@@ -71,7 +94,7 @@ class Inventory:
                 f"behind it at {log.goes_on_at}: bring the segment back from a copy"
             )
         found += [
-            f"{finding.path}: {finding.detail}"
+            f"{self.root / finding.place}: {finding.detail}"
             for finding in self.findings
             if finding.remedy is Remedy.REFUSE
         ]
@@ -97,36 +120,37 @@ def take_inventory(
     except StoreFormatError as error:
         raise LogDamageError(error.path, error.reason) from error
     lookup = RecordLookup(root / "commitlog", segment_bytes)
-    tags = TagEntries()
+    findings = files_not_read(root)
     try:
-        log = survey_log(segments, lambda share: progress("reading the log", share))
+        files = FileCheck(
+            root,
+            FileQueueOptions(units_per_file=layout.units_per_file, index=layout.index),
+            lambda *what, **where: findings.append(planned_finding(*what, **where)),
+            log_start=segments.first_offset,
+            progress=progress,
+        )
+        log = survey_log(segments, lambda share: progress("reading the log", share), files.take)
         topics, generations = _what_lives(root, log, config, lookup)
-        findings = list(
-            check_legacy(
-                root,
-                log_start=log.start,
-                # Behind damage the log goes on, and units that point there are good ones.
-                log_end=log.end
-                if log.goes_on_at is None
-                else segments.first_offset + len(segments) * segment_bytes,
-                damaged_from=None if log.goes_on_at is None else log.end,
-                record_at=lookup.request,
-                log_bounds=generations.bounds,
-                file_bytes=layout.units_per_file * UNIT_SIZE,
-                layout=layout.index,
-                progress=progress,
-                tags=tags,
-            )
+        # What to require was not known when the log was read: as long as nothing is dead, all is.
+        admission = Admission(
+            {name: generations.live_from.get(name, 0) for name in topics}, generations.dead_light
+        )
+        files.compare(
+            _WalkedLog(log, segments, lookup),
+            partial(walk_log, segments),
+            admit=admission.admit_all,
+            is_required=admission.is_live,
         )
         last_ms = _last_store_time_ms(lookup, log)
     finally:
         segments.close()
         lookup.close()
-    faults, in_rocksdb = _queues_without_files(root, topics, findings)
-    since = tags.since
+    faults, in_rocksdb = _queues_without_files(root, findings)
+    since = files.tags.since
     if since is not None and any(each.remedy is Remedy.REBUILD_INDEX for each in faults):
         since = 0  # what was lost of it may have had them, and more of them do no harm
     return Inventory(
+        root,
         segment_bytes,
         len(segments),
         replace(layout, index_tags_from=since),
@@ -139,6 +163,57 @@ def take_inventory(
         config,
         in_rocksdb,
     )
+
+
+class _WalkedLog:
+    """The log of a survey, as the files are held against it."""
+
+    cut_offset = NOWHERE
+
+    def __init__(self, log: LogSurvey, segments: SegmentSet, lookup: RecordLookup) -> None:
+        self.start_offset = log.start
+        self.walked_end = self.end_offset = log.end
+        self._is_damaged = log.goes_on_at is not None
+        if self._is_damaged:  # the log goes on behind it, and units that point there are good ones
+            self.end_offset = segments.first_offset + len(segments) * segments.segment_bytes
+        self.record_at = lookup.request
+
+    def in_question(self, offsets: IntArray) -> BoolArray:
+        return (offsets >= self.start_offset) & (offsets < self.walked_end)
+
+    def is_damaged(self, physical_offset: int) -> bool:
+        return self._is_damaged and physical_offset >= self.walked_end
+
+
+def files_not_read(root: Path) -> list[Finding]:
+    """Queue files of RocketMQ's that nothing here reads: a finding for each directory."""
+    found = []
+    for name, what, remedy in _NOT_READ:
+        for topic in _entries(root / name):
+            for directory in _entries(topic) or [topic]:
+                count = len(_entries(directory))
+                if count or not directory.is_dir():
+                    place = str(directory.relative_to(root))
+                    where = {"topic": topic.name, "position": 0, "count": count}
+                    found.append(planned_finding(Kind.NOT_READ, place, "", what, remedy, **where))
+    return found
+
+
+def planned_finding(
+    kind: Kind,
+    place: str,
+    expected: object,
+    found: object,
+    remedy: Remedy | None = None,
+    **where: Any,  # noqa: ANN401 - fields of a finding
+) -> Finding:
+    """One in the files, with what is done about it."""
+    if remedy is None:
+        in_index = place.split("/")[0] == INDEX_DIRECTORY
+        remedy = Remedy.REBUILD_INDEX if in_index else Remedy.REBUILD_QUEUE
+        if kind is Kind.FOREIGN:
+            remedy = Remedy.IGNORE
+    return Finding(kind, place, str(expected), str(found), side="files", own_remedy=remedy, **where)
 
 
 def find_what_lives(
@@ -270,13 +345,11 @@ def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLa
     )
 
 
-def _queues_without_files(
-    root: Path, topics: Mapping[str, int], findings: Sequence[Finding]
-) -> tuple[list[Finding], int]:
+def _queues_without_files(root: Path, findings: Sequence[Finding]) -> tuple[list[Finding], int]:
     """The findings that are faults, and how many queues are in RocketMQ's RocksDB alone.
 
     A broker with storeType=defaultRocksDB has no queue files, one with combineCQUseRocksdbForLmq
-    none of light queues. Of a deleted topic there are none to miss.
+    none of light queues.
     """
     names = [
         topic.name
@@ -289,10 +362,8 @@ def _queues_without_files(
     elsewhere = 0
     for finding in findings:
         name = finding.topic
-        if finding.fault is not Fault.MISSING_QUEUE or name is None:
+        if finding.kind is not Kind.MISSING_QUEUE or name is None:
             faults.append(finding)
-        elif name not in topics and not is_light(name):
-            continue
         elif no_light_files if is_light(name) else no_files:
             elsewhere += 1
         else:

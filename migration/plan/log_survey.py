@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from kvcq.inspect import Take
     from store.consume_queue import DispatchRequest
     from store.log import SegmentSet
 
@@ -60,14 +61,23 @@ class LogSurvey:
                 self.units += 1 + len(request.light_queues)
 
 
-def survey_log(segments: SegmentSet, progress: Callable[[float], None] | None = None) -> LogSurvey:
-    """Read every record up to the end, or to the first damage. Memory: one entry for each queue."""
+def survey_log(
+    segments: SegmentSet,
+    progress: Callable[[float], None] | None = None,
+    take: Take | None = None,
+) -> LogSurvey:
+    """Read every record up to the end, or to the first damage. Memory: one entry for each queue.
+
+    `take` is given the records as well.
+    """
     found = LogSurvey(start=segments.first_offset)
     span = max(1, len(segments) * segments.segment_bytes)
     for step in walk(segments, found.start, parser=SealedParser()):
         match step:
             case Run():
                 found.add(step.requests)
+                if take is not None:
+                    take(step.requests)
             case Poison() if len(found.poison) < _POISON_KEPT:
                 found.poison.append(step.physical_offset)
             case Damage():
@@ -79,6 +89,15 @@ def survey_log(segments: SegmentSet, progress: Callable[[float], None] | None = 
         if progress is not None:
             progress((step.next_offset - found.start) / span)
     return found
+
+
+def walk_log(segments: SegmentSet, take: Take) -> None:
+    """Give the records that a survey sees."""
+    for step in walk(segments, segments.first_offset, parser=SealedParser()):
+        if isinstance(step, Damage):
+            return
+        if isinstance(step, Run):
+            take(step.requests)
 
 
 def segment_files(commitlog: Path) -> list[Path]:

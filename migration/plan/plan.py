@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.inspect import Remedy
 from migration.fill import LogFeed
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.plan.legacy import take_inventory
-from migration.plan.legacy_findings import Remedy
 from migration.plan.log_survey import segment_files, survey_log
 from migration.state import Phase, next_step, read_state
 from store.errors import StoreFormatError
@@ -29,9 +29,9 @@ from store.store_dir import DirKind, inspect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kvcq.inspect import Finding
     from migration.broker_config import ConfigFound
     from migration.plan.generations import DeadRecords
-    from migration.plan.legacy_findings import Finding
     from migration.state import FileLayout, MigrationState
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore

@@ -16,6 +16,7 @@ import numpy as np
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.errors import KvcqError
+from kvcq.inspect import stands_in
 from kvcq.tables import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
 from migration.formats import (
     UNIT_SIZE,
@@ -77,7 +78,7 @@ class QueueEvidence:
             places = chain(places, self._in_database(topic, queue_id))
         for queue_offset, physical_offset in places:
             record = self._record_at(physical_offset)
-            if record is not None and _stands_in(record, topic, queue_id, queue_offset):
+            if record is not None and stands_in(record, topic, queue_id, queue_offset):
                 return Front(queue_offset, physical_offset)
         return None
 
@@ -184,15 +185,6 @@ def own_rocksdb(root: Path) -> Path | None:
         if (root / name / "CURRENT").is_file():
             return root / name
     return None
-
-
-def _stands_in(record: DispatchRequest, topic: str, queue_id: int, queue_offset: int) -> bool:
-    if not record.in_queue:
-        return False
-    own = (record.topic, record.queue_id, record.queue_offset)
-    return own == (topic, queue_id, queue_offset) or (
-        queue_id == 0 and (topic, queue_offset) in record.light_queues
-    )
 
 
 def _dispatched_ms(root: Path) -> int | None:

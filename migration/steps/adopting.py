@@ -12,15 +12,17 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import FamilyProfile, Profile, RocksEngine, metadata_profile
+from kvcq.inspect import Remedy
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables import BOUNDS, UNITS
 from migration.errors import LogDamageError
 from migration.files import Adoption, FileQueueOptions, RecordLookup
-from migration.plan import Inventory, Remedy, own_rocksdb, segment_files, take_inventory
+from migration.plan import Inventory, own_rocksdb, segment_files, take_inventory
 from migration.sides import FileSideStore
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
 from store.consume_queue import LastUnit
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from migration.plan import Finding
+    from kvcq.inspect import Finding
     from migration.state import FileLayout, RoutingPolicy
     from store.clock import Clock
     from store.metadata import Metadata
@@ -117,7 +119,7 @@ def adopt(
         held.callback(metadata.close)
         _import_metadata(inventory, metadata, clock)
         progress("topics and groups", 1.0)
-        made, passed_over = _what_was_done(root, inventory)
+        made, passed_over = _what_was_done(inventory)
         event = f"taken over; made again from the log: {len(made)} queues or indexes"
         state = state.moved(clock.now_ms(), event, phase=Phase.FILES)
         write_state(root, state)
@@ -142,14 +144,14 @@ def _on_a_full_disk(state: MigrationState) -> list[str]:
     ]
 
 
-def _what_was_done(root: Path, inventory: Inventory) -> tuple[list[str], list[str]]:
+def _what_was_done(inventory: Inventory) -> tuple[list[str], list[str]]:
     """Queues and index that were made again, each with its first fault; files passed over."""
     made: dict[str, tuple[Finding, int]] = {}
-    passed_over: dict[tuple[Path, str], list[str]] = {}
+    passed_over: dict[tuple[PurePath, str], list[str]] = {}
     for finding in inventory.findings:
         if finding.remedy is Remedy.IGNORE:
-            where = finding.path.parent.relative_to(root)
-            passed_over.setdefault((where, finding.fault.value), []).append(finding.path.name)
+            place = PurePath(finding.place)
+            passed_over.setdefault((place.parent, finding.kind.value), []).append(place.name)
             continue
         what = "the index"
         if finding.remedy is Remedy.REBUILD_QUEUE:
@@ -160,8 +162,8 @@ def _what_was_done(root: Path, inventory: Inventory) -> tuple[list[str], list[st
     for what, (first, count) in made.items():
         more = f", and {count - 1} more" if count > 1 else ""
         lines.append(
-            f"made again from the log: {what}: {first.path.relative_to(root)}, position "
-            f"{first.position}: {first.fault.value}: {first.detail}{more}"
+            f"made again from the log: {what}: {first.place}, position "
+            f"{first.position}: {first.kind.value}: {first.detail}{more}"
         )
     left = []
     for (where, fault), names in passed_over.items():

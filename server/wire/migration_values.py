@@ -140,9 +140,9 @@ def plan_out(plan: Plan, root: Path | None = None) -> pb.MigrationPlan:
         expected_s=plan.expected_s,
         findings=[
             pb.MigrationFinding(
-                path=str(finding.path),
-                position=finding.position,
-                fault=finding.fault.value,
+                path=finding.place,
+                position=finding.position or 0,
+                fault=finding.kind.value,
                 detail=finding.detail,
                 remedy=finding.remedy.value,
                 count=finding.count,

@@ -9,6 +9,7 @@ import pytest
 
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
+from kvcq.inspect import Kind
 from kvcq.metadata_store import MetadataStore
 from migration.errors import IllegalStepError
 from migration.files.handles import FileHandles
@@ -16,7 +17,6 @@ from migration.files.index import IndexFileSet
 from migration.files.record_lookup import RecordLookup
 from migration.fill import bulk as bulk_backfill
 from migration.migrator import open_migrator, rebuild_side
-from migration.plan.legacy_findings import Fault
 from migration.plan.plan import plan_directory
 from migration.release import release
 from migration.state.routes import SideName
@@ -130,8 +130,8 @@ def test_a_topic_made_again_is_taken_over_with_its_last_generation_alone(
     ]
     assert plan.dead[0].live_from is not None
     assert plan.dead[0].live_from <= last[0].physical_offset
-    faults = {finding.fault for finding in plan.faults}
-    assert faults == ({Fault.ENDS_EARLY} if killed else set())
+    faults = {finding.kind for finding in plan.faults}
+    assert faults == ({Kind.ENDS_EARLY} if killed else set())
     goes_all_the_way_and_back(root, broker)
 
 
@@ -199,7 +199,7 @@ def test_queues_beyond_the_configured_count_are_of_an_earlier_generation(
 def test_lost_queue_files_are_made_again_from_the_last_generation(broker: BrokerStore) -> None:
     made_again(broker, 30, 7)
     root = broker.stop(without=(("T", 0),))
-    assert {finding.fault for finding in planned(root).faults} == {Fault.MISSING_QUEUE}
+    assert {finding.kind for finding in planned(root).faults} == {Kind.MISSING_QUEUE}
     goes_all_the_way_and_back(root, broker)
 
 
@@ -222,7 +222,7 @@ def test_units_of_the_dead_behind_the_living_are_made_right(broker: BrokerStore)
     broker.units["T", 0] = served + old[6:]
     root = broker.stop()
     broker.units["T", 0] = served
-    assert Fault.FALLING in {finding.fault for finding in planned(root).faults}
+    assert Kind.FALLING_OFFSET in {finding.kind for finding in planned(root).faults}
     goes_all_the_way_and_back(root, broker)
 
 
@@ -293,7 +293,7 @@ def test_a_light_queue_without_files_lives_when_the_broker_was_killed_too_soon(
 ) -> None:
     broker.put("Other", 9, light=(LIGHT,))
     root = broker.kill(broker.units[LIGHT, 0][0].physical_offset)
-    assert Fault.MISSING_QUEUE in {finding.fault for finding in planned(root).faults}
+    assert Kind.MISSING_QUEUE in {finding.kind for finding in planned(root).faults}
     goes_all_the_way_and_back(root, broker)
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from kvcq.inspect import Kind
 from migration.errors import LogDamageError, MigrationStateError
 from migration.migrator import open_migrator, rebuild_side
 from migration.next_step import NextStep
 from migration.opening import open_store
 from migration.plan.legacy import detect_layout, detect_segment_bytes
-from migration.plan.legacy_findings import Fault
 from migration.plan.plan import plan_directory
 from migration.state.routes import SideName
 from migration.state.state import FileLayout, Phase, read_state, write_state
@@ -235,7 +235,7 @@ def test_faulty_files_are_reported_and_made_again_from_the_log(tmp_path: Path) -
     index = next((root / "index").iterdir())
     index.write_bytes(index.read_bytes()[:1000])
     plan = plan_directory(root, LAYOUT, quiet)
-    assert {Fault.MISSING, Fault.TRUNCATED} <= {finding.fault for finding in plan.faults}
+    assert {Kind.MISSING, Kind.TRUNCATED} <= {finding.kind for finding in plan.faults}
     take_over(root)
     with open_migrator(root) as migrator:
         check_against_rocketmq(migrator._store, "both", "files")

@@ -1,0 +1,233 @@
+"""Holds queue files and index files against a log: RocketMQ's, before it is taken over, or ours.
+
+All there is in them is derived from the log, so every fault has the same cure: derive it again.
+Give it every record in one walk. Sums then prove that each record has its units and each unit its
+record. Where they differ, the log is walked once more, to see what the queues lack at their ends;
+if that does not explain it, the units in question are asked for their records. Reads only.
+Memory: a few chunks, and for each queue where it begins and ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.inspect import Kind, RowSums
+from migration.files.index_check import IndexCheck
+from migration.files.options import QUEUE_DIRECTORY
+from migration.files.queue_check import NOWHERE, QueueCheck
+from migration.formats import UNIT_SIZE, parse_queue_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from kvcq.inspect import WalkAgain
+    from migration.files.index_check import IsRequired, TagEntries
+    from migration.files.options import FileQueueOptions
+    from migration.files.queue_check import Log, Tell
+    from store.consume_queue import DispatchRequest
+
+    Admit = Callable[[Sequence[DispatchRequest]], Sequence[DispatchRequest]]
+    Row = tuple[str, int, int, int, int, int]
+
+
+class _Range(NamedTuple):
+    """Queue offsets."""
+
+    begin: int
+    end: int
+
+
+class FileCheck:
+    """The files below one root. `take` every record, then `compare`."""
+
+    def __init__(
+        self,
+        root: Path,
+        options: FileQueueOptions,
+        tell: Tell,
+        *,
+        log_start: int,
+        admit: Admit | None = None,
+        is_required: IsRequired | None = None,
+        lacks_tag: Callable[[Sequence[DispatchRequest]], list[DispatchRequest]] | None = None,
+        cut_offset: int = NOWHERE,
+        progress: Callable[[str, float], None] | None = None,
+    ) -> None:
+        """`admit`: what of the records should have units; all, where that is not known yet. For
+        the others see IndexCheck."""
+        self._root = root
+        self._options = options
+        self._tell = tell
+        self._admit = admit or (lambda requests: requests)
+        self._is_cut = cut_offset < NOWHERE
+        self._progress = progress or (lambda _what, _share: None)
+        self._sums = RowSums()
+        self._ranges: dict[tuple[str, int], _Range] = {}
+        self._goes_beyond = False
+        self._index = IndexCheck(
+            root,
+            options.index,
+            tell,
+            log_start=log_start,
+            is_required=is_required,
+            lacks_tag=lacks_tag,
+            cut_offset=cut_offset,
+        )
+        self._unit_count = 0
+
+    @property
+    def tags(self) -> TagEntries:
+        """What the index tells of tags, once all records were taken."""
+        return self._index.tags
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Units and index entries that were looked at."""
+        return self._unit_count, self._index.entry_count
+
+    def take(self, requests: Sequence[DispatchRequest]) -> None:
+        """The next records of the log, rising."""
+        self._index.take(requests)
+        self._sums.should_be(_rows(self._admit(requests)))
+
+    def compare(
+        self,
+        log: Log,
+        walk_again: WalkAgain,
+        *,
+        admit: Admit,
+        is_required: IsRequired,
+        required_end: int = NOWHERE,
+    ) -> None:
+        """The log was walked: tell what is wrong with the files.
+
+        `admit`, `is_required`: as when it was made, now that it is known. Units of records from
+        `required_end` on need not be there yet.
+        """
+        queues = list(self._queues())
+        for done, queue in enumerate(queues):
+            self._progress("consume queues", done / len(queues))
+            check = self._check_of(queue, log)
+            check.run()
+            self._ranges[queue] = _Range(
+                check.end if check.begin is None else check.begin, check.end
+            )
+            self._unit_count += check.unit_count
+            self._goes_beyond |= check.goes_beyond
+        if self._sums.differ:
+            self._tell_ends(walk_again, admit, required_end)
+        if self._sums.differ or self._goes_beyond:
+            for done, queue in enumerate(queues):
+                self._progress("units to look at again", done / len(queues))
+                self._check_of(queue, log).ask()
+        self._progress("index files", 0.0)
+        self._index.finish(log, is_required)
+        self._progress("index files", 1.0)
+
+    def _check_of(self, queue: tuple[str, int], log: Log) -> QueueCheck:
+        return QueueCheck(
+            self._root,
+            *queue,
+            file_bytes=self._options.units_per_file * UNIT_SIZE,
+            log=log,
+            sums=self._sums,
+            tell=self._tell,
+            sizes_are_due=not self._is_cut,
+        )
+
+    def _queues(self) -> Iterator[tuple[str, int]]:
+        """Tells of what is no queue on the way."""
+        for topic in _entries(self._root / QUEUE_DIRECTORY):
+            if not topic.is_dir():
+                self._foreign(topic, "no directory of a topic")
+                continue
+            for directory in _entries(topic):
+                queue_id = parse_queue_id(directory.name) if directory.is_dir() else None
+                if queue_id is None:
+                    self._foreign(directory, "no directory of a queue", topic.name)
+                else:
+                    yield topic.name, queue_id
+
+    def _foreign(self, path: Path, found: str, topic: str | None = None) -> None:
+        place = str(path.relative_to(self._root))
+        self._tell(Kind.FOREIGN, place, "", found, topic=topic, position=0)
+
+    def _tell_ends(self, walk_again: WalkAgain, admit: Admit, required_end: int) -> None:
+        """Count again what should be there, without what the queues lack at their ends; tell that.
+
+        After a kill RocketMQ's queues lack what was not written yet: it would make most buckets
+        differ, and each unit would be asked for its record.
+        """
+        sums, ranges = self._sums, self._ranges
+        sums.forget_what_should_be()
+        nothing = _Range(0, -1)
+        lacking: dict[tuple[str, int], tuple[_Range, _Range]] = {}  # before and behind what it has
+
+        def take(requests: Sequence[DispatchRequest]) -> None:
+            inside = []
+            for row in _rows(admit(requests)):
+                queue, offset = row[:2], row[2]
+                there = ranges.get(queue, nothing)
+                if there.begin <= offset < there.end:
+                    inside.append(row)
+                elif row[3] < required_end:
+                    before, behind = lacking.get(queue, (nothing, nothing))
+                    if there is not nothing and offset < there.begin:
+                        before = _with(before, offset)
+                    else:
+                        behind = _with(behind, offset)
+                    lacking[queue] = before, behind
+            sums.should_be(inside)
+
+        walk_again(take)
+        for queue, (before, behind) in sorted(lacking.items()):
+            is_there = queue in ranges
+            there = ranges.get(queue, nothing)
+            if before is not nothing:
+                found = f"a first unit at {there.begin}"
+                self._of_queue(Kind.STARTS_LATE, queue, before.begin, there.begin, found)
+            if behind is not nothing:
+                kind = Kind.ENDS_EARLY if is_there else Kind.MISSING_QUEUE
+                found = f"an end at {there.end}" if is_there else "no queue"
+                self._of_queue(kind, queue, behind.begin, behind.end, found)
+
+    def _of_queue(
+        self, kind: Kind, queue: tuple[str, int], begin: int, end: int, found: str
+    ) -> None:
+        topic, queue_id = queue
+        self._tell(
+            kind,
+            f"{QUEUE_DIRECTORY}/{topic}/{queue_id}",
+            f"offsets {begin} to {end - 1}, which the log has",
+            found,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=begin,
+            position=0,
+            count=end - begin,
+        )
+
+
+def _rows(requests: Sequence[DispatchRequest]) -> list[Row]:
+    """Units of these records: topic, queue, its offset, physical offset, size, tag code."""
+    rows: list[Row] = [request[:6] for request in requests if request[9]]
+    for request in requests:
+        if request[8] and request[9]:
+            unit = request[3:6]
+            # One that names a light queue twice stands in it once.
+            rows += [(name, 0, offset, *unit) for name, offset in dict.fromkeys(request[8])]
+    return rows
+
+
+def _with(known: _Range, offset: int) -> _Range:
+    if known.end < 0:
+        return _Range(offset, offset + 1)
+    return _Range(min(known.begin, offset), max(known.end, offset + 1))
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,366 @@
+"""Looks through the files of one consume queue: sizes, places, and units in their order.
+
+What the units point at is proved by sums, see file_check.py. Reads only, and streams.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from kvcq.inspect import Kind, hashes_of, stands_in
+from migration.formats import (
+    BLANK_SIZE,
+    END_MARK_SIZE,
+    UNIT_SIZE,
+    parse_file_name,
+    unpack_units,
+    valid_units,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from kvcq.inspect import RowSums
+    from migration.formats import BoolArray, IntArray, UnitArray
+    from store.consume_queue import DispatchRequest
+
+#: Where a derived file and a record that verifies do not agree, either may be the wrong one.
+#: RocketMQ's checksum of a record covers its body alone, unless enabledAppendPropCRC is set.
+UNCOVERED = "; or that record is damaged: no checksum need cover its header and properties"
+
+#: Behind every physical offset.
+NOWHERE = 1 << 62
+
+_CHUNK_UNITS = 65_536
+_NO_UNIT = "no unit, but units behind it"
+
+
+class Log(Protocol):
+    """What the files are held against: a log that was walked."""
+
+    start_offset: int
+    end_offset: int  # a unit that points behind it is wrong
+    walked_end: int  # a unit that points behind it is asked for its record
+    cut_offset: int  # the next opening cuts what points behind it, so it counts for nothing
+
+    def in_question(self, offsets: IntArray) -> BoolArray:
+        """Which physical offsets need a record that the walk told of."""
+        ...
+
+    def record_at(self, physical_offset: int) -> DispatchRequest | None:
+        """What is derived from the record there, if a whole one is."""
+        ...
+
+    def is_damaged(self, physical_offset: int) -> bool:
+        """Whether damage in the log explains that no record is there."""
+        ...
+
+
+class Tell(Protocol):
+    """Takes findings; see kvcq.inspect.Findings.add."""
+
+    def __call__(
+        self,
+        kind: Kind,
+        place: str,
+        expected: object,
+        found: object,
+        *,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        queue_offset: int | None = None,
+        physical_offset: int | None = None,
+        position: int | None = None,
+        count: int = 1,
+    ) -> None: ...
+
+
+class _File(NamedTuple):
+    place: str
+    start: int  # bytes, of its first unit in the queue
+
+
+class _Live(NamedTuple):
+    """Units of a chunk that point into the log, in their order."""
+
+    at: IntArray  # index of each in the chunk
+    offsets: IntArray  # physical
+    hashes: npt.NDArray[np.int64]
+
+
+class QueueCheck:
+    """One queue. After `run`, [begin, end) are the queue offsets that it has in the log."""
+
+    def __init__(
+        self,
+        root: Path,
+        topic: str,
+        queue_id: int,
+        *,
+        file_bytes: int,
+        log: Log,
+        sums: RowSums,
+        tell: Tell,
+        sizes_are_due: bool = True,
+    ) -> None:
+        """`sizes_are_due`: a file that is too short is a fault; after a crash it is not."""
+        self._root = root
+        self._directory = root / "consumequeue" / topic / str(queue_id)
+        self._topic = topic
+        self._queue_id = queue_id
+        self._file_bytes = file_bytes
+        self._log = log
+        self._sums = sums
+        self._tell = tell
+        self._sizes_are_due = sizes_are_due
+        self.unit_count = 0
+        self.begin: int | None = None
+        self.end = 0  # queue offset after the last valid unit
+        #: Units were met that the walk of the log did not come to.
+        self.goes_beyond = False
+        self._highest = -1  # physical offset
+        # A hole if a unit follows: file, first offset, units.
+        self._hole: tuple[_File, int, int] | None = None
+
+    # --- order -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Tells what is wrong with the files; counts the units among what is there."""
+        expected: int | None = None
+        for path in sorted(self._directory.iterdir()):
+            place = str(path.relative_to(self._root))
+            start = parse_file_name(path.name)
+            if start is None or not path.is_file():
+                self._tell(
+                    Kind.FOREIGN,
+                    place,
+                    "",
+                    "not named like a queue file",
+                    topic=self._topic,
+                    queue_id=self._queue_id,
+                    position=0,
+                )
+                continue
+            file = _File(place, start)
+            self._look_at_place(file, path.stat().st_size, expected)
+            try:
+                for first, units in self._chunks(path, start):
+                    self._chunk(file, first, units)
+            except OSError as error:
+                self._found(file, start // UNIT_SIZE, Kind.UNREADABLE, "", error)
+            expected = max(start + self._file_bytes, expected or 0)
+        if self.begin is None:
+            self.begin = self.end
+
+    def _found(
+        self,
+        file: _File,
+        offset: int,
+        kind: Kind,
+        expected: object,
+        found: object,
+        count: int = 1,
+        position: int | None = None,
+        physical_offset: int | None = None,
+    ) -> None:
+        self._tell(
+            kind,
+            file.place,
+            expected,
+            found,
+            topic=self._topic,
+            queue_id=self._queue_id,
+            queue_offset=offset,
+            physical_offset=physical_offset,
+            position=max(0, offset * UNIT_SIZE - file.start) if position is None else position,
+            count=count,
+        )
+
+    def _look_at_place(self, file: _File, size: int, expected: int | None) -> None:
+        """Whether the file's size, and its place among the others, are right."""
+        start = file.start
+        offset = start // UNIT_SIZE
+        if size > self._file_bytes or (size < self._file_bytes and self._sizes_are_due):
+            kind = Kind.TRUNCATED if size < self._file_bytes else Kind.OVERSIZED
+            at = min(size, self._file_bytes)
+            wanted = f"{self._file_bytes} bytes"
+            there = (start + at) // UNIT_SIZE
+            self._found(file, there, kind, wanted, f"{size} bytes", position=at)
+        if start % self._file_bytes or (expected is not None and start < expected):
+            found = f"one that begins at {start}"
+            wanted = f"a file behind {expected or 0}, where the files before it end"
+            self._found(file, offset, Kind.OVERLAPPING, wanted, found)
+        elif expected is not None and start > expected:
+            count = (start - expected) // UNIT_SIZE
+            wanted = f"a file from {expected} to {start}"
+            self._found(file, expected // UNIT_SIZE, Kind.MISSING, wanted, "none", count)
+
+    def _chunks(self, path: Path, start: int) -> Iterator[tuple[int, UnitArray]]:
+        with path.open("rb") as file:
+            for position in range(0, self._file_bytes, _CHUNK_UNITS * UNIT_SIZE):
+                wanted = min(_CHUNK_UNITS * UNIT_SIZE, self._file_bytes - position)
+                units = unpack_units(file.read(wanted))
+                if not len(units):
+                    return
+                yield (start + position) // UNIT_SIZE, units
+
+    def _chunk(self, file: _File, first: int, units: UnitArray) -> None:
+        valid = self._valid(units)
+        self._holes(file, first, units, valid)
+        at = np.flatnonzero(valid)
+        if not at.size:
+            return
+        self.unit_count += len(at)
+        offsets = units["physical_offset"][at].astype(np.int64)
+        past, falls, self._highest = self._order(units, at, offsets)
+        for kind, bad, wanted in (
+            (Kind.FALLING_OFFSET, falls, "a unit that points behind the one before it"),
+            (
+                Kind.PAST_LOG,
+                past,
+                f"a unit that points below the log's end, {self._log.end_offset}",
+            ),
+        ):
+            wrong = np.flatnonzero(bad)
+            if wrong.size:
+                offset = first + int(at[wrong[0]])
+                place = int(offsets[wrong[0]])
+                self._found(file, offset, kind, wanted, f"one to {place}", len(wrong))
+        self.end = first + int(at[-1]) + 1
+        live = np.flatnonzero((offsets >= self._log.start_offset) & ~past & ~falls)
+        if live.size and self.begin is None:
+            self.begin = first + int(at[live[0]])
+        self._sums.are_there(self._in_question(first, units, at[live], offsets[live]).hashes)
+
+    def _valid(self, units: UnitArray) -> BoolArray:
+        return valid_units(units) & (units["physical_offset"] < self._log.cut_offset)
+
+    def _order(
+        self, units: UnitArray, at: IntArray, offsets: IntArray
+    ) -> tuple[BoolArray, BoolArray, int]:
+        """Which of the units at these indexes point past the log, and which fall; the highest."""
+        past = offsets + units["record_size"][at] > self._log.end_offset
+        # One that points past the log says nothing about those behind it.
+        credible = np.where(past, -1, offsets)
+        peaks = np.maximum.accumulate(np.concatenate(([self._highest], credible)))
+        return past, ~past & (offsets < peaks[:-1]), max(0, int(peaks[-1]))
+
+    def _in_question(self, first: int, units: UnitArray, at: IntArray, offsets: IntArray) -> _Live:
+        wanted = self._log.in_question(offsets)
+        if not wanted.all():
+            self.goes_beyond |= bool((offsets >= self._log.walked_end).any())
+            at, offsets = at[wanted], offsets[wanted]
+        rows = zip(
+            repeat(self._topic),
+            repeat(self._queue_id),
+            (at + first).tolist(),
+            offsets.tolist(),
+            units["record_size"][at].tolist(),
+            units["tag_code"][at].tolist(),
+            strict=False,
+        )
+        return _Live(at, offsets, hashes_of(rows, len(at)))
+
+    def _holes(self, file: _File, first: int, units: UnitArray, valid: BoolArray) -> None:
+        """Places without a unit that have units behind them; what is impossible is told apart.
+
+        Blanks before the first unit of the queue are in order, zeros there are not.
+        """
+        sizes = units["record_size"]
+        zero = (sizes == 0) & (units["physical_offset"] == 0)
+        blank = (sizes == BLANK_SIZE) | (sizes == END_MARK_SIZE)
+        cut = (units["physical_offset"] >= self._log.cut_offset) & ~blank
+        impossible = np.flatnonzero(~valid & ~zero & ~blank & ~cut)
+        if impossible.size:
+            offset = first + int(impossible[0])
+            found = f"(offset, size, tag code) {units[impossible[0]].item()}"
+            self._found(file, offset, Kind.IMPOSSIBLE, "a unit", found, len(impossible))
+        empty = zero | blank | cut
+        at = np.flatnonzero(valid)
+        if not at.size:
+            self._open_hole(file, first, np.flatnonzero(empty if self._highest >= 0 else zero))
+            return
+        before = np.flatnonzero(empty if self._highest >= 0 else zero)
+        self._open_hole(file, first, before[before < at[0]])
+        if self._hole is not None:
+            hole_file, offset, count = self._hole
+            self._hole = None
+            self._found(hole_file, offset, Kind.HOLE, "a unit", _NO_UNIT, count)
+        behind = np.flatnonzero(empty)
+        inner = behind[(behind > at[0]) & (behind < at[-1])]
+        if inner.size:
+            self._found(file, first + int(inner[0]), Kind.HOLE, "a unit", _NO_UNIT, len(inner))
+        self._open_hole(file, first, behind[behind > at[-1]])
+
+    def _open_hole(self, file: _File, first: int, empty: IntArray) -> None:
+        """Remember places that are a hole if a unit follows, otherwise the end of the queue."""
+        if not empty.size:
+            return
+        if self._hole is None:
+            self._hole = (file, first + int(empty[0]), len(empty))
+        else:
+            self._hole = (*self._hole[:2], self._hole[2] + len(empty))
+
+    # --- what the units point at -----------------------------------------------------------
+
+    def ask(self) -> None:
+        """Ask the records of all units that the sums do not clear; once the files were run over.
+
+        Of each kind the first in a file is told, the others are counted.
+        """
+        self._highest = -1
+        for path in sorted(self._directory.iterdir()):
+            start = parse_file_name(path.name)
+            if start is None or not path.is_file():
+                continue
+            file = _File(str(path.relative_to(self._root)), start)
+            wrong: dict[Kind, list[tuple[int, int, str, str]]] = {}
+            for first, units in self._chunks(path, start):
+                at = np.flatnonzero(self._valid(units))
+                if not at.size:
+                    continue
+                offsets = units["physical_offset"][at].astype(np.int64)
+                past, falls, self._highest = self._order(units, at, offsets)
+                at = at[(offsets >= self._log.start_offset) & ~past & ~falls]
+                for index in self._suspects(first, units, at).tolist():
+                    told = self._ask(first + index, units[index].item())
+                    if told is not None:
+                        kind, wanted, found = told
+                        place = int(units["physical_offset"][index])
+                        wrong.setdefault(kind, []).append((first + index, place, wanted, found))
+            for kind, each in wrong.items():
+                offset, place, wanted, found = each[0]
+                self._found(file, offset, kind, wanted, found, len(each), physical_offset=place)
+
+    def _suspects(self, first: int, units: UnitArray, at: IntArray) -> IntArray:
+        """Indexes of units that differ from the log, perhaps, or that the walk did not come to."""
+        offsets = units["physical_offset"][at].astype(np.int64)
+        live = self._in_question(first, units, at, offsets)
+        beyond = at[offsets >= self._log.walked_end]
+        return np.sort(np.concatenate((live.at[self._sums.suspicious(live.hashes)], beyond)))
+
+    def _ask(self, offset: int, unit: tuple[int, int, int]) -> tuple[Kind, str, str] | None:
+        """What is wrong with the unit, as kind, expected and found."""
+        place, size, tag_code = unit
+        record = self._log.record_at(place)
+        if record is None:
+            if self._log.is_damaged(place):
+                return None
+            return Kind.NO_RECORD, f"a record at {place}", "nothing at that physical offset"
+        there = f"the record at {place}"
+        if not stands_in(record, self._topic, self._queue_id, offset):
+            where = f"queue {record.queue_id} of {record.topic!r}, offset {record.queue_offset}"
+            return Kind.WRONG_UNIT, "a record of this place", f"{there} of {where}{UNCOVERED}"
+        if record.record_size != size:
+            wanted = f"the size of {there}, {record.record_size} bytes"
+            return Kind.WRONG_UNIT, wanted, f"{size} bytes"
+        if record.tag_code != tag_code:
+            wanted = f"the tag code of {there}, {record.tag_code}"
+            return Kind.WRONG_UNIT, wanted, f"{tag_code}{UNCOVERED}"
+        return None
