@@ -28,7 +28,7 @@ PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto))
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark \
 	test-spark-cluster test-packages dist proto \
-	proto-drift bench bench-scenarios fuzz campaign check soak clean
+	proto-drift bench bench-peers bench-scenarios fuzz campaign check soak clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -90,6 +90,11 @@ bench: $(STAMPS)/spark  ## Measure, each figure with its raw probe; installs Spa
 bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; half an hour, 20 GB of disk
 	$(BIN)/kvcq bench all --reports $(REPORTS)
 
+PEERS ?=
+bench-peers: $(STAMPS)/peers  ## Measure other systems beside ours, in turns; twenty minutes
+	$(PY) -m tests.peers $(PEERS)
+	$(PY) -m docs.performance
+
 CAMPAIGN ?= --kills 1000 --power-losses 500 --seed 1
 campaign: $(STAMPS)/dev  ## Kill and cut the power a thousand times; about an hour, root for the power
 	$(PY) -m tests.campaign $(CAMPAIGN)
@@ -136,6 +141,11 @@ $(STAMPS)/dev: $(STAMPS)/venv $(PINS)
 $(STAMPS)/spark: $(STAMPS)/dev $(PINS)
 	@echo "Installing Spark into $(VENV)"
 	@$(PIP) $(OURS) '.[dev,report,spark]'
+	@touch $@
+
+$(STAMPS)/peers: $(STAMPS)/dev $(PINS)
+	@echo "Installing the peers' clients into $(VENV)"
+	@$(PIP) $(OURS) '.[dev,report,peers]'
 	@touch $@
 
 -include tests/interop/interop.mk

@@ -1,0 +1,103 @@
+"""`python -m tests.peers`: measure all systems in turns, keep it all, print the tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from kvcq_bench.machine import machine, versions
+from tests.peers.cold import ColdMemory
+from tests.peers.fdatasync import bare_fdatasync
+from tests.peers.spread import NoSpreadError
+from tests.peers.systems.all import SYSTEMS
+from tests.peers.table import FORMAT, markdown
+from tests.peers.turns import Found, Turn, in_turns, installed
+
+REPORTS = Path("kvcq_bench/reports")
+NAME = "peers.json.xz"
+_FDATASYNC_S = 1.0
+
+
+def main() -> int:
+    """0 when all went well; 1 when a piece of work failed; 2 when there are too few rounds."""
+    parser = argparse.ArgumentParser(prog="python -m tests.peers", description=__doc__)
+    names = [system.name for system in SYSTEMS]
+    parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of: {', '.join(names)}")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the amounts; default 1")
+    parser.add_argument("--rounds", type=int, default=3, help="the median counts; default 3")
+    parser.add_argument("--directory", type=Path, help="where stores are written; default: /tmp")
+    parser.add_argument("--out", type=Path, help=f"default: {REPORTS}/DAY/{NAME}")
+    parser.add_argument("--no-cold", action="store_true", help="do not make memory cold")
+    options = parser.parse_args()
+    unknown = sorted(set(options.systems) - set(names))
+    if unknown:
+        parser.error(f"no system {unknown[0]!r}; there are {', '.join(names)}")
+    notes = Console(stderr=True)
+    began_s = time.monotonic()
+
+    def say(text: str) -> None:
+        notes.print(f"{time.monotonic() - began_s:6.0f} s  {text}", markup=False, soft_wrap=True)
+
+    document = measure(options, say)
+    out = options.out or REPORTS / datetime.now(UTC).date().isoformat() / NAME
+    out.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, separators=(",", ":"))
+    out.write_bytes(lzma.compress(text.encode()))
+    say(f"kept in {out}")
+    try:
+        sys.stdout.write(markdown(document) + "\n")
+    except NoSpreadError as error:
+        notes.print(f"no table: {error}", markup=False, soft_wrap=True)
+        return 2
+    return 1 if document["failures"] else 0
+
+
+def measure(options: argparse.Namespace, say: Any) -> dict[str, Any]:  # noqa: ANN401 - a callable
+    """The document of a run."""
+    before = machine()
+    found = Found()
+    wanted = [one for one in SYSTEMS if not options.systems or one.name in options.systems]
+    systems = installed(wanted, found)
+    for line in found.left_out.values():
+        say(f"left out: {line}")
+    syncs = []
+    with (
+        tempfile.TemporaryDirectory(prefix="kvcq-peers", dir=options.directory) as scratch,
+        ColdMemory(limit_bytes=1 if options.no_cold else None) as cold,
+    ):
+
+        def turn(system: Any, number: int) -> None:  # noqa: ANN401 - a System
+            syncs.append(
+                bare_fdatasync(Path(scratch), _FDATASYNC_S * min(1, options.scale)).document()
+            )
+            directory = Path(scratch) / f"{system.name}-{number}"
+            Turn(system, number, directory, found, cold, options.scale, say).run()
+
+        in_turns(systems, options.rounds, turn)
+    return {
+        "format": FORMAT,
+        "machine": before,
+        "versions": versions() | found.versions,
+        "scale": options.scale,
+        "rounds": options.rounds,
+        "titles": {system.name: system.title for system in SYSTEMS},
+        "left_out": found.left_out,
+        "not_offered": found.not_offered,
+        "failures": found.failures,
+        "settings": found.settings,
+        "fdatasync": syncs,
+        "samples": [sample.document() for sample in found.samples],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""The systems, ours first."""
+
+from __future__ import annotations
+
+from tests.peers.systems import kvcq, nats, redis
+
+SYSTEMS = [kvcq.SYSTEM, redis.SYSTEM, nats.SYSTEM]

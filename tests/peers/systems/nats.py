@@ -1,0 +1,231 @@
+"""NATS JetStream with file storage: the newer server of PyPI's wheel, or Debian's; nats-py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kvcq_client.transport.loop_thread import new_event_loop
+from tests.peers.client import command_of
+from tests.peers.processes import ServerProcess, free_port, wait_until
+from tests.peers.systems.calls import batches, by_callers
+from tests.peers.systems.protocol import System
+from tests.peers.values import (
+    AT_ONCE,
+    BATCH,
+    BODY_BYTES,
+    CALLERS,
+    Durability,
+    NotOfferedError,
+    Timed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
+T = TypeVar("T")
+
+#: The first that can acknowledge after fsync.
+_WITH_SYNC = (2, 10)
+_SUBJECTS = ["one", "callers", "batches.*", "queues.*"]
+
+
+def _binary() -> str | None:
+    """Beside this Python where the wheel was installed; else on the path."""
+    beside = Path(sys.executable).parent / "nats-server"
+    return str(beside) if beside.exists() else shutil.which("nats-server")
+
+
+class NatsServer:
+    def __init__(self, directory: Path, durability: Durability) -> None:
+        self._directory = directory
+        self._always = durability is Durability.AFTER_FSYNC
+        self.settings = f"file storage, sync_interval {'always' if self._always else '2m'}"
+        self._port, self._monitor = free_port(), free_port()
+        self._process: ServerProcess | None = None
+
+    def start(self) -> None:
+        if self._always and tuple(map(int, _version().split(".")[:2])) < _WITH_SYNC:
+            raise NotOfferedError("this version cannot fsync before it acknowledges: 2.10 can")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        settings = self._directory / "server.conf"
+        sync = "sync_interval: always" if self._always else ""
+        settings.write_text(
+            f'listen: "127.0.0.1:{self._port}"\nhttp: "127.0.0.1:{self._monitor}"\n'
+            f'jetstream {{ store_dir: "{self._directory / "store"}", max_file: 64GB, {sync} }}\n',
+            encoding="utf-8",
+        )
+        binary = _binary()
+        assert binary is not None
+        self._process = ServerProcess([binary, "-c", str(settings)], self._directory / "server.log")
+        wait_until(self._ready, self._process)
+
+    def _ready(self) -> bool:
+        url = f"http://127.0.0.1:{self._monitor}/healthz"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    @property
+    def address(self) -> str:
+        return f"nats://127.0.0.1:{self._port}"
+
+    def pids(self) -> list[int]:
+        assert self._process is not None
+        return [self._process.pid]
+
+
+class NatsClient:
+    def __init__(self, address: str, durability: Durability) -> None:
+        self._body = os.urandom(BODY_BYTES)
+        self._loop = new_event_loop()
+        self._run(self._connect(address))
+
+    async def _connect(self, address: str) -> None:
+        import nats
+        from nats.js.api import StorageType, StreamConfig
+
+        self._nats = await nats.connect(address, pending_size=64 << 20)
+        self._stream = self._nats.jetstream(
+            timeout=120.0, publish_async_max_pending=AT_ONCE * BATCH
+        )
+        await self._stream.add_stream(
+            StreamConfig(name="bench", subjects=_SUBJECTS, storage=StorageType.FILE)
+        )
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+    def put_one(self, limit_s: float) -> Timed:
+        raise NotOfferedError("the client has no blocking face: see asyncio")
+
+    def put_one_asyncio(self, limit_s: float) -> Timed:
+        return self._run(by_callers(lambda _: self._stream.publish("one", self._body), 1, limit_s))
+
+    def put_by_callers(self, limit_s: float) -> Timed:
+        return self._run(
+            by_callers(lambda _: self._stream.publish("callers", self._body), CALLERS, limit_s)
+        )
+
+    def put_each(self, queue: str, count: int) -> Timed:
+        raise NotOfferedError("a message a publication; see batches of 128")
+
+    def put_batches(self, queue: str, count: int) -> Timed:
+        """No batches: as many messages are under way as of others in 8 batches of 128."""
+        return self._run(self._publish([f"batches.{queue}"] * count))
+
+    def new_queues(self, count: int, limit_s: float) -> Timed:
+        names = (f"queues.{number:07d}" for number in range(count))
+        return self._run(self._publish(names, perf_counter() + limit_s))
+
+    async def _publish(self, subjects: Iterable[str], end_s: float = float("inf")) -> Timed:
+        publish = self._stream.publish_async
+        futures: list[asyncio.Future[Any]] = []
+        done = 0
+        began_s = perf_counter()
+        for subject in subjects:
+            futures.append(await publish(subject, self._body))
+            if len(futures) == AT_ONCE * BATCH:
+                # The older half has mostly come: raises what went wrong.
+                old, futures = futures[: len(futures) // 2], futures[len(futures) // 2 :]
+                await asyncio.gather(*old)
+                done += len(old)
+                if perf_counter() > end_s:
+                    break
+        await asyncio.gather(*futures)
+        return Timed(done + len(futures), perf_counter() - began_s)
+
+    def read_back(self, queue: str, count: int) -> Timed:
+        return self._run(self._read_back(queue, count))
+
+    async def _read_back(self, queue: str, count: int) -> Timed:
+        from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+        seen = 0
+        everything = self._loop.create_future()
+
+        async def see(message: Any) -> None:  # noqa: ANN401 - the library is not typed
+            nonlocal seen
+            _ = message.data
+            seen += 1
+            if seen == count:
+                everything.set_result(None)
+
+        began_s = perf_counter()
+        subscription = await self._stream.subscribe(
+            f"batches.{queue}",
+            cb=see,
+            manual_ack=True,
+            pending_msgs_limit=-1,
+            pending_bytes_limit=-1,
+            config=ConsumerConfig(ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.ALL),
+        )
+        await asyncio.wait_for(everything, 120)
+        seconds = perf_counter() - began_s
+        await subscription.unsubscribe()
+        return Timed(seen, seconds)
+
+    def pull(self, queue: str, each: int, count: int) -> Timed:
+        return self._run(self._pull(queue, each, count))
+
+    async def _pull(self, queue: str, each: int, count: int) -> Timed:
+        from nats.js.api import AckPolicy, ConsumerConfig
+
+        subscription = await self._stream.pull_subscribe(
+            f"batches.{queue}", stream="bench", config=ConsumerConfig(ack_policy=AckPolicy.NONE)
+        )
+        calls: list[float] = []
+        began_s = now_s = perf_counter()
+        for _ in batches(count // each * each, each):
+            messages = await subscription.fetch(each, timeout=30)
+            if len(messages) != each:
+                raise RuntimeError(f"{len(messages)} messages, not {each}")
+            before_s, now_s = now_s, perf_counter()
+            calls.append(now_s - before_s)
+        timed = Timed.of_calls(calls, now_s - began_s, each)
+        await subscription.unsubscribe()
+        return timed
+
+    def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
+        raise NotOfferedError("a message has one subject")
+
+    def close(self) -> None:
+        self._run(self._nats.close())
+        self._loop.close()
+
+
+def _missing() -> str | None:
+    if find_spec("nats") is None:
+        return "pip install '.[peers]'"
+    if _binary() is None:
+        return "pip install '.[peers]', or apt-get install nats-server"
+    return None
+
+
+def _version() -> str:
+    binary = _binary()
+    assert binary is not None
+    text = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    return text.rpartition("v")[2].strip()
+
+
+SYSTEM = System(
+    "nats",
+    "NATS JetStream",
+    _missing,
+    NatsServer,
+    lambda address, durability: command_of(NatsClient, address, durability),
+    _version,
+)

@@ -1,0 +1,241 @@
+"""The tables of a kept run in Markdown: median, spread, and ours beside each other system."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.peers.spread import Spread, short, spread_of
+from tests.peers.values import Durability, Memory, Sample, sample_of
+from tests.peers.works import RESTART, STOP, WORKS, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: Of the kept documents.
+FORMAT = 1
+OURS = "kvcq"
+
+
+class Measured:
+    """The samples of a document by what they are of."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        if document.get("format") != FORMAT:
+            raise ValueError(f"format {document.get('format')!r}, not {FORMAT}")
+        self.document = document
+        self._samples = [sample_of(one) for one in document["samples"]]
+        there = {sample.system for sample in self._samples}
+        self.systems = [name for name in document["titles"] if name in there]
+
+    def title(self, system: str) -> str:
+        title: str = self.document["titles"][system]
+        return title
+
+    def of(self, system: str, durability: Durability, work: Work) -> list[Sample]:
+        """Its rounds."""
+        key = (system, work.name, durability, work.memory)
+        return [
+            one
+            for one in self._samples
+            if (one.system, one.work, one.durability, one.memory) == key
+        ]
+
+    def spread(
+        self, system: str, durability: Durability, work: Work, figure: Callable[[Sample], float]
+    ) -> Spread | None:
+        """None where the system has no such work. Raises NoSpreadError."""
+        samples = [one for one in self.of(system, durability, work) if one.timed["count"]]
+        return spread_of([figure(one) for one in samples]) if samples else None
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """All tables. Raises NoSpreadError: nothing is printed without its spread."""
+    measured = Measured(document)
+    parts = [
+        "\n".join(_run(document)),
+        "Acknowledged before fsync, cold memory",
+        _rates(measured, Durability.BEFORE_FSYNC, Memory.COLD),
+        "Acknowledged before fsync, memory touched first",
+        _rates(measured, Durability.BEFORE_FSYNC, Memory.TOUCHED),
+        f"Acknowledged after fsync, cold memory. {_fdatasync(document)}",
+        _rates(measured, Durability.AFTER_FSYNC, Memory.COLD),
+        "Median and p99 of a call, us, of the round in the middle",
+        _calls(measured),
+        "Processor time a message, us, server + client, all processes",
+        _processor(measured),
+        "Memory, disk, restart",
+        _footprint(measured),
+        "\n".join(_notes(measured)),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _run(document: dict[str, Any]) -> list[str]:
+    machine, versions = document["machine"], document["versions"]
+    return [
+        f"{machine['processor']}, {machine['cores']} cores, "
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['time'][:10]}; "
+        f"{document['rounds']} rounds, scale {document['scale']:g}. "
+        + ", ".join(f"{name} {version}" for name, version in versions.items())
+        + "."
+    ]
+
+
+def _table(
+    measured: Measured, rows: Sequence[tuple[str, Callable[[str], str | None]]], first: str
+) -> str:
+    """A row each, a column a system; a row of which no system has a figure is left out."""
+    lines = []
+    for name, cell in rows:
+        cells = [cell(system) for system in measured.systems]
+        if any(cells):
+            lines.append(f"| {name} | " + " | ".join(text or "-" for text in cells) + " |")
+    if not lines:
+        return ""
+    titles = [measured.title(system) for system in measured.systems]
+    return "\n".join(
+        [f"| {first} | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|", *lines]
+    )
+
+
+def _compared(
+    measured: Measured,
+    durability: Durability,
+    work: Work,
+    figure: Callable[[Sample], float],
+    *,
+    more_is_better: bool,
+) -> Callable[[str], str | None]:
+    """Cells of one figure; those of others end with how many times better ours is."""
+
+    def cell(system: str) -> str | None:
+        spread = measured.spread(system, durability, work, figure)
+        if spread is None:
+            return None
+        ours = measured.spread(OURS, durability, work, figure)
+        if system == OURS or ours is None or not spread.median or not ours.median:
+            return spread.text()
+        ratio = ours.median / spread.median if more_is_better else spread.median / ours.median
+        return f"{spread.text()}, **{short(ratio)}**"
+
+    return cell
+
+
+def _rates(measured: Measured, durability: Durability, memory: Memory) -> str:
+    rows = [
+        (
+            f"{work.name}, {work.unit}",
+            _compared(measured, durability, work, lambda sample: sample.rate, more_is_better=True),
+        )
+        for work in WORKS[durability]
+        if work.method and work.memory is memory
+    ]
+    return _table(measured, rows, "work")
+
+
+def _calls(measured: Measured) -> str:
+    def cell(durability: Durability, work: Work) -> Callable[[str], str | None]:
+        def found(system: str) -> str | None:
+            def of(share: str) -> Spread | None:
+                if any(one.timed[share] is None for one in measured.of(system, durability, work)):
+                    return None
+                return measured.spread(
+                    system, durability, work, lambda sample: float(sample.timed[share])
+                )
+
+            median, high = of("p50_us"), of("p99_us")
+            return None if median is None or high is None else f"{median.text()}; p99 {high.text()}"
+
+        return found
+
+    rows = [
+        (f"{work.name}, {durability}", cell(durability, work))
+        for durability, works in WORKS.items()
+        for work in works
+        if work.method in ("put_one", "put_one_asyncio", "put_by_callers", "pull")
+    ]
+    return _table(measured, rows, "call")
+
+
+def _processor(measured: Measured) -> str:
+    def cell(durability: Durability, work: Work) -> Callable[[str], str | None]:
+        def found(system: str) -> str | None:
+            server = measured.spread(
+                system,
+                durability,
+                work,
+                lambda sample: sample.server_cpu_s / sample.timed["count"] * 1e6,
+            )
+            client = measured.spread(
+                system,
+                durability,
+                work,
+                lambda sample: sample.client_cpu_s / sample.timed["count"] * 1e6,
+            )
+            return (
+                None if server is None or client is None else f"{server.text()} + {client.text()}"
+            )
+
+        return found
+
+    rows = [
+        (f"{work.name}, {durability}", cell(durability, work))
+        for durability, works in WORKS.items()
+        for work in works
+        if work.method and work.memory is Memory.COLD
+    ]
+    return _table(measured, rows, "work")
+
+
+def _footprint(measured: Measured) -> str:
+    durability = Durability.BEFORE_FSYNC
+    works = {work.name: work for work in WORKS[durability] if work.memory is Memory.COLD}
+    rows: list[tuple[str, Callable[[str], str | None]]] = []
+    for name in ("put, batches of 128", "first message to new queues"):
+        for key, what, unit in (
+            ("resident_bytes", "resident memory of the server, growth", 1e6),
+            ("pss_bytes", "PSS of the server, growth", 1e6),
+            ("disk_bytes", "disk, growth", 1e6),
+        ):
+
+            def growth(sample: Sample, key: str = key, unit: float = unit) -> float:
+                return sample.more[key] / unit
+
+            rows.append(
+                (
+                    f"{name}: {what}, MB",
+                    _compared(measured, durability, works[name], growth, more_is_better=False),
+                )
+            )
+
+    def seconds(sample: Sample) -> float:
+        return float(sample.timed["seconds"])
+
+    rows += [
+        (f"{name}, s", _compared(measured, durability, works[name], seconds, more_is_better=False))
+        for name in (RESTART, STOP)
+    ]
+    return _table(measured, rows, "")
+
+
+def _fdatasync(document: dict[str, Any]) -> str:
+    found = document["fdatasync"]
+    median = spread_of([one["p50_us"] for one in found])
+    high = spread_of([one["p99_us"] for one in found])
+    return (
+        f"One bare fdatasync behind 1 KiB on the same disk: {median.text()} us, p99 {high.text()}"
+    )
+
+
+def _notes(measured: Measured) -> list[str]:
+    document = measured.document
+    lines = []
+    for system, settings in document["settings"].items():
+        texts = "; ".join(f"{durability}: {text}" for durability, text in settings.items())
+        lines.append(f"* {measured.title(system)}: {texts}.")
+    for system, reasons in document["not_offered"].items():
+        texts = "; ".join(f"{work}: {why}" for work, why in reasons.items())
+        lines.append(f"* {measured.title(system)} has no figure of: {texts}.")
+    lines += [f"* Left out: {line}." for line in document["left_out"].values()]
+    lines += [f"* Failed: {line}" for line in document["failures"]]
+    return lines

@@ -1,0 +1,62 @@
+"""Memory that is there is held until memory comes slowly."""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING
+
+from tests.peers.cold import CHUNK_BYTES, ColdMemory, touched_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _comes_at(rates: list[float]) -> Callable[[], tuple[mmap.mmap, float]]:
+    """Chunks at these rates, then at the last one of them."""
+    left = iter(rates)
+    last = rates[-1]
+    return lambda: (mmap.mmap(-1, mmap.PAGESIZE), next(left, last))
+
+
+_WARM_UP = [300.0, 1800.0, 1800.0, 1800.0]
+
+
+def test_holds_memory_until_it_comes_slowly_twice_in_a_row() -> None:
+    with ColdMemory(_comes_at([*_WARM_UP, 1700, 400, 1700, 300, 310]), 1 << 40) as cold:
+        assert cold.fill()
+        assert cold.held_bytes == 5 * CHUNK_BYTES
+        assert (cold.warm_mb_s, cold.cold_mb_s) == (1800.0, 310)
+    assert cold.held_bytes == 0
+
+
+def test_says_where_memory_is_never_slow_and_holds_none() -> None:
+    with ColdMemory(_comes_at([*_WARM_UP, 1700]), 10 * CHUNK_BYTES) as cold:
+        assert not cold.fill()
+        assert cold.held_bytes == 0
+
+
+def test_gives_back_what_is_to_be_touched() -> None:
+    with ColdMemory(_comes_at([*_WARM_UP, 1700, 1700, 300, 300]), 1 << 40) as cold:
+        cold.fill()
+        cold.give(CHUNK_BYTES + 1)
+        assert cold.held_bytes == 2 * CHUNK_BYTES
+        cold.give(1 << 40)
+        assert cold.held_bytes == 0
+
+
+def test_starts_over_when_it_holds_too_much() -> None:
+    slept: list[float] = []
+    rates = [*_WARM_UP, *[1700.0] * 5, 300, 300]
+    with ColdMemory(_comes_at(rates), 12 * CHUNK_BYTES, slept.append) as cold:
+        assert cold.fill()
+        assert not slept
+        assert cold.fill()  # 7 of 12 are held
+        assert len(slept) == 1
+        assert cold.held_bytes == 2 * CHUNK_BYTES
+
+
+def test_touches_memory_for_real() -> None:
+    memory, rate = touched_chunk(1 << 20)
+    assert memory[0] == 0
+    assert rate > 0
+    memory.close()

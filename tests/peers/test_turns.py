@@ -1,0 +1,141 @@
+"""Turns, what is left out, what is not offered, and what fails; and one with our own server."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.peers.cold import ColdMemory
+from tests.peers.fake import FailingClient, FakeServer, fake_system
+from tests.peers.spread import NoSpreadError
+from tests.peers.systems import kvcq
+from tests.peers.table import FORMAT, markdown
+from tests.peers.turns import Found, Turn, in_turns, installed
+from tests.peers.values import Durability, Memory
+from tests.peers.works import WORKS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from tests.peers.systems.protocol import System
+
+_WORKS = {
+    (work.name, work.memory, durability) for durability in WORKS for work in WORKS[durability]
+}
+
+
+def run(system: System, directory: Path, rounds: int = 1, scale: float = 0.0) -> Found:
+    found = Found()
+    with ColdMemory(limit_bytes=1) as cold:
+        for number in range(rounds):
+            place = directory / str(number)
+            Turn(system, number, place, found, cold, scale, lambda _: None).run()
+    return found
+
+
+def document(found: Found, *systems: System) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "machine": {
+            "processor": "abacus",
+            "cores": 2,
+            "memory_bytes": 1 << 30,
+            "time": "2026-11-22",
+        },
+        "versions": {},
+        "rounds": 2,
+        "scale": 1.0,
+        "titles": {system.name: system.title for system in systems},
+        "left_out": found.left_out,
+        "not_offered": found.not_offered,
+        "failures": found.failures,
+        "settings": found.settings,
+        "fdatasync": [{"p50_us": 100.0, "p99_us": 200.0}, {"p50_us": 120.0, "p99_us": 300.0}],
+        "samples": [sample.document() for sample in found.samples],
+    }
+
+
+def test_each_round_begins_with_another_system() -> None:
+    systems = [fake_system(name) for name in "abc"]
+    done: list[str] = []
+    in_turns(systems, 3, lambda system, number: done.append(f"{system.name}{number}"))
+    assert done == ["a0", "b0", "c0", "b1", "c1", "a1", "c2", "a2", "b2"]
+
+
+def test_system_that_is_not_installed_is_left_out_with_how_to_install_it() -> None:
+    found = Found()
+    there = fake_system("there")
+    absent = fake_system("absent", missing="apt-get install absent-server")
+    assert installed([there, absent], found) == [there]
+    assert found.left_out == {
+        "absent": "The absent one is not installed: apt-get install absent-server"
+    }
+    assert found.versions == {"there": "1.0"}
+
+
+def test_turn_does_all_works_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    found = run(fake_system(), tmp_path)
+    assert not found.failures
+    assert {(one.work, one.memory, one.durability) for one in found.samples} == {
+        one for one in _WORKS if "one send each" not in one[0]
+    }
+    assert list(found.not_offered["fake"].values()) == ["no batches of its own"]
+    assert FakeServer.running == 0
+    assert list((tmp_path / "0").iterdir()) == []
+    batches = next(one for one in found.samples if "batches" in one.work)
+    assert batches.rate == pytest.approx(1000)
+    assert batches.more["is_cold"] == 0.0
+
+
+def test_failure_is_noted_and_the_other_durability_still_measured(tmp_path: Path) -> None:
+    found = run(fake_system(client=FailingClient), tmp_path)
+    [failure] = found.failures
+    assert failure.startswith("The fake one, before fsync, round 1: ")
+    assert "two of them are missing" in failure
+    assert {one.durability for one in found.samples} == set(Durability)
+    assert FakeServer.running == 0
+
+
+def test_tables_have_the_median_its_spread_and_the_ratio(tmp_path: Path) -> None:
+    ours, other = fake_system("kvcq"), fake_system("other")
+    found = Found()
+    with ColdMemory(limit_bytes=1) as cold:
+        for number in range(2):
+            for system in (ours, other):
+                place = tmp_path / f"{system.name}{number}"
+                Turn(system, number, place, found, cold, 0.0, lambda _: None).run()
+    found.left_out["absent"] = "The absent one is not installed: apt-get install it"
+    text = markdown(document(found, ours, other))
+    figure = "1,000 (1,000 to 1,000)"
+    assert f"| put, batches of 128, messages/s | {figure} | {figure}, **1** |" in text
+    assert "110 (100 to 120) us" in text
+    assert "The absent one is not installed: apt-get install it" in text
+    assert "The kvcq one: before fsync: fake before fsync" in text
+    # Not a figure in the tables stands alone.
+    for line in text.splitlines():
+        for cell in line.strip("| ").split(" | ")[1:] if line.startswith("| ") else ():
+            for figure in re.split(r" \+ |; p99 |, \*\*[^*]+\*\*", cell):
+                assert re.fullmatch(r"|-|The \w+ one|-?[\d.,e+-]+ \(-?\S+ to -?\S+\)", figure), cell
+
+
+def test_one_round_gives_no_table(tmp_path: Path) -> None:
+    system = fake_system("kvcq")
+    with pytest.raises(NoSpreadError, match="at least 2 rounds"):
+        markdown(document(run(system, tmp_path), system))
+
+
+@pytest.mark.integration
+def test_our_own_server_and_client_through_the_plug(tmp_path: Path) -> None:
+    found = run(kvcq.SYSTEM, tmp_path, scale=0.0)
+    assert not found.failures
+    assert not found.not_offered
+    assert {(one.work, one.memory, one.durability) for one in found.samples} == _WORKS
+    for sample in found.samples:
+        assert sample.timed["count"] > 0, sample
+        assert sample.timed["seconds"] > 0, sample
+    one = next(each for each in found.samples if each.work.startswith("put, one at a time"))
+    assert one.timed["p50_us"] <= one.timed["p99_us"]
+    assert one.memory is Memory.COLD
