@@ -72,7 +72,7 @@ def measure(options: argparse.Namespace, say: Any) -> dict[str, Any]:  # noqa: A
     syncs = []
     with (
         tempfile.TemporaryDirectory(prefix="kvcq-peers", dir=options.directory) as scratch,
-        ColdMemory(limit_bytes=1 if options.no_cold else None) as cold,
+        ColdMemory(limit_bytes=0 if options.no_cold else None) as cold,
     ):
 
         def turn(system: Any, number: int) -> None:  # noqa: ANN401 - a System

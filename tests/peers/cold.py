@@ -53,13 +53,17 @@ class ColdMemory:
         self._touch = touch
         self._held: list[mmap.mmap] = []
         # So much must be left for what is measured.
-        self._limit = limit_bytes or psutil.virtual_memory().available * 2 // 3
+        if limit_bytes is None:
+            limit_bytes = psutil.virtual_memory().available * 2 // 3
+        self._limit = limit_bytes
         self._sleep = sleep
         self.warm_mb_s = 0.0
         self.cold_mb_s = 0.0
 
     def fill(self) -> bool:
-        """Grow until memory comes slowly; whether it does."""
+        """Grow until memory comes slowly; whether it does. With a limit of 0 it never does."""
+        if not self._limit:
+            return False
         if not self.warm_mb_s:
             self.warm_mb_s = self._warm_rate()
         if self.held_bytes > self._limit // 2:

@@ -29,7 +29,7 @@ _WORKS = {
 
 def run(system: System, directory: Path, rounds: int = 1, scale: float = 0.0) -> Found:
     found = Found()
-    with ColdMemory(limit_bytes=1) as cold:
+    with ColdMemory(limit_bytes=0) as cold:
         for number in range(rounds):
             place = directory / str(number)
             Turn(system, number, place, found, cold, scale, lambda _: None).run()
@@ -102,7 +102,7 @@ def test_failure_is_noted_and_the_other_durability_still_measured(tmp_path: Path
 def test_tables_have_the_median_its_spread_and_the_ratio(tmp_path: Path) -> None:
     ours, other = fake_system("kvcq"), fake_system("other")
     found = Found()
-    with ColdMemory(limit_bytes=1) as cold:
+    with ColdMemory(limit_bytes=0) as cold:
         for number in range(2):
             for system in (ours, other):
                 place = tmp_path / f"{system.name}{number}"

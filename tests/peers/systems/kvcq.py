@@ -6,7 +6,7 @@ import os
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from kvcq_bench.remote import OwnServer
+from kvcq_bench.targets.remote import OwnServer
 from kvcq_client import LIGHT_PREFIX, AsyncClient, Client, Message, Queue
 from kvcq_client.transport.loop_thread import new_event_loop
 from server.version import VERSION
