@@ -30,7 +30,7 @@ class KvcqServer:
         self._server: OwnServer | None = None
 
     def start(self) -> None:
-        self._server = OwnServer(self._directory, {"flush_mode": self._mode})
+        self._server = OwnServer(self._directory, {"flush_mode": self._mode}, "server")
 
     def stop(self) -> None:
         if self._server is not None:
