@@ -52,7 +52,7 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
             ),
         )
     # A checksum for each body: where one ends and the next begins counts.
-    bodies = struct.pack(f"<{len(messages)}I", *[crc32(each[1]) for each in messages])
+    bodies = struct.pack(f"<{len(messages)}I", *[crc32(each.body) for each in messages])
     return crc32(bodies, crc32(repr(about).encode()))
 
 

@@ -101,12 +101,8 @@ STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
     store_errors.StoreClosedError: StatusRow(_Code.UNAVAILABLE, "STORE_CLOSED"),
     store_errors.StoreBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
     store_errors.OutOfDescriptorsError: StatusRow(_Code.UNAVAILABLE, "OUT_OF_DESCRIPTORS"),
-    store_errors.SegmentNotReadyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
-    kvcq_errors.EngineBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
     kvcq_errors.EngineFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "DISK_FULL"),
-    kvcq_errors.EngineOutOfDescriptorsError: StatusRow(_Code.UNAVAILABLE, "OUT_OF_DESCRIPTORS"),
     kvcq_errors.EngineUnavailableError: StatusRow(_Code.UNAVAILABLE, "ENGINE_UNAVAILABLE"),
-    kvcq_errors.EngineClosedError: StatusRow(_Code.UNAVAILABLE, "STORE_CLOSED"),
     store_errors.FlushTimeoutError: StatusRow(
         _Code.UNAVAILABLE, "FLUSH_DISK_TIMEOUT", ("end_offset",)
     ),
