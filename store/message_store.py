@@ -417,7 +417,8 @@ class MessageStore:
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         """Offset by store time; the table is in kvcq/tables/time_search.py.
 
-        Raises as `pull` does.
+        Raises as `pull` does. What is missing after a rebuild from the log was in vain is passed
+        over.
         """
         self._check_open()
         try:
@@ -431,7 +432,9 @@ class MessageStore:
                     # Its unit expired, or was deleted, since the bounds were looked up.
         except DamagedQueueError as error:
             self._repair_queue_of(error)
-            raise
+            if error.next_offset is None:
+                raise
+            return self._reader.search_time_over_holes(topic, queue_id, time_ms, boundary)
 
     def on_dispatch(self, listener: Callable[[set[tuple[str, int]]], None]) -> Callable[[], None]:
         """Call `listener` with the queues that grew, once visible; returns how to end that.

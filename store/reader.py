@@ -7,9 +7,10 @@ never skips it, and never takes it for the end of the queue.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from store.consume_queue import Bounds, KeyHit
+from store.consume_queue import Boundary, Bounds, KeyHit
 from store.errors import (
     CorruptMessageError,
     CorruptRecordError,
@@ -18,14 +19,14 @@ from store.errors import (
     MessageNotFoundError,
     OffsetOutOfRangeError,
 )
-from store.format import MAX_PROPERTIES_BYTES, java_hash, tag_of, unpack_record
+from store.format import MAX_PROPERTIES_BYTES, java_hash, store_time_of, tag_of, unpack_record
 from store.light_queue import is_light
 from store.message import KeyQueryPage, Pulled, PullStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.consume_queue import Boundary, ConsumeQueueStore, CqUnit
+    from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.log import CommitLog
     from store.topics import Topics
 
@@ -140,6 +141,42 @@ class Reader:
         if low < self._queues.bounds(topic, queue_id, floor).min_offset:
             raise DamagedQueueError(topic, queue_id, low, "its first units are missing")
         return self._queues.search_time(topic, queue_id, time_ms, boundary, floor)
+
+    def search_time_over_holes(
+        self, topic: str, queue_id: int, time_ms: int, boundary: Boundary
+    ) -> int:
+        """The same where messages are missing for good: a hole is of the time of what is behind."""
+        (low, high), floor = self._bounds(topic, queue_id)
+        begin, end = low, high
+        while low < high:
+            middle = (low + high) // 2
+            at, stored_ms = self._first_behind(topic, queue_id, middle, high, floor)
+            if at < high and (
+                stored_ms < time_ms or (boundary is Boundary.UPPER and stored_ms == time_ms)
+            ):
+                low = at + 1
+            else:
+                high = middle
+        if boundary is Boundary.UPPER:
+            return max(low - 1, begin)
+        return self._first_behind(topic, queue_id, low, end, floor)[0]
+
+    def _first_behind(
+        self, topic: str, queue_id: int, at: int, end: int, floor: int
+    ) -> tuple[int, int]:
+        """Offset and store time of the first message from `at` on that can be read; `end` if none.
+
+        Step by step: holes are short.
+        """
+        while at < end:
+            count = min(end - at, _UNITS_A_READ)
+            for queue_offset, unit in self._queues.read_units(topic, queue_id, at, count):
+                if unit.physical_offset >= floor:
+                    with suppress(CorruptRecordError, MessageNotFoundError):
+                        record = self._log.read(unit.physical_offset, unit.record_size)
+                        return queue_offset, store_time_of(record, 0)
+            at += count
+        return end, 0
 
     def first_unit(self, topic: str, queue_id: int, offset: int) -> CqUnit | None:
         """The unit at exactly that offset, if there is one."""

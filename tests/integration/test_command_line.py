@@ -416,6 +416,27 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
         assert _run(server.target, "consume", "torn", "--group", "g", "--raw").stdout == ""
 
 
+def test_consuming_from_a_time_passes_over_what_a_repair_left_out(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        server.wait_for("ready")
+        bodies = "".join(f"body-{at}\n" for at in range(5))
+        _json(server.target, "put", "torn", "--lines", "--queue", "0", stdin=bodies)
+        server.send(signal.SIGTERM)
+        server.wait()
+    segment = min((tmp_path / "commitlog").iterdir())
+    at = segment.read_bytes().index(b"body-2")  # where the search looks first
+    with segment.open("r+b") as file:
+        file.seek(at)
+        file.write(b"B")
+    repair = CliRunner().invoke(main, ["repair", str(tmp_path), "--queues", "--skip-damaged"])
+    assert repair.exit_code == 0
+    with ServerProcess(tmp_path) as server:
+        server.wait_for("ready")
+        found = _run(server.target, "consume", "torn", "--from", "-1h", "--skip-damaged", "--raw")
+        assert (found.exit_code, found.stderr.count("error")) == (0, 0)
+        assert found.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
+
+
 def test_a_store_is_served_with_the_segment_size_it_was_made_with(tmp_path: Path) -> None:
     serve = [sys.executable, "-m", "server", "serve", "--port", "0", "--data", str(tmp_path)]
     with ServerProcess(tmp_path) as server:

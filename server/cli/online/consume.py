@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import click
@@ -22,7 +22,14 @@ from server.cli.online.connection import (
     server_option,
     this_command,
 )
-from server.cli.online.messages import body_of, print_bodies, print_documents, skip_damaged_option
+from server.cli.online.messages import (
+    REBUILD_LOOK_S,
+    REBUILD_LOOKS,
+    body_of,
+    print_bodies,
+    print_documents,
+    skip_damaged_option,
+)
 from server.cli.terminal import (
     COUNT,
     TIME,
@@ -190,7 +197,19 @@ def _begin(client: Client, topic: str, group: str, where: str | None) -> dict[Qu
             begun[queue] = committed.get(queue, offset)
         return begun
     time_ms = TIME.convert(where, None, None)
-    return {queue: client.search_time(*queue, time_ms) for queue in queues}
+    return {queue: _at_time(client, queue, time_ms) for queue in queues}
+
+
+def _at_time(client: Client, queue: Queue, time_ms: int) -> int:
+    """The first message stored then or later. A queue that is being rebuilt is waited for."""
+    for left in reversed(range(REBUILD_LOOKS)):
+        try:
+            return client.search_time(*queue, time_ms)
+        except DataLossError as error:
+            if error.reason != "DAMAGED_QUEUE" or not left:
+                raise
+        sleep(REBUILD_LOOK_S)
+    raise AssertionError("the last look returns or raises")
 
 
 def _print_lines(messages: list[StoredMessage]) -> None:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from kvcq_client import Client, StoredMessage
 
-#: With --skip-damaged: how often, and how long each time, for queues that are being rebuilt.
-_WAITS = 60
-_WAIT_S = 0.5
+#: A queue that is being rebuilt is waited for: how often, and how long each time.
+REBUILD_LOOKS = 60
+REBUILD_LOOK_S = 0.5
 
 skip_damaged_option = click.option(
     "--skip-damaged", is_flag=True, help="Leave out messages that cannot be read, and say which."
@@ -83,7 +83,7 @@ def pull(
     found: list[StoredMessage] = []
     positions: list[dict[str, Any]] = []
     damage: DataLossError | None = None
-    waits = iter(range(_WAITS))
+    waits = iter(range(REBUILD_LOOKS))
     with connect(server) as client:
         for queue_id, start, end in _starts(client, topic, queue, offset):
             next_offset, max_offset = start, end
@@ -133,7 +133,7 @@ def _behind(error: DataLossError, asked: int, waits: Iterator[int]) -> int | Non
         return error.next_offset
     if error.reason != "DAMAGED_QUEUE" or next(waits, None) is None:
         return None
-    sleep(_WAIT_S)
+    sleep(REBUILD_LOOK_S)
     return asked
 
 

@@ -162,6 +162,39 @@ def test_after_a_rebuild_in_vain_a_reader_is_told_where_to_read_on(store: Messag
     assert store.pull("T", 1, 22).queue_offsets[0] == 22
 
 
+@pytest.mark.parametrize("gone", [(74, 75), (0, 1), (148, 149), tuple(range(60, 90))])
+def test_a_search_by_time_passes_over_what_is_missing_for_good(
+    tmp_path: Path, gone: tuple[int, ...]
+) -> None:
+    clock = FakeClock()
+    with open_small(tmp_path / "timed", clock=clock) as store:
+        for _ in range(150):
+            store.put([Message("T", b"x" * 200, 0)])
+            clock.advance(0.01)
+        times = [unit.store_time_ms for _, unit in store.queues.read_units("T", 0, 0, 150)]
+        for offset in gone:
+            damage(store, "T", 0, offset)
+            live_engine(store).write(KvBatch(deletes=[(UNITS, unit_key("T", 0, offset))]))
+
+        def search(wanted_ms: int, boundary: Boundary) -> int:
+            try:
+                return store.search_time("T", 0, wanted_ms, boundary)
+            except DamagedQueueError:
+                store._repair.wait()  # in vain
+                return store.search_time("T", 0, wanted_ms, boundary)
+
+        with pytest.raises(DamagedQueueError):
+            store.pull("T", 0, gone[0])
+        store._repair.wait()
+        low = store.bounds([("T", 0)])[0].min_offset
+        left = [offset for offset in range(150) if offset not in gone]
+        for wanted in range(times[0] - 5, times[-1] + 15, 5):
+            lower = next((at for at in left if times[at] >= wanted), 150)
+            upper = next((at for at in reversed(left) if times[at] <= wanted), low)
+            assert search(wanted, Boundary.LOWER) == lower
+            assert search(wanted, Boundary.UPPER) == upper
+
+
 def test_a_unit_whose_record_is_damaged_is_looked_for_once_and_others_again(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
