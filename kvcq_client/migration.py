@@ -10,6 +10,8 @@ from kvcq_client.transport import Blocking, blocking
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from google.protobuf.message import Message
+
     from kvcq_client.transport import Connection
 
 R = TypeVar("R")
@@ -101,7 +103,7 @@ class AsyncMigration:
         return await self._step(self._stub.IngestFiles, request, timeout_s)
 
     async def _step(
-        self, method: Callable[..., Awaitable[R]], request: object, timeout_s: float | None
+        self, method: Callable[..., Awaitable[R]], request: Message, timeout_s: float | None
     ) -> R:
         return await self._connection.call(method, request, timeout_s, may_repeat=False)
 

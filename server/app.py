@@ -35,6 +35,7 @@ from server.puts import Puts
 from server.reads import Reads
 from server.services import (
     AdminService,
+    CallService,
     GroupService,
     HealthService,
     MessageService,
@@ -57,6 +58,7 @@ _Reflection: type = reflection.aio.ReflectionServicer  # type: ignore[attr-defin
 #: Each service by the class that answers it.
 _SERVED = {
     MessageService: kvcq_pb2.DESCRIPTOR.services_by_name["MessageService"],
+    CallService: kvcq_pb2.DESCRIPTOR.services_by_name["CallService"],
     TopicService: kvcq_pb2.DESCRIPTOR.services_by_name["TopicService"],
     GroupService: kvcq_pb2.DESCRIPTOR.services_by_name["GroupService"],
     AdminService: kvcq_pb2.DESCRIPTOR.services_by_name["AdminService"],
@@ -229,6 +231,7 @@ class Server:
             return await self._serving.levels()
 
         always: dict[type, object] = {
+            CallService: CallService(self._stage, self._metrics, self._edge),
             AdminService: AdminService(self._stage, self._metrics, levels),
             HealthService: HealthService(self._stage, SERVICES),
             _Reflection: _Reflection([each.full_name for each in _SERVED.values()]),

@@ -11,18 +11,21 @@ import asyncio
 import random
 import re
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
 
-from kvcq_client.errors import ClosedError, DeadlineError
+from kvcq_client.errors import ClosedError, DeadlineError, KvcqError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc, migration_pb2_grpc
+from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.statuses import from_rpc, may_pass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from google.protobuf.message import Message
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -126,6 +129,13 @@ class Connection:
             request_serializer=pb.SubscribeRequest.SerializeToString,
             response_deserializer=pb.SubscribeResponse.FromString,
         )
+        self._calls = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
+        # The methods whose calls share a stream, as long as they are small.
+        self._sharing: dict[object, tuple[str, type[Message]]] = {
+            self.messages.Put: ("Put", pb.PutResponse),
+            self.messages.Pull: ("Pull", pb.PullResponse),
+            self.groups.CommitOffsets: ("CommitOffsets", pb.CommitOffsetsResponse),
+        }
         self._turns = asyncio.Semaphore(CALLS_UNDER_WAY)
         self._closed = False
         self._forked: ForkedError | None = None
@@ -134,7 +144,7 @@ class Connection:
     async def call(
         self,
         method: Callable[..., Awaitable[R]],
-        request: object,
+        request: Message,
         timeout_s: float | None = None,
         *,
         may_repeat: bool = True,
@@ -153,8 +163,8 @@ class Connection:
                     return await self._send(method, request, end_s, may_repeat)
                 finally:
                     self._turns.release()
-            except grpc.aio.AioRpcError as rpc_error:
-                error = from_rpc(rpc_error)
+            except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
+                error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
                 # With a reason it was the server that refused: it has not done it, as a rule.
                 repeatable = may_repeat or (error.reason and error.reason not in _PERHAPS_DONE)
                 if not (may_pass(error) and repeatable):
@@ -181,11 +191,16 @@ class Connection:
     async def _send(
         self,
         method: Callable[..., Awaitable[R]],
-        request: object,
+        request: Message,
         end_s: float,
         may_repeat: bool,  # noqa: FBT001 - as `call` has it
     ) -> R:
         left_s = max(0.001, end_s - monotonic())
+        if (sharing := self._sharing.get(method)) is not None:
+            name, kind = sharing
+            data = request.SerializeToString()
+            if len(data) <= LARGEST_BYTES:
+                return cast("R", kind.FromString(await self._calls.call(name, data, left_s)))
         # What may not be repeated waits for a connection instead: it is sent once.
         return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
 
@@ -205,4 +220,5 @@ class Connection:
         self._closed = True
         if self._forked is not None:
             return
+        await self._calls.close()
         await self._channel.close(None)

@@ -5,6 +5,7 @@ it uses; those of the store are made when it is open.
 """
 
 from server.services.admin import AdminService
+from server.services.calls import CallService
 from server.services.group import GroupService
 from server.services.health import HealthService
 from server.services.message import MessageService
@@ -13,6 +14,7 @@ from server.services.topic import TopicService
 
 __all__ = [
     "AdminService",
+    "CallService",
     "GroupService",
     "HealthService",
     "MessageService",

@@ -8,6 +8,7 @@ into the words of the API and back (`messages_in`, `messages_out`, `fields`, `mi
 
 from server.wire.batch_checksum import checksum_of
 from server.wire.call_errors import Context, batch_error, request_id_of
+from server.wire.call_gate import CallGate, CallKind
 from server.wire.columns import Columns, Stored, columns_of
 from server.wire.edge import Edge, Requests
 from server.wire.fields import (
@@ -54,8 +55,8 @@ from server.wire.put_limits import (
     inline_budget,
     parts_of,
 )
-from server.wire.request_fields import MAX_FILES, MAX_TOPICS
-from server.wire.request_memory import UNREAD_BYTES, RequestMemory
+from server.wire.request_fields import MAX_CALLS, MAX_FILES, MAX_TOPICS
+from server.wire.request_memory import SMALL_BYTES, UNREAD_BYTES, RequestMemory
 from server.wire.status import row_of
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "DEFAULT_PULL_MESSAGES",
     "DEFAULT_QUERY_MESSAGES",
     "INLINE_PARTS",
+    "MAX_CALLS",
     "MAX_FILES",
     "MAX_MESSAGES",
     "MAX_PULL_MESSAGES",
@@ -70,8 +72,11 @@ __all__ = [
     "MAX_QUEUES",
     "MAX_TOPICS",
     "PAGE_BYTES",
+    "SMALL_BYTES",
     "UNREAD_BYTES",
     "Budget",
+    "CallGate",
+    "CallKind",
     "Columns",
     "Context",
     "Edge",

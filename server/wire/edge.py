@@ -70,6 +70,8 @@ class Edge:
         self.gate = CallGate(call_places(config))
         self.memory = RequestMemory(config.memory_limit_bytes, config.sent_limit_bytes)
         self._undecodable = LogLimit(monotonic)
+        #: Methods of one request and one response, by name, for calls that share a stream.
+        self.methods: dict[str, _Method] = {}
         # One at a time: however many large requests there are, one is taken apart.
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
@@ -118,6 +120,7 @@ class Edge:
         takes_size = "large" in inspect.signature(handler).parameters
         decoder = self._decoder_of(method)
         answers_large = request_limit(name, self._config).answers_large
+        self.methods[name] = _Method(decoder, handler, servicer, memory if answers_large else None)
 
         async def call(requests: object, context: Context) -> bytes:
             started = perf_counter()
@@ -245,6 +248,30 @@ class Edge:
         return refusal
 
 
+class _Method:
+    """A method of one request and one response, whose bytes are here already."""
+
+    def __init__(
+        self,
+        decoder: _Decoder,
+        handler: Callable[..., Awaitable[Message | bytes]],
+        servicer: Callable[[], object],
+        memory: RequestMemory | None,
+    ) -> None:
+        self.name = decoder.method
+        self.kind = decoder.kind
+        self._decoder = decoder
+        self._handler = handler
+        self._servicer = servicer
+        self._memory = memory  # of large answers; None: it has none
+
+    async def answer(self, data: bytes, context: Context) -> bytes:
+        request = self._decoder.decode(data)
+        if self._memory is not None:
+            await self._memory.room_to_send()
+        return _encoded(await self._handler(self._servicer(), request, context))
+
+
 class _Decoder:
     """Reads and decodes the requests of one method."""
 
@@ -256,6 +283,7 @@ class _Decoder:
         memory: RequestMemory,
         largest: int,
     ) -> None:
+        self.method = method.name
         self.kind = limit.kind
         self.may_be_large = limit.waits_to_be_read
         self._limit = limit.request_bytes
@@ -305,6 +333,12 @@ class _Decoder:
         if size > DECODED_IN_LOOP_BYTES:
             return await asyncio.wrap_future(self._thread.submit(self._decode, data)), size
         return self._decode(data), size
+
+    def decode(self, data: bytes) -> Message:
+        """A request that is short enough to be decoded in the loop."""
+        if len(data) > self._limit:
+            raise InvalidArgumentError("request", f"{len(data)} bytes, more than {self._limit}")
+        return self._decode(data)
 
     def _decode(self, data: bytes) -> Message:
         if self._plan and len(data) > self._counted:

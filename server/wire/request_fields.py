@@ -30,6 +30,9 @@ MAX_ELEMENTS = 1 << 20
 #: take some ten times as much.
 UNCOUNTED_BYTES = 1 << 20
 
+#: Calls of one message on a stream: they begin in one turn of the loop.
+MAX_CALLS = 64
+
 #: Elements one message of the request may have. Tags, keys and light queues of a message share its
 #: properties with separators, so there cannot be more than their bytes allow.
 COUNT_LIMITS = {
@@ -46,6 +49,7 @@ COUNT_LIMITS = {
     "kvcq.v1.MessageColumns.flags": MAX_MESSAGES,
     "kvcq.v1.MessageColumns.born_times_ms": MAX_MESSAGES,
     "kvcq.v1.PutBatchRequest.messages": MAX_MESSAGES,
+    "kvcq.v1.CallsRequest.calls": MAX_CALLS,
     "kvcq.v1.SubscribeRequest.add": MAX_SUBSCRIBED,
     "kvcq.v1.SubscribeRequest.remove": MAX_SUBSCRIBED,
     "kvcq.v1.GetOffsetsRequest.queues": MAX_QUEUES,

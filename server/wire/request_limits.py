@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _NAMES = 128 << 10
 #: Rows of up to 10,000 queues, rules or files.
 _ROWS = 4 << 20
+#: Calls that share a stream, decoded in the loop.
+_CALLS = 320 << 10
 #: 100,000 topics with their longest names; what is to come back as it is.
 _MANY = 16 << 20
 #: What `max_receive_bytes` allows; and the longest body with all that belongs to it.
@@ -45,6 +47,7 @@ _LIMITS: Mapping[str, RequestLimit] = {
     "PutStream": RequestLimit(_MESSAGES, CallKind.STREAM),
     "Pull": RequestLimit(_NAMES, CallKind.PULL),
     "Subscribe": RequestLimit(_MESSAGES, CallKind.STREAM),
+    "Calls": RequestLimit(_CALLS, CallKind.STREAM),
     "Query": RequestLimit(_NAMES, answers_large=True),
     "Get": RequestLimit(_NAMES),
     "GetBatch": RequestLimit(_NAMES, answers_large=True),

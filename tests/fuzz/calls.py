@@ -25,10 +25,11 @@ SHORT_S, LONG_S = 0.1, 60.0
 #: The client's own words when the server ends a stream before all requests are written: it does
 #: not tell the server's status then.
 _ENDED_WHILE_WRITING = "Internal error from Core"
-_ENDLESS = ("Pull", "Watch", "Subscribe", "ServerReflectionInfo")
+_ENDLESS = ("Pull", "Watch", "Subscribe", "ServerReflectionInfo", "Calls")
 #: The store fails, or does not verify: no request may bring that about.
 _NEVER = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNIMPLEMENTED", "CANCELLED"}
 _FINAL = {"STORE_FAILED", "FLUSH_FAILED", "STORE_CLOSED", "ENGINE_UNAVAILABLE"}
+_NAMES = {code.value[0]: code.name for code in grpc.StatusCode}
 _REASONS = {row.reason for row in STATUS_BY_ERROR.values()} - _FINAL
 
 
@@ -110,16 +111,29 @@ class Fuzz:
             elif len(requests) == 1:
                 # On the wire a stream of one request is the same.
                 one: Any = self._channel.unary_stream(path, None, None)
-                async for _ in one(requests[0], timeout=timeout_s):
-                    pass
+                async for response in one(requests[0], timeout=timeout_s):
+                    self._look_at(method.name, response)
             else:
                 many: Any = self._channel.stream_stream(path, None, None)
-                async for _ in many(iter(requests), timeout=timeout_s):
-                    pass
+                async for response in many(iter(requests), timeout=timeout_s):
+                    self._look_at(method.name, response)
         except grpc.aio.AioRpcError as error:
             self._judge(method.name, error, requests)
         else:
             self.statuses[method.name, "OK"] += 1
+
+    def _look_at(self, method: str, response: bytes) -> None:
+        """What calls that share a stream are answered with."""
+        if method != "Calls":
+            return
+        for result in pb.CallsResponse.FromString(response).results:
+            error = result.error
+            status = _NAMES[error.code] if result.HasField("error") else "OK"
+            self.statuses["Calls", f"{status} within"] += 1
+            if status != "OK" and (status in _NEVER or error.reason not in _REASONS):
+                raise UndeclaredError(
+                    f"seed {self._seed}: on a stream: {status} ({error.reason}): {error.message}"
+                )
 
     def _judge(self, method: str, error: grpc.aio.AioRpcError, requests: list[bytes]) -> None:
         status = error.code().name

@@ -106,8 +106,20 @@ def _fill_repeated(random: Random, message: Any, field: FieldDescriptor, depth: 
         elif inner.GetOptions().map_entry:
             key, value = inner.fields
             values[_value(random, key)] = _value(random, value)
+        elif inner.full_name == "kvcq.v1.Call":
+            _fill_call(random, values.add())
         elif depth < 4:
             _fill(random, values.add(), depth + 1)
+
+
+def _fill_call(random: Random, call: Any) -> None:  # noqa: ANN401 - of a stream
+    method = random.choice(METHODS)
+    request = request_of(random, method.input_type).SerializeToString()
+    call.id = random.randrange(100)
+    call.method = method.name if random.random() < 0.95 else random.choice(_TEXTS)
+    call.request = mutated(random, request) if random.random() < 0.1 else request
+    call.timeout_ms = random.choice((0, 0, 1, 50, -1, 1 << 62))
+    call.cancel = random.random() < 0.1
 
 
 def _value(random: Random, field: FieldDescriptor) -> object:

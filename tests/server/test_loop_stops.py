@@ -14,8 +14,8 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.fields import MAX_QUEUES
-from server.wire.put_limits import MAX_MESSAGES, MAX_PARTS
-from server.wire.request_fields import MAX_SUBSCRIBED, MAX_TOPICS
+from server.wire.put_limits import INLINE_PARTS, MAX_MESSAGES, MAX_PARTS
+from server.wire.request_fields import MAX_CALLS, MAX_SUBSCRIBED, MAX_TOPICS
 from store.format.limits import MAX_KEYS
 from store.reader import MAX_FILTER_CHARACTERS
 from tests.support.loop_stops import watched_server
@@ -147,9 +147,33 @@ def _calls() -> Iterator[Call]:
     for name, fields in one_message.items():
         message = pb.Message(topic="t", queue_id=0, **fields)
         yield _unary(f"Put: {name}", "messages.Put", pb.PutRequest(message=message))
+    yield from _shared()
     yield from _subscriptions()
     yield from _reads()
     yield from _lists()
+
+
+def _shared() -> Iterator[Call]:
+    """Calls that share a stream, as many as one message of it may have."""
+    one: dict[str, tuple[str, Message]] = {
+        "puts": ("Put", pb.PutRequest(message=pb.Message(topic="t", queue_id=0, body=bytes(1024)))),
+        "light queues": (
+            "Put",
+            pb.PutRequest(message=pb.Message(topic="t", light_queues=_light(INLINE_PARTS))),
+        ),
+        "pulls": ("Pull", pb.PullRequest(topic="many", max_messages=2048)),
+        "properties": ("Pull", pb.PullRequest(topic="wide", max_messages=256)),
+        "offsets": ("GetOffsets", pb.GetOffsetsRequest(queues=[pb.Queue(topic="t")] * 16)),
+        "refused": ("Put", pb.PutRequest()),
+    }
+    for name, (method, request) in one.items():
+        data = request.SerializeToString()
+        calls = [pb.Call(id=at, method=method, request=data) for at in range(MAX_CALLS)]
+        shared = pb.CallsRequest(calls=calls[: (300 << 10) // len(data) if data else MAX_CALLS])
+        yield Call(
+            f"Calls: {name}",
+            lambda server, shared=shared: [*server.calls.Calls(iter([shared]))],  # type: ignore[misc]
+        )
 
 
 def _subscriptions() -> Iterator[Call]:

@@ -59,6 +59,7 @@ class Watched:
     messages: Any  # stubs of the blocking kind
     topics: Any
     groups: Any
+    calls: Any
 
     async def longest_stop_s(self, call: Callable[[], object]) -> float:
         """Processor time of the longest callback while the call runs, and what it leaves behind.
@@ -109,6 +110,7 @@ async def watched_server(
                     kvcq_pb2_grpc.MessageServiceStub(channel),
                     kvcq_pb2_grpc.TopicServiceStub(channel),
                     kvcq_pb2_grpc.GroupServiceStub(channel),
+                    kvcq_pb2_grpc.CallServiceStub(channel),
                 )
             finally:
                 gc.callbacks.remove(collecting)

@@ -528,6 +528,82 @@ class MessageService:
             _registered_method=True)
 
 
+class CallServiceStub:
+    """The methods of one request and one response, of all services of kvcq.v1, on one stream.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Calls = channel.stream_stream(
+                '/kvcq.v1.CallService/Calls',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CallsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CallsResponse.FromString,
+                _registered_method=True)
+
+
+class CallServiceServicer:
+    """The methods of one request and one response, of all services of kvcq.v1, on one stream.
+    """
+
+    def Calls(self, request_iterator, context):
+        """When the server ends, it answers what it took, and then ends the stream with UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_CallServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Calls': grpc.stream_stream_rpc_method_handler(
+                    servicer.Calls,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CallsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CallsResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'kvcq.v1.CallService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('kvcq.v1.CallService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class CallService:
+    """The methods of one request and one response, of all services of kvcq.v1, on one stream.
+    """
+
+    @staticmethod
+    def Calls(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/kvcq.v1.CallService/Calls',
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CallsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.CallsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class TopicServiceStub:
     """Missing associated documentation comment in .proto file."""
 

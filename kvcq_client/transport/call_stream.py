@@ -1,0 +1,155 @@
+"""Small calls over one stream: a message on it costs a fifth of what a call of its own does.
+
+The stream is opened by the first call, and again by the next one after it broke. Nothing is sent
+before the server has said that it is there, so a call that finds no server was not sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from kvcq_client.errors import DeadlineError, UnavailableError
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport.statuses import from_batch_error, from_rpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcq_client.errors import KvcqError
+
+#: A larger request goes as a call of its own.
+LARGEST_BYTES = 64 << 10
+#: Calls of one message, and their bytes; the server takes 64, and 320 KiB.
+_CALLS_A_MESSAGE = 64
+_MESSAGE_BYTES = 256 << 10
+#: Reason of an error of the client's own: the server has not seen the call.
+NOT_SENT = "NOT_SENT"
+
+_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
+
+
+class CallStream:
+    """Calls under way on one stream at a time. Owned by the event loop of its connection."""
+
+    def __init__(self, open_stream: Callable[..., Any]) -> None:
+        self._open_stream = open_stream
+        self._loop = asyncio.get_running_loop()
+        self._next_id = 1
+        # Not sent yet, and those that are.
+        self._waiting: list[pb.Call] = []
+        self._answers: dict[int, asyncio.Future[bytes]] = {}
+        self._has_work = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
+        """The encoded response. Raises what the server answered, DeadlineError when the time is
+        up, and UnavailableError when the stream broke; its reason is NOT_SENT when the server
+        cannot have seen the call."""
+        call_id = self._next_id
+        self._next_id += 1
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        self._answers[call_id] = answer
+        self._waiting.append(
+            pb.Call(
+                id=call_id, method=method, request=request, timeout_ms=int(timeout_s * 1000) + 1
+            )
+        )
+        self._has_work.set()
+        if self._task is None:
+            self._task = self._loop.create_task(self._run(), name="kvcq-calls")
+        timer = self._loop.call_later(timeout_s, self._time_is_up, call_id, timeout_s)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._give_up(call_id)
+            raise
+        finally:
+            timer.cancel()
+
+    async def close(self) -> None:
+        """End the stream; calls under way are cancelled. Repeatable."""
+        for answer in self._answers.values():
+            answer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _time_is_up(self, call_id: int, timeout_s: float) -> None:
+        self._settle(call_id, DeadlineError(f"no answer within {timeout_s:g} s"))
+        self._give_up(call_id)
+
+    def _give_up(self, call_id: int) -> None:
+        self._answers.pop(call_id, None)
+        before = len(self._waiting)
+        self._waiting = [call for call in self._waiting if call.id != call_id]
+        if len(self._waiting) == before and self._task is not None:
+            self._waiting.append(pb.Call(id=call_id, cancel=True))
+            self._has_work.set()
+
+    def _settle(self, call_id: int, outcome: bytes | KvcqError) -> None:
+        answer = self._answers.pop(call_id, None)
+        if answer is None or answer.done():
+            return
+        if isinstance(outcome, bytes):
+            answer.set_result(outcome)
+        else:
+            answer.set_exception(outcome)
+
+    async def _run(self) -> None:
+        """One stream, to its end, which is that of all calls on it."""
+        stream = self._open_stream()
+        error: KvcqError = UnavailableError("the stream of calls ended")
+        try:
+            await stream.initial_metadata()
+            writer = self._loop.create_task(self._write(stream), name="kvcq-calls-out")
+            try:
+                await self._read(stream)
+            finally:
+                writer.cancel()
+                await asyncio.wait([writer])
+        except grpc.aio.AioRpcError as broken:
+            error = from_rpc(broken)
+            if not error.reason:  # it was the transport, whatever gRPC calls it
+                error = UnavailableError(str(error))
+        finally:
+            stream.cancel()
+            self._task = None
+        not_sent = {call.id for call in self._waiting}
+        self._waiting = []
+        for call_id in list(self._answers):
+            if call_id in not_sent and not error.reason:
+                self._settle(call_id, UnavailableError(str(error), NOT_SENT))
+            else:
+                self._settle(call_id, error)
+
+    async def _read(self, stream: Any) -> None:  # noqa: ANN401 - grpc has no name for it
+        while (response := await stream.read()) is not _EOF:
+            for result in response.results:
+                if result.HasField("error"):
+                    self._settle(result.id, from_batch_error(result.error))
+                else:
+                    self._settle(result.id, result.response)
+
+    async def _write(self, stream: Any) -> None:  # noqa: ANN401 - as above
+        while True:
+            if not self._waiting:
+                self._has_work.clear()
+                await self._has_work.wait()
+            calls = self._take()
+            try:
+                await stream.write(pb.CallsRequest(calls=calls))
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                return  # the stream is over: `_read` says why
+
+    def _take(self) -> list[pb.Call]:
+        waiting, size = self._waiting, 0
+        for at, call in enumerate(waiting):
+            size += len(call.request)
+            if at == _CALLS_A_MESSAGE or (at and size > _MESSAGE_BYTES):
+                self._waiting = waiting[at:]
+                return waiting[:at]
+        self._waiting = []
+        return waiting

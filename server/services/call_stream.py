@@ -1,0 +1,209 @@
+"""Calls: many calls over one stream, each what it would be by itself, at a fraction of its cost.
+
+A call of its own costs gRPC headers, a deadline and a status, a third of a millisecond of
+processor time on both sides; a message on a stream that is open costs a fifth of that. A call takes
+its place and is limited, counted and refused as one that came by itself, see edge.py; only its
+bytes come and go with those of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Protocol, cast
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.errors import ServerDrainingError
+from server.wire import MAX_CALLS, SMALL_BYTES, batch_error
+from server.workers import CALLER
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+
+    from server.metrics import CallMetrics
+    from server.stage import Stage
+    from server.wire import CallGate, CallKind, Context, RequestMemory
+
+#: So many bytes of requests begin in one turn of the loop.
+TURN_BYTES = 16 << 10
+#: Bytes of one message of results; a result that is larger goes by itself.
+MESSAGE_BYTES = 256 << 10
+
+
+class Method(Protocol):
+    """A method of one request and one response."""
+
+    name: str
+    kind: CallKind
+
+    async def answer(self, data: bytes, context: Context) -> bytes: ...
+
+
+class CallContext:
+    """What a handler asks of its call's context, for a call that came on a stream."""
+
+    __slots__ = ("_end_s", "_peer", "_stream")
+
+    def __init__(self, stream: Context, peer: str, timeout_ms: int) -> None:
+        self._stream = stream
+        self._peer = peer
+        self._end_s = monotonic() + timeout_ms / 1000 if timeout_ms else None
+
+    def peer(self) -> str:
+        return self._peer
+
+    def time_remaining(self) -> float | None:
+        return None if self._end_s is None else self._end_s - monotonic()
+
+    def invocation_metadata(self) -> object:
+        return self._stream.invocation_metadata()
+
+
+class CallStream:
+    """The calls of one stream. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        gate: CallGate,
+        memory: RequestMemory,
+        metrics: CallMetrics,
+        context: Context,
+        request_id: str,
+    ) -> None:
+        self._methods = methods
+        self._gate = gate
+        self._memory = memory
+        self._metrics = metrics
+        self._context = context
+        self._request_id = request_id
+        self._peer = context.peer()
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        # Not sent yet. Large ones are counted by `memory`, which asks for no more than fit.
+        self._results: list[pb.CallResult] = []
+        self._changed = asyncio.Event()
+        self._is_reading = True
+        self._error: Exception | None = None
+
+    async def run(
+        self, requests: AsyncIterator[pb.CallsRequest], stage: Stage
+    ) -> AsyncGenerator[pb.CallsResponse, None]:
+        """The results. Raises ServerDrainingError, after those of all calls taken, when the server
+        ends; InvalidArgumentError when the stream itself makes no sense."""
+        reader = asyncio.create_task(self._take(requests), name="calls")
+
+        def stop_reading() -> None:
+            if stage.is_draining:
+                reader.cancel()
+
+        stop_listening = stage.on_change(stop_reading)
+        try:
+            while True:
+                if self._results:
+                    results = self._some_results()
+                    try:
+                        yield pb.CallsResponse(results=results)
+                    finally:
+                        self._count_sent(results)
+                elif self._is_reading or self._under_way:
+                    self._changed.clear()
+                    await self._changed.wait()
+                elif stage.is_draining:
+                    raise ServerDrainingError
+                elif self._error is not None:
+                    raise self._error
+                else:
+                    return
+        finally:
+            stop_listening()
+            reader.cancel()
+            self._give_up_all()
+            self._count_sent(self._results)
+
+    def _give_up_all(self) -> None:
+        for task in self._under_way.values():
+            task.cancel()
+
+    def _some_results(self) -> list[pb.CallResult]:
+        results, size = self._results, 0
+        for at, result in enumerate(results):
+            size += len(result.response)
+            if at and size > MESSAGE_BYTES:
+                self._results = results[at:]
+                return results[:at]
+        self._results = []
+        return results
+
+    def _count_sent(self, results: Sequence[pb.CallResult]) -> None:
+        for result in results:
+            if len(result.response) > SMALL_BYTES:
+                self._memory.sent(len(result.response))
+
+    async def _take(self, requests: AsyncIterator[pb.CallsRequest]) -> None:
+        try:
+            async for request in requests:
+                if len(request.calls) > MAX_CALLS:
+                    raise InvalidArgumentError(
+                        "calls", f"{len(request.calls)} in one message, more than {MAX_CALLS}"
+                    )
+                begun_bytes = 0
+                for call in request.calls:
+                    begun_bytes += len(call.request)
+                    if begun_bytes > TURN_BYTES:
+                        await asyncio.sleep(0)
+                        begun_bytes = len(call.request)
+                    self._begin(call)
+        except Exception as error:  # noqa: BLE001 - the stream itself broke: `run` raises it
+            self._error = error
+            self._give_up_all()
+        finally:
+            self._is_reading = False
+            self._changed.set()
+
+    def _begin(self, call: pb.Call) -> None:
+        task = self._under_way.get(call.id)
+        if call.cancel:
+            if task is not None:
+                task.cancel()
+            return
+        if task is not None:
+            raise InvalidArgumentError("calls.id", f"{call.id} is under way")
+        method = self._methods.get(call.method)
+        try:
+            if method is None:
+                raise InvalidArgumentError("calls.method", f"there is no {call.method!r}")
+            if call.timeout_ms < 0:
+                raise InvalidArgumentError("calls.timeout_ms", f"{call.timeout_ms} is negative")
+            self._gate.enter(method.kind, self._peer)
+        except Exception as error:  # noqa: BLE001 - the answer to this call says so
+            self._refuse(call.id, call.method if method else "Calls", error)
+            return
+        task = asyncio.create_task(self._answer(call, method))
+        self._under_way[call.id] = task
+        # Also of a task that is cancelled before it begins.
+        task.add_done_callback(partial(self._ended, call.id, method, perf_counter()))
+
+    async def _answer(self, call: pb.Call, method: Method) -> None:
+        CALLER.set(self._peer)
+        context = cast("Context", CallContext(self._context, self._peer, call.timeout_ms))
+        try:
+            response = await method.answer(call.request, context)
+        except Exception as error:  # noqa: BLE001 - the answer to this call says so
+            self._refuse(call.id, method.name, error)
+            return
+        if len(response) > SMALL_BYTES:
+            self._memory.sends(len(response))
+        self._results.append(pb.CallResult(id=call.id, response=response))
+
+    def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Task[None]) -> None:
+        del self._under_way[call_id]
+        self._gate.leave(method.kind, self._peer)
+        self._metrics.ended(method.name, perf_counter() - started)
+        self._changed.set()
+
+    def _refuse(self, call_id: int, method: str, error: Exception) -> None:
+        told = batch_error(self._metrics, method, error, self._request_id)
+        self._results.append(pb.CallResult(id=call_id, error=told))
+        self._changed.set()

@@ -1,0 +1,40 @@
+"""The methods of one request and one response, on one stream."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.services.call_stream import CallStream
+from server.wire import request_id_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from server.metrics import CallMetrics
+    from server.stage import Stage
+    from server.wire import Context, Edge
+
+
+class CallService(kvcq_pb2_grpc.CallServiceServicer):
+    """Hands each call to the method that it names."""
+
+    def __init__(self, stage: Stage, metrics: CallMetrics, edge: Edge) -> None:
+        self._stage = stage
+        self._metrics = metrics
+        self._edge = edge
+
+    async def Calls(
+        self, requests: AsyncIterator[pb.CallsRequest], context: Context
+    ) -> AsyncGenerator[pb.CallsResponse, None]:
+        # A client sends nothing before it knows that it is here.
+        await context.send_initial_metadata(())
+        edge = self._edge
+        stream = CallStream(
+            edge.methods, edge.gate, edge.memory, self._metrics, context, request_id_of(context)
+        )
+        async with aclosing(stream.run(requests, self._stage)) as responses:
+            async for response in responses:
+                yield response

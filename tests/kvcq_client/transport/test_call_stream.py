@@ -1,0 +1,124 @@
+"""kvcq_client/transport/call_stream.py: calls that share a stream, when it breaks and when it does
+not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import AsyncClient, Message
+from kvcq_client.errors import ClosedError, DeadlineError, UnavailableError
+from kvcq_client.transport.call_stream import CallStream
+from server.wire.call_gate import CallKind
+
+if TYPE_CHECKING:
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from tests.support.cut_line import CutLine
+    from tests.support.serving import Served
+
+
+def a_message(body: bytes = b"x") -> Message:
+    return Message("T", body, 0)
+
+
+async def test_calls_that_come_together_share_messages_of_the_stream(
+    served: Served, client: AsyncClient
+) -> None:
+    placed = await asyncio.gather(*(client.put(a_message(b"%d" % at)) for at in range(300)))
+    assert sorted(one.queue_offset for one in placed) == list(range(300))
+    statistics = await client.statistics()
+    assert statistics["server.calls.Put"] == 300
+    assert served.server._edge.gate.under_way(CallKind.STREAM) == 1
+
+
+async def test_what_is_large_goes_by_itself(served: Served, client: AsyncClient) -> None:
+    await client.put(a_message(bytes(1 << 20)))
+    assert served.server._edge.gate.under_way(CallKind.STREAM) == 0
+    pulled = await client.pull("T", 0, 0)
+    assert pulled.messages[0].body == bytes(1 << 20)
+
+
+async def test_a_put_that_was_sent_is_not_repeated_when_the_line_breaks(
+    served: Served, line: CutLine
+) -> None:
+    async with AsyncClient(line.target, timeout_s=20) as client:
+        await client.put(a_message())  # the stream is open
+        line.cut_after_answer_bytes = 0
+        with pytest.raises(UnavailableError) as caught:
+            await client.put(a_message(b"perhaps stored"))
+        assert caught.value.reason == ""
+        line.cut_after_answer_bytes = None
+        await client.put(a_message(b"the next"))
+        bodies = [message.body for message in (await client.pull("T", 0, 0)).messages]
+        assert bodies in ([b"x", b"the next"], [b"x", b"perhaps stored", b"the next"])
+
+
+async def test_a_put_that_finds_no_server_waits_for_one(served: Served, line: CutLine) -> None:
+    line.stop_accepting()
+    async with AsyncClient(line.target, timeout_s=20) as client:
+        putting = asyncio.create_task(client.put(a_message()))
+        await asyncio.sleep(0)
+        line.accept_again()
+        await putting
+        assert len((await client.pull("T", 0, 0)).messages) == 1
+
+
+async def test_a_call_that_is_given_up_leaves_its_place(
+    served: Served, client: AsyncClient
+) -> None:
+    await client.put(a_message())
+    gate = served.server._edge.gate
+    parked = asyncio.create_task(client.pull("T", 0, 1, wait_s=20))
+    async with asyncio.timeout(10):
+        while not gate.under_way(CallKind.PULL):
+            await asyncio.sleep(0)
+    parked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await parked
+    async with asyncio.timeout(10):
+        while gate.under_way(CallKind.PULL):
+            await asyncio.sleep(0)
+
+
+class SilentStream:
+    """A server that never answers."""
+
+    def __init__(self) -> None:
+        self.sent: list[pb.Call] = []
+
+    async def initial_metadata(self) -> None:
+        """It is there."""
+
+    async def read(self) -> object:
+        return await asyncio.get_running_loop().create_future()
+
+    async def write(self, request: pb.CallsRequest) -> None:
+        self.sent += request.calls
+
+    def cancel(self) -> None:
+        """Nothing to end."""
+
+
+async def test_the_server_is_told_when_the_time_is_up() -> None:
+    silent = SilentStream()
+    calls = CallStream(lambda: silent)
+    with pytest.raises(DeadlineError):
+        await calls.call("Get", b"", 0.01)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [(call.id, call.cancel) for call in silent.sent] == [(1, False), (1, True)]
+    await calls.close()
+
+
+async def test_closing_ends_calls_that_wait(served: Served) -> None:
+    client = AsyncClient(served.target)
+    await client.put(a_message())
+    parked = asyncio.create_task(client.pull("T", 0, 1, wait_s=20))
+    gate = served.server._edge.gate
+    while not gate.under_way(CallKind.PULL):
+        await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ClosedError):
+        await parked

@@ -1,0 +1,256 @@
+"""server/services/call_stream.py over real gRPC: a call on a stream is what it is by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.wire.call_gate import CallKind
+from server.wire.request_fields import MAX_CALLS
+from tests.support.rpc_errors import error_info
+from tests.support.serving import serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from google.protobuf.message import Message
+
+    from tests.support.serving import Served
+
+EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
+
+
+class Stream:
+    """The stream of one client."""
+
+    def __init__(self, served: Served) -> None:
+        self.call: Any = kvcq_pb2_grpc.CallServiceStub(served.channel).Calls()
+        self._results: list[pb.CallResult] = []
+
+    async def send(self, *calls: tuple[int, str, Message]) -> None:
+        await self.call.write(
+            pb.CallsRequest(
+                calls=[
+                    pb.Call(id=number, method=method, request=request.SerializeToString())
+                    for number, method, request in calls
+                ]
+            )
+        )
+
+    async def result(self) -> pb.CallResult:
+        while not self._results:
+            response = await self.call.read()
+            if response is EOF:
+                await self.call
+                raise EOFError
+            self._results += response.results
+        return self._results.pop(0)
+
+
+@asynccontextmanager
+async def streaming(served: Served) -> AsyncIterator[Stream]:
+    stream = Stream(served)
+    try:
+        yield stream
+    finally:
+        stream.call.cancel()
+
+
+def put(body: bytes, **fields: Any) -> pb.PutRequest:  # noqa: ANN401
+    return pb.PutRequest(message=pb.Message(topic="T", queue_id=0, body=body, **fields))
+
+
+def pull(offset: int, **fields: Any) -> pb.PullRequest:  # noqa: ANN401
+    return pb.PullRequest(topic="T", queue_id=0, offset=offset, **fields)
+
+
+async def test_what_was_put_on_a_stream_is_pulled_on_it(served: Served) -> None:
+    async with streaming(served) as stream:
+        await stream.send(*((number, "Put", put(b"%d" % number)) for number in range(MAX_CALLS)))
+        placed = {}
+        for _ in range(MAX_CALLS):
+            result = await stream.result()
+            response = pb.PutResponse.FromString(result.response)
+            placed[result.id] = response.placed.queue_offset
+        assert placed == {number: number for number in range(MAX_CALLS)}
+        await stream.send((7, "Pull", pull(0, max_messages=100)))
+        result = await stream.result()
+        assert result.id == 7
+        bodies = [message.body for message in pb.PullResponse.FromString(result.response).messages]
+        assert bodies == [b"%d" % number for number in range(MAX_CALLS)]
+
+
+async def test_a_parked_pull_holds_no_other_call_up(served: Served) -> None:
+    async with streaming(served) as stream:
+        await stream.send((1, "Put", put(b"first")))
+        await stream.result()
+        await stream.send((1, "Pull", pull(1, wait_ms=20_000)), (2, "Pull", pull(0)))
+        assert (await stream.result()).id == 2
+        await stream.send((3, "Put", put(b"second")))
+        results = [await stream.result(), await stream.result()]
+        assert {result.id for result in results} == {1, 3}
+        [parked] = [result for result in results if result.id == 1]
+        assert pb.PullResponse.FromString(parked.response).messages[0].body == b"second"
+
+
+async def test_a_call_on_the_stream_ends_as_the_same_call_by_itself(tmp_path: Path) -> None:
+    """Two servers are asked the same at random, one way and the other."""
+    chance = random.Random(7)
+    kinds: list[Callable[[], tuple[str, Message]]] = [
+        lambda: ("Put", put(chance.randbytes(chance.randrange(50)))),
+        lambda: ("Put", pb.PutRequest()),
+        lambda: ("Put", put(b"x", tag="\x01")),
+        lambda: (
+            "Put",
+            put(b"x", light_queues=["%LMQ%a", "no light queue"][: chance.randrange(3)]),
+        ),
+        lambda: ("Pull", pull(chance.randrange(-1, 300), max_messages=chance.randrange(-1, 9))),
+        lambda: ("DescribeTopic", pb.DescribeTopicRequest(name=chance.choice(["T", "", "none"]))),
+        lambda: ("Get", pb.GetRequest(message_id=chance.choice(["", "no id", "0" * 32]))),
+    ]
+    async with serving(tmp_path / "one") as one, serving(tmp_path / "other") as other:
+        for served in (one, other):
+            await served.topics.CreateTopics(
+                pb.CreateTopicsRequest(topics=[pb.CreateTopicRequest(name="T", queue_count=1)])
+            )
+        async with streaming(one) as stream:
+            for at in range(400):
+                method, request = chance.choice(kinds)()
+                await stream.send((at, method, request))
+                result = await stream.result()
+                assert result.id == at
+                assert told(method, result) == await alone(other, method, request), request
+
+
+RESPONSES: dict[str, type[Message]] = {
+    "Put": pb.PutResponse,
+    "Pull": pb.PullResponse,
+    "DescribeTopic": pb.DescribeTopicResponse,
+    "Get": pb.GetResponse,
+}
+
+
+def told(method: str, result: pb.CallResult) -> object:
+    if result.HasField("error"):
+        error = result.error
+        given = {name: value for name, value in error.metadata.items() if name != "requestId"}
+        return error.code, error.message, error.reason, given
+    return plain(RESPONSES[method].FromString(result.response))
+
+
+async def alone(served: Served, method: str, request: Message) -> object:
+    stub: Any = served.topics if method == "DescribeTopic" else served.messages
+    try:
+        return plain(await getattr(stub, method)(request))
+    except grpc.aio.AioRpcError as error:
+        info = error_info(error)
+        given = {name: value for name, value in info.metadata.items() if name != "requestId"}
+        return error.code().value[0], error.details(), info.reason, given
+
+
+def plain(response: Message) -> object:
+    """What does not hang on the time, or on who asks."""
+    if isinstance(response, pb.PutResponse):
+        return response.placed.queue_id, response.placed.queue_offset
+    if isinstance(response, pb.PullResponse):
+        return response.status, response.next_offset, [one.body for one in response.messages]
+    if isinstance(response, pb.GetResponse):
+        return response.message.body
+    if isinstance(response, pb.DescribeTopicResponse):
+        return response.topic.name, list(response.queues)
+    return response
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (pb.Call(id=1, method="Nothing"), "calls.method"),
+        (pb.Call(id=1, method="Subscribe"), "calls.method"),
+        (pb.Call(id=1, method="Calls"), "calls.method"),
+        (pb.Call(id=1, method="Put", timeout_ms=-1), "calls.timeout_ms"),
+        (pb.Call(id=1, method="Put", request=b"\xff" * 9), "request"),
+        (pb.Call(id=1, method="Pull", request=bytes(200 << 10)), "request"),
+    ],
+)
+async def test_a_call_that_makes_no_sense_is_refused_and_the_stream_goes_on(
+    served: Served, call: pb.Call, field: str
+) -> None:
+    async with streaming(served) as stream:
+        await stream.call.write(pb.CallsRequest(calls=[call]))
+        result = await stream.result()
+        assert (result.id, result.error.code) == (1, grpc.StatusCode.INVALID_ARGUMENT.value[0])
+        assert result.error.metadata.get("field", "") == field
+        await stream.send((2, "Put", put(b"goes on")))
+        assert (await stream.result()).response
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [pb.Call(id=number, method="Put") for number in range(MAX_CALLS + 1)],
+        [pb.Call(id=5, method="Pull", request=pull(1, wait_ms=9000).SerializeToString())] * 2,
+    ],
+)
+async def test_a_stream_that_makes_no_sense_ends(served: Served, calls: list[pb.Call]) -> None:
+    await served.messages.Put(put(b"there is a queue"))
+    async with streaming(served) as stream:
+        await stream.call.write(pb.CallsRequest(calls=calls))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.result()
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_calls_on_streams_take_the_places_of_calls(tmp_path: Path) -> None:
+    async with serving(tmp_path / "store", max_peer_pulls=2) as served:
+        await served.messages.Put(put(b"there is a queue"))
+        async with streaming(served) as stream:
+            await stream.send(*((at, "Pull", pull(1, wait_ms=20_000)) for at in range(3)))
+            result = await stream.result()
+            assert (result.id, result.error.reason) == (2, "TOO_MANY_CALLS")
+            # Given up, a call leaves its place to the next.
+            await stream.call.write(pb.CallsRequest(calls=[pb.Call(id=0, cancel=True)]))
+            await stream.send((9, "Pull", pull(0)))
+            assert (await stream.result()).id == 9
+        gate = served.server._edge.gate
+        async with asyncio.timeout(10):
+            while gate.under_way(CallKind.PULL):
+                await asyncio.sleep(0)
+
+
+async def test_draining_answers_what_was_taken_then_says_so(served: Served) -> None:
+    await served.messages.Put(put(b"there is a queue"))
+    async with streaming(served) as stream:
+        await stream.send((1, "Pull", pull(1, wait_ms=20_000)), (2, "Pull", pull(0)))
+        assert (await stream.result()).id == 2
+        served.server.stop()
+        answered = await stream.result()
+        assert answered.id == 1
+        assert pb.PullResponse.FromString(answered.response).status == pb.PULL_STATUS_NO_NEW_MESSAGE
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.result()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert error_info(caught.value).reason == "DRAINING"
+
+
+async def test_large_answers_that_nobody_reads_are_counted(tmp_path: Path) -> None:
+    async with serving(tmp_path / "store", store={"segment_bytes": 64 << 20}) as served:
+        body = bytes(1 << 20)
+        for _ in range(4):
+            await served.messages.Put(put(body))
+        memory = served.server._edge.memory
+        async with streaming(served) as stream:
+            request = pull(0, max_messages=4, max_bytes=8 << 20)
+            await stream.send(*((at, "Pull", request) for at in range(20)))
+            assert len((await stream.result()).response) > 4 << 20
+            assert memory.sent_bytes > 0
+        async with asyncio.timeout(10):
+            while memory.sent_bytes:
+                await asyncio.sleep(0)
