@@ -29,6 +29,8 @@ from migration.formats import (
     ENTRY_SIZE,
     HEADER,
     HEADER_SIZE,
+    INDEX_DIRECTORY,
+    QUEUE_DIRECTORY,
     UNIT_SIZE,
     index_key,
     key_hashes,
@@ -133,7 +135,7 @@ def queue_sides_of(root: Path) -> list[str]:
 def index_sides_of(root: Path) -> list[str]:
     """Where the store has a key index. Raises StoreFormatError."""
     ours = inspect(root)[0] is DirKind.OURS  # RocketMQ keeps no keys in its database
-    files = root / "index"
+    files = root / INDEX_DIRECTORY
     return [
         side
         for side, found in (
@@ -153,7 +155,7 @@ def dump_queue(
     CorruptValueError.
     """
     if side == FILES:
-        yield from _file_units(root / "consumequeue" / topic / str(queue_id), start)
+        yield from _file_units(root / QUEUE_DIRECTORY / topic / str(queue_id), start)
         return
     prefix = unit_prefix(topic, queue_id)
     at, end = prefix + pack_i64(start), prefix + b"\xff" * 8
@@ -211,7 +213,7 @@ def dump_index(
 def _database(root: Path) -> Path | None:
     # RocketMQ keeps its database among the directories of its file queues.
     kind, _ = inspect(root)
-    path = root / ("kvcq" if kind is DirKind.OURS else "consumequeue")
+    path = root / ("kvcq" if kind is DirKind.OURS else QUEUE_DIRECTORY)
     return path if (path / "CURRENT").is_file() else None
 
 
@@ -235,7 +237,7 @@ def _scan(
 
 
 def _queue_files(root: Path) -> Path | None:
-    path = root / "consumequeue"
+    path = root / QUEUE_DIRECTORY
     if path.is_dir() and any(entry.is_dir() for entry in path.iterdir()):
         return path
     return None
@@ -266,7 +268,7 @@ def _file_entries(
     root: Path, sizes: FileLayout, topic: str | None, key: str | None, wanted: int | None
 ) -> Iterator[IndexRow]:
     layout = sizes.index
-    directory = root / "index"
+    directory = root / INDEX_DIRECTORY
     names = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
     for name in names:
         if parse_index_name(name) is None:

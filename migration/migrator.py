@@ -31,17 +31,17 @@ from migration.steps import adopt
 from store.clock import SystemClock
 from store.config import StoreConfig
 from store.errors import StoreFormatError
+from store.progress import no_progress
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from migration.jobs import Job, JobStatus
+    from migration.jobs import JobStatus
     from migration.plan import Plan
-    from migration.steps import Difference, LiveMigration, VerifyOptions
-
-    Progress = Callable[[str, float], None]
+    from migration.steps import LiveMigration
+    from store.progress import Progress
 
 _FAR_AWAY_S = 1e6
 
@@ -88,10 +88,11 @@ class Migrator:
 
     @property
     def live(self) -> LiveMigration:
-        """Raises IllegalStepError for a store that was never on files: it has no migration."""
-        return self._live("this step")
+        """As `live_for`, for any step."""
+        return self.live_for("this step")
 
-    def _live(self, step: str) -> LiveMigration:
+    def live_for(self, step: str) -> LiveMigration:
+        """Raises IllegalStepError for a store that was never on files: it has no migration."""
         if self._found is None:
             # Asked for on a running store: a stopped one is given a migration first.
             back = NextStep("rollback", stopped_only=True)
@@ -149,66 +150,13 @@ class Migrator:
             NO_MIGRATION if state is None else next_step(state),
         )
 
-    def job(self, job_id: str) -> Job:
-        """Raises UnknownJobError."""
-        return self.live.job(job_id)
-
-    def start(self, routing: RoutingPolicy | None = None) -> Job:
-        return self._live("start").start(routing)
-
-    def verify(self, options: VerifyOptions | None = None) -> Job:
-        return self._live("verify").verify(options)
-
-    @property
-    def differences(self) -> Sequence[Difference]:
-        """Of the last verification of this process."""
-        return self.live.differences
-
-    def cutover(self) -> MigrationState:
-        return self._live("cutover").cutover()
-
-    def rollback(self) -> Job | None:
-        return self._live("rollback").rollback()
-
-    def finish(self) -> MigrationState:
-        return self._live("finish").finish()
-
-    def rocksdb_offset(self) -> int:
-        """Up to where RocksDB took everything that is routed to it; 0 when it is not in use."""
-        return self.live.double.watermark(SideName.ROCKSDB) or 0
-
-    def routing(self) -> RoutingPolicy:
-        return self.status().routing
-
-    def set_routing(self, routing: RoutingPolicy) -> Job | None:
-        return self._live("routing").set_routing(routing)
-
-    def cancel(self, job_id: str = "") -> None:
-        self._live("cancel").cancel(job_id)
-
-    def resume(self) -> Job | None:
-        return self._live("resume").resume()
-
-    def ingest(
-        self,
-        files: Mapping[str, Sequence[Path]],
-        dispatched_offset: int,
-        *,
-        start_offset: int = 0,
-        deletions: int | None = None,
-    ) -> bool:
-        """See LiveMigration.ingest."""
-        return self._live("ingest").ingest(
-            files, dispatched_offset, start_offset=start_offset, deletions=deletions
-        )
-
 
 def adopt_directory(
     root: Path,
     *,
     layout: FileLayout | None = None,
     routing: RoutingPolicy | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     tell: Callable[[str], None] | None = None,
     reclaim_unexpired: bool | None = None,
 ) -> MigrationState | None:
@@ -227,7 +175,7 @@ def adopt_directory(
         layout,
         routing,
         SystemClock(),
-        progress or _silent,
+        progress,
         tell,
         reclaim_unexpired=reclaim_unexpired,
     )
@@ -243,7 +191,7 @@ def rebuild_side(root: Path, name: SideName) -> None:
 
 
 @contextmanager
-def open_migrator(root: Path, progress: Progress | None = None) -> Iterator[Migrator]:
+def open_migrator(root: Path, progress: Progress = no_progress) -> Iterator[Migrator]:
     """The store in `root`, opened for its migration, and closed again.
 
     Retention does not run meanwhile. Raises StoreFormatError, StoreLockedError while a service has
@@ -260,7 +208,7 @@ def open_migrator(root: Path, progress: Progress | None = None) -> Iterator[Migr
         clean_interval_s=_FAR_AWAY_S,
         preallocate=False,
     )
-    opened = open_any(config, progress=progress or _silent)
+    opened = open_any(config, progress=progress)
     with opened.store:
         yield Migrator(opened)
 
@@ -276,7 +224,3 @@ def begin_on_rocksdb(root: Path) -> None:
         layout = FileLayout(index_tags_from=0)
         state = MigrationState(Phase.FINISHED, layout=layout, routing=policy)
         write_state(root, state.moved(now_ms, "made in RocksDB"))
-
-
-def _silent(_what: str, _share: float) -> None:
-    """Progress for nobody."""

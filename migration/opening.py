@@ -19,16 +19,16 @@ from migration.steps import LiveMigration
 from store.clock import SystemClock
 from store.errors import StoreError
 from store.opening import assemble
+from store.progress import no_progress
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from migration.sides import SideStore
     from migration.state import MigrationState
     from store.clock import Clock
     from store.config import StoreConfig
     from store.message_store import MessageStore
+    from store.progress import Progress
 
 
 class Opened(NamedTuple):
@@ -43,7 +43,7 @@ def open_store(
     config: StoreConfig,
     *,
     clock: Clock | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = no_progress,
 ) -> MessageStore:
     """As `open_any`, for callers that want the store alone."""
     return open_any(config, clock=clock, progress=progress).store
@@ -53,7 +53,7 @@ def open_any(
     config: StoreConfig,
     *,
     clock: Clock | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = no_progress,
 ) -> Opened:
     """A running store in `config.root`, made there if the directory is empty or absent.
 
@@ -64,7 +64,6 @@ def open_any(
     CorruptRecordError, EngineUnavailableError.
     """
     clock = clock or SystemClock()
-    progress = progress or (lambda _what, _share: None)
     directory = StoreDir.open(config.root, config.segment_bytes, clock)
     with ExitStack() as undo:
         undo.callback(directory.close)
@@ -76,6 +75,11 @@ def open_any(
             raise MigrationStateError(
                 config.root / STATE_FILE,
                 f"taking over was cut short: `kvcq migrate start {config.root}` goes on with it",
+            )
+        if state.released is not None:
+            raise MigrationStateError(
+                config.root / STATE_FILE,
+                f"giving back was cut short: `kvcq migrate release {config.root}` goes on with it",
             )
         if config.reclaim_unexpired is None:
             config = replace(config, reclaim_unexpired=state.reclaim_unexpired)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from kvcq.engine.rocks import hand_over
 from kvcq.tables import BOUNDS, UNITS
 from migration.errors import IllegalStepError
-from migration.files import CHECKPOINT_FILE, QUEUE_DIRECTORY
+from migration.files import CHECKPOINT_FILE
 from migration.fill import LogFeed
+from migration.formats import QUEUE_DIRECTORY
 from migration.migrator import open_migrator
 from migration.next_step import NextStep
 from migration.plan import end_of_own_rocksdb, own_rocksdb
@@ -24,18 +25,17 @@ from migration.state import STATE_FILE, Phase, Route, next_step, read_state, wri
 from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.files import fsync_directory
+from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from migration.broker_config import WrittenBack
     from migration.state import MigrationState
     from store.message_store import MessageStore
+    from store.progress import Progress
 
-_EVENT = "given back to RocketMQ"
-_ROCKSDB_EVENT = "given back to RocketMQ with its queues in RocksDB"
 #: The broker's own queues, on their way out.
 _OLD_QUEUES = "consumequeue.removed"
 _LOOK_AHEAD = 1024
@@ -51,7 +51,7 @@ class Home(enum.Enum):
 
 def release(
     root: Path,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = no_progress,
     home: Home | None = None,
 ) -> list[str]:
     """A broker can be started on `root`; what was done, for people. Repeatable after a crash.
@@ -67,11 +67,10 @@ def release(
         raise IllegalStepError(
             "release", None, "it is RocketMQ's already", NextStep(hint=_START_THE_BROKER)
         )
-    event = state.history[-1][1] if state is not None and state.history else ""
-    if event == _ROCKSDB_EVENT:
-        home = Home.ROCKSDB
-    if home is Home.ROCKSDB:
-        state = _check_rocksdb(state, begun=event == _ROCKSDB_EVENT)
+    if state is not None and state.released:
+        home = Home(state.released)
+    elif home is Home.ROCKSDB:
+        state = _check_rocksdb(state)
     else:
         state = _check_files(state)
     kind, identity = inspect(root)
@@ -95,21 +94,17 @@ def _check_files(state: MigrationState | None) -> MigrationState:
     raise IllegalStepError("release", phase, "not everything is in files alone", following)
 
 
-def _check_rocksdb(state: MigrationState | None, *, begun: bool) -> MigrationState:
+def _check_rocksdb(state: MigrationState | None) -> MigrationState:
     if state is None or state.phase is Phase.FINISHED:
         # Its files, and with them the index, are made again first.
-        reason, following = (
-            "there are no index files, which a broker reads",
-            NextStep("rollback"),
-        )
+        reason = "there are no index files, which a broker reads"
+        following = NextStep("rollback")
     elif state.phase not in (Phase.VERIFIED, Phase.ROCKSDB) or state.pending is not None:
         reason, following = "RocksDB was not verified", next_step(state)
     elif state.routing.uses(Route.FILES):
         reason = "not everything is in RocksDB"
         following = NextStep("routing", ("--default", Route.BOTH.value))
     else:
-        return state
-    if begun and state is not None:
         return state
     phase = None if state is None else state.phase.value
     raise IllegalStepError("release --rocksdb", phase, reason, following)
@@ -120,14 +115,12 @@ def _give_back(
     segment_bytes: int,
     state: MigrationState,
     home: Home | None,
-    progress: Callable[[str, float], None] | None,
+    progress: Progress,
 ) -> list[str]:
     clock = SystemClock()
     meta = root / "meta"
-    event = _ROCKSDB_EVENT if home is Home.ROCKSDB else _EVENT
-    begun = any(each == event for _, each in state.history[-1:])
     done: list[str] = []
-    if not begun:
+    if state.released is None:
         if not meta.exists():
             raise StoreFormatError(
                 meta, "is missing: committed offsets are in it. Bring it back from a copy"
@@ -151,9 +144,11 @@ def _give_back(
             done += _told(root, live.on.give_config_back())
     directory = StoreDir.open(root, segment_bytes, clock)
     try:
-        if not begun:
+        if state.released is None:
             latest = read_state(root) or state
-            write_state(root, latest.moved(clock.now_ms(), event))
+            released = "" if home is None else home.value
+            event = "given back to RocketMQ"
+            write_state(root, latest.moved(clock.now_ms(), event, released=released))
         if home is Home.ROCKSDB:
             target = _move_queues(root)
             done.append(

@@ -45,6 +45,7 @@ from server.services import (
 from server.stage import Stage
 from server.wire import UNREAD_BYTES, Edge
 from server.workers import Pools
+from store.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
     from server.wire import RequestMemory
     from store.config import StoreConfig
+    from store.progress import Progress
 
 _Reflection: type = reflection.aio.ReflectionServicer  # type: ignore[attr-defined]
 #: Each service by the class that answers it.
@@ -80,9 +82,7 @@ MAX_PENDING_CALLS = 100_000
 class StoreOpener(Protocol):
     """How the store is opened: migration.opening.open_any."""
 
-    def __call__(
-        self, config: StoreConfig, *, progress: Callable[[str, float], None] | None = None
-    ) -> Opened: ...
+    def __call__(self, config: StoreConfig, *, progress: Progress = no_progress) -> Opened: ...
 
 
 class Listener(Protocol):

@@ -98,8 +98,9 @@ UNITS |= {
     "migration.plan": {*_STEPS, "migration.next_step"} - {"migration.plan", "migration.jobs"},
     "migration.steps": {*_STEPS, "migration.sides"},
     "migration.repair": {
+        *_FORMATS,
         "migration.check",
-        "migration.errors",
+        "migration.files",
         "migration.next_step",
         "migration.state",
     },

@@ -6,8 +6,6 @@ Its files are held against the log here, too. Uses the formats, and nothing else
 from migration.files.checkpoint import CHECKPOINT_FILE
 from migration.files.file_check import FileCheck
 from migration.files.options import (
-    INDEX_DIRECTORY,
-    QUEUE_DIRECTORY,
     TRASH_DIRECTORY,
     Adoption,
     FileQueueOptions,
@@ -18,9 +16,7 @@ from migration.files.store import FileQueueStore
 
 __all__ = [
     "CHECKPOINT_FILE",
-    "INDEX_DIRECTORY",
     "NOWHERE",
-    "QUEUE_DIRECTORY",
     "TRASH_DIRECTORY",
     "Adoption",
     "FileCheck",

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.inspect import Kind, RowSums
 from migration.files.index_check import IndexCheck
-from migration.files.options import QUEUE_DIRECTORY
 from migration.files.queue_check import NOWHERE, QueueCheck
-from migration.formats import UNIT_SIZE, parse_queue_id
+from migration.formats import QUEUE_DIRECTORY, UNIT_SIZE, parse_queue_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from migration.formats import UNITS_PER_FILE, IndexLayout
 
-QUEUE_DIRECTORY = "consumequeue"
-INDEX_DIRECTORY = "index"
 #: Directories of deleted topics on their way out. Not inside `consumequeue/`, where RocketMQ
 #: would take them for topics.
 TRASH_DIRECTORY = "file_queue_trash"

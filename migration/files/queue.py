@@ -357,11 +357,3 @@ class FileQueue:
             with self._lock:
                 self._first = self._min = None
         return dropped
-
-    def remove_all(self) -> None:
-        """Delete every file; the queue is as if it had never been."""
-        for start in reversed(list(self._files.starts)):
-            self._files.remove(start)
-        with self._lock:
-            self._end = self._physical_end = 0
-            self._first = self._min = None

@@ -6,7 +6,6 @@ Durable: what was written, once the owner of the handles synced them, the names 
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -271,14 +270,6 @@ class QueueFiles:
         """Delete one file."""
         self._handles.remove(self.path(start))
         self.starts.remove(start)
-
-    def missing(self) -> list[int]:
-        """Starts, in bytes, that should lie between the files there are."""
-        return [
-            start
-            for left, right in pairwise(self.starts)
-            for start in range(left + self.file_bytes, right, self.file_bytes)
-        ]
 
 
 def _whole_units(first: int, last: int) -> tuple[int, int]:

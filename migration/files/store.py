@@ -29,20 +29,19 @@ from migration.files.dispatch_groups import DispatchGroups, group_requests
 from migration.files.handles import FileHandles
 from migration.files.index import IndexFileSet
 from migration.files.options import (
-    INDEX_DIRECTORY,
-    QUEUE_DIRECTORY,
     TRASH_DIRECTORY,
     Adoption,
     FileQueueOptions,
 )
 from migration.files.queues import FileQueueSet
 from migration.files.reads import FileQueueReads
-from migration.formats import UNIT_SIZE
+from migration.formats import INDEX_DIRECTORY, QUEUE_DIRECTORY, UNIT_SIZE
 from store.clock import Clock, SystemClock
 from store.consume_queue import DispatchRequest
 from store.errors import FlushError, StoreBusyError, StoreFailedError
 from store.files import DIRECTORY_MODE, fsync_directory
 from store.format import MIN_RECORD_BYTES
+from store.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
 
     from migration.files.queue import FileQueue, PendingUnits
     from store.consume_queue import LastUnit
+    from store.progress import Progress
 
 __all__ = ["Adoption", "FileQueueOptions", "FileQueueStore"]
 
@@ -73,7 +73,7 @@ class FileQueueStore(FileQueueReads):
         options: FileQueueOptions | None = None,
         clock: Clock | None = None,
         adoption: Adoption = Adoption.COMPARE,
-        progress: Callable[[str, float], None] | None = None,
+        progress: Progress = no_progress,
     ) -> None:
         """Open what is below `root`; after a crash, cut it back to what is durable.
 
@@ -109,11 +109,11 @@ class FileQueueStore(FileQueueReads):
         self._units_written = 0
         self._flushes = 0
         self._failure: BaseException | None = None
-        self._open(adoption, progress or _silent)
+        self._open(adoption, progress)
 
     # --- opening ---------------------------------------------------------------------------
 
-    def _open(self, adoption: Adoption, progress: Callable[[str, float], None]) -> None:
+    def _open(self, adoption: Adoption, progress: Progress) -> None:
         checkpoint = read_checkpoint(self._root)
         shutil.rmtree(self._root / TRASH_DIRECTORY, ignore_errors=True)
         if checkpoint is None:
@@ -135,7 +135,7 @@ class FileQueueStore(FileQueueReads):
             # Somebody removed derived files: everything is derived again.
             self._dispatched = self._flushed = 0
 
-    def _adopt(self, adoption: Adoption, progress: Callable[[str, float], None]) -> None:
+    def _adopt(self, adoption: Adoption, progress: Progress) -> None:
         self._load_index(recover=False)
         names = list(self._queues.names())
         for done, name in enumerate(names):
@@ -159,9 +159,7 @@ class FileQueueStore(FileQueueReads):
             self._index_is_stale = True
             self._dispatched = self._flushed = 0
 
-    def _cut_queues(
-        self, physical_offset: int, progress: Callable[[str, float], None], *, repair: bool
-    ) -> None:
+    def _cut_queues(self, physical_offset: int, progress: Progress, *, repair: bool) -> None:
         names = list(self._queues.names())
         for done, name in enumerate(names):
             progress("cutting queues", done / len(names))
@@ -317,7 +315,7 @@ class FileQueueStore(FileQueueReads):
             self._durable = min(self._durable, log_end)
             # First: whatever a crash leaves of the cut, the next opening finishes it.
             self._save(clean=False)
-            self._cut_queues(log_end, _silent, repair=False)
+            self._cut_queues(log_end, no_progress, repair=False)
             self._index.cut(log_end)
             self._sync_all()
             self._flushed_up_to(self._dispatched, clean=False)
@@ -449,7 +447,3 @@ class FileQueueStore(FileQueueReads):
         self._check_open()
         if self._failure is not None:
             raise StoreFailedError("the file queues failed before") from self._failure
-
-
-def _silent(step: str, done: float) -> None:
-    """Progress for nobody."""

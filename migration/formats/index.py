@@ -34,6 +34,8 @@ from store.format import is_mark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: In the root of a store.
+INDEX_DIRECTORY = "index"
 HEADER_SIZE = 40
 SLOT_SIZE = 4
 ENTRY_SIZE = 20

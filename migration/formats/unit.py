@@ -29,6 +29,8 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: In the root of a store; below it `<topic>/<queue id>/`.
+QUEUE_DIRECTORY = "consumequeue"
 UNIT_SIZE = 20
 #: RocketMQ mappedFileSizeConsumeQueue / 20.
 UNITS_PER_FILE = 300_000
@@ -49,7 +51,6 @@ assert _UNIT.size == UNIT_SIZE
 
 END_MARK = _UNIT.pack(0, END_MARK_SIZE, 0)
 BLANK_UNIT = _UNIT.pack(0, BLANK_SIZE, 0)
-ZERO_UNIT = bytes(UNIT_SIZE)
 
 #: Units as a structured array of UNIT_DTYPE.
 UnitArray = npt.NDArray[np.void]
@@ -104,8 +105,3 @@ def parse_queue_id(name: str) -> int | None:
     if not (name.isascii() and name.isdigit()) or (len(name) > 1 and name[0] == "0"):
         return None
     return int(name)
-
-
-def round_file_bytes(wanted: int) -> int:
-    """`wanted` rounded up to whole units, as RocketMQ does (1024 becomes 1040)."""
-    return -(-wanted // UNIT_SIZE) * UNIT_SIZE

@@ -12,7 +12,6 @@ from kvcq.inspect import Finding, Kind, Remedy
 from migration.broker_config import BrokerConfig, is_own_topic, read_config
 from migration.errors import LogDamageError
 from migration.files import (
-    INDEX_DIRECTORY,
     NOWHERE,
     FileCheck,
     FileQueueOptions,
@@ -21,6 +20,7 @@ from migration.files import (
 from migration.formats import (
     ENTRY_SIZE,
     HEADER_SIZE,
+    INDEX_DIRECTORY,
     SLOT_SIZE,
     UNIT_SIZE,
     UNITS_PER_FILE,
@@ -41,10 +41,11 @@ from store.store_dir import DirKind, inspect
 from store.topics import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from migration.formats import BoolArray, IntArray
+    from store.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class Inventory:
 def take_inventory(
     root: Path,
     layout: FileLayout | None,
-    progress: Callable[[str, float], None],
+    progress: Progress,
 ) -> Inventory:
     """Read the log once, and hold all derived files against it.
 
@@ -216,9 +217,7 @@ def planned_finding(
     return Finding(kind, place, str(expected), str(found), side="files", own_remedy=remedy, **where)
 
 
-def find_what_lives(
-    root: Path, progress: Callable[[str, float], None]
-) -> tuple[dict[str, int], Generations]:
+def find_what_lives(root: Path, progress: Progress) -> tuple[dict[str, int], Generations]:
     """Topics of the directory with their queue counts, and which of their records live.
 
     Reads the log once. Raises StoreFormatError when the segments cannot be those of one log, and

@@ -27,7 +27,7 @@ from store.log import Run, SegmentSet, walk
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kvcq.inspect import Finding
     from migration.broker_config import ConfigFound
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from migration.state import FileLayout, MigrationState
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
-
-    Progress = Callable[[str, float], None]
+    from store.progress import Progress
 
 #: Records of the sample: about a tenth of a second.
 _SAMPLE = 20_000

@@ -24,20 +24,21 @@ from store.files import fsync_directory, move_aside
 from store.format import SealedParser
 from store.log import Damage, Run, SegmentSet, walk
 from store.metadata import TopicConfig
+from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from store.clock import Clock
+    from store.progress import Progress
 
 logger = logging.getLogger(__name__)
 
 
 def repair_metadata(
     root: Path,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = no_progress,
     clock: Clock | None = None,
 ) -> list[TopicConfig] | None:
     """Topics of the log and of `kvcq/` are in a new `meta/`; an old one is kept beside it.
@@ -100,7 +101,7 @@ def _topics(
     directory: StoreDir,
     segment_bytes: int,
     clock: Clock,
-    progress: Callable[[str, float], None] | None,
+    progress: Progress,
     times: TimeFallFinder,
 ) -> list[TopicConfig]:
     known = known_topics(directory)
@@ -126,8 +127,7 @@ def _topics(
                 elif known is not None:
                     live_from.setdefault(name, place)
                 counts[name] = max(counts.get(name, 1), request.queue_id + 1)
-            if progress is not None:
-                progress("reading the log", (step.next_offset - start) / span)
+            progress("reading the log", (step.next_offset - start) / span)
     finally:
         segments.close()
     now_ms = clock.now_ms()

@@ -13,11 +13,13 @@ from store.clock import SystemClock
 from store.errors import DamagedLogError, StoreFormatError
 from store.files import move_aside
 from store.log import Damage, SegmentSet, walk
+from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from store.progress import Progress
 
 
 class SetAside(NamedTuple):
@@ -30,7 +32,7 @@ class SetAside(NamedTuple):
 
 def set_queues_aside(
     root: Path,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = no_progress,
     *,
     skip_damaged: bool = False,
 ) -> SetAside:
@@ -81,9 +83,7 @@ def _require_topics(directory: StoreDir) -> None:
         ) from error
 
 
-def _find_damage(
-    commitlog: Path, segment_bytes: int, progress: Callable[[str, float], None] | None
-) -> list[Damage]:
+def _find_damage(commitlog: Path, segment_bytes: int, progress: Progress) -> list[Damage]:
     damage: list[Damage] = []
     segments = SegmentSet.load(commitlog, segment_bytes, read_only=True)
     try:
@@ -91,8 +91,7 @@ def _find_damage(
         for step in walk(segments, segments.first_offset):
             if isinstance(step, Damage):
                 damage.append(step)
-            if progress is not None:
-                progress("reading the log", (step.next_offset - segments.first_offset) / span)
+            progress("reading the log", (step.next_offset - segments.first_offset) / span)
     finally:
         segments.close()
     return damage

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from kvcq.inspect import Remedy
 from migration.check import check_store
 from migration.errors import IllegalStepError
+from migration.files import CHECKPOINT_FILE
+from migration.formats import QUEUE_DIRECTORY
 from migration.next_step import NextStep
 from migration.state import SideName, next_step, read_state, write_state
 from store.errors import StoreFormatError
@@ -51,7 +53,7 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
         if name is SideName.ROCKSDB:
             paths = [directory.kvcq]
         else:
-            paths = [root / "file_queue_checkpoint", directory.index, directory.consumequeue]
+            paths = [root / CHECKPOINT_FILE, directory.index, directory.consumequeue]
         for path in paths:
             if path.exists():
                 move_aside(path, "replaced")
@@ -70,7 +72,7 @@ def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
     if state.stopped and state.unopened == name.value:
         return True
     if name is SideName.FILES:
-        return not (root / "consumequeue").is_dir()
+        return not (root / QUEUE_DIRECTORY).is_dir()
     if not (root / "kvcq").is_dir():
         return True
     return any(each.remedy is Remedy.REBUILD_DATABASE for each in check_store(root))

@@ -4,7 +4,7 @@ Uses formats, files and state.
 """
 
 from migration.sides.double import DoubleQueueStore
-from migration.sides.opener import SideOpener
+from migration.sides.opener import SideOpener, open_files
 from migration.sides.side import NO_TOPIC, FileSideStore, IngestingStore, Side, SideStore
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "Side",
     "SideOpener",
     "SideStore",
+    "open_files",
 ]

@@ -10,26 +10,25 @@ from kvcq.opening import open_queues
 from migration.errors import MigrationStateError
 from migration.files import (
     CHECKPOINT_FILE,
-    INDEX_DIRECTORY,
-    QUEUE_DIRECTORY,
     TRASH_DIRECTORY,
     Adoption,
     FileQueueOptions,
     RecordLookup,
 )
+from migration.formats import INDEX_DIRECTORY, QUEUE_DIRECTORY
 from migration.sides.side import FileSideStore
 from migration.state import SideName
 from store.files import fsync_directory, make_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from kvcq.consume_queue_store import KvConsumeQueueStore
     from migration.sides.side import SideStore
-    from migration.state import MigrationState
+    from migration.state import FileLayout, MigrationState
     from store.clock import Clock
     from store.config import StoreConfig
+    from store.progress import Progress
     from store.store_dir import StoreDir
 
 logger = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ class SideOpener:
         config: StoreConfig,
         clock: Clock,
         directory: StoreDir,
-        progress: Callable[[str, float], None],
+        progress: Progress,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -62,17 +61,12 @@ class SideOpener:
 
     def files(self, state: MigrationState) -> FileSideStore:
         """Raises StoreFormatError for a damaged checkpoint of the files."""
-        layout = state.layout
         # Its being there says that there are file queues, also while no message is in them.
         make_directory(self._directory.consumequeue)
-        return FileSideStore(
-            self._directory.root,
-            RecordLookup(self._directory.commitlog, self._config.segment_bytes),
-            FileQueueOptions(
-                units_per_file=layout.units_per_file,
-                index=layout.index,
-                index_tags_from=layout.index_tags_from,
-            ),
+        return open_files(
+            self._directory,
+            self._config.segment_bytes,
+            state.layout,
             self._clock,
             Adoption.TRUST if state.trust_files else Adoption.COMPARE,
             self._progress,
@@ -107,6 +101,29 @@ class SideOpener:
             f"back from a copy, or have it made again from the log: "
             f"kvcq migrate resume {self._directory.root} --rebuild {name.value}",
         )
+
+
+def open_files(
+    directory: StoreDir,
+    segment_bytes: int,
+    layout: FileLayout,
+    clock: Clock,
+    adoption: Adoption,
+    progress: Progress,
+) -> FileSideStore:
+    """The file queues of a directory. Raises StoreFormatError when their checkpoint is damaged."""
+    return FileSideStore(
+        directory.root,
+        RecordLookup(directory.commitlog, segment_bytes),
+        FileQueueOptions(
+            units_per_file=layout.units_per_file,
+            index=layout.index,
+            index_tags_from=layout.index_tags_from,
+        ),
+        clock,
+        adoption,
+        progress,
+    )
 
 
 def _remove_tree(path: Path) -> None:

@@ -15,12 +15,13 @@ from store.files import DIRECTORY_MODE, fsync_directory
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from migration.files import Adoption, FileQueueOptions, RecordLookup
     from migration.state import SideName
     from store.clock import Clock
+    from store.progress import Progress
 
 #: A name no topic can have: deletion number N "of it" sets a new side's count of deletions.
 NO_TOPIC = "?"
@@ -75,7 +76,7 @@ class FileSideStore(FileQueueStore):
         options: FileQueueOptions,
         clock: Clock,
         adoption: Adoption,
-        progress: Callable[[str, float], None],
+        progress: Progress,
     ) -> None:
         """As FileQueueStore; takes over `lookup`, the records of the log."""
         self._lookup = lookup

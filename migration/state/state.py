@@ -125,6 +125,9 @@ class MigrationState:
     verified: VerifyResult | None = None
     #: Of the last verification; None when it ended.
     broken_off: BrokenOff | None = None
+    #: A release has begun, and only a release may go on: where the queues go to, as `release.Home`
+    #: has it, or empty when they stay where they are. None: none has begun.
+    released: str | None = None
     #: Tables of the broker's `config/` that were taken over; None when nobody noted that.
     config: tuple[str, ...] | None = None
     #: (ms since 1970, what happened)
@@ -196,6 +199,7 @@ def to_document(state: MigrationState) -> dict[str, Any]:
         "verified": None if state.verified is None else asdict(state.verified),
         "verify_broken_off": broken_off.reason,
         "unreadable_side": broken_off.side,
+        "released": state.released,
         "config": None if state.config is None else list(state.config),
         "history": [list(each) for each in state.history],
     }
@@ -238,6 +242,7 @@ def read_state(root: Path) -> MigrationState | None:
             # Not in files of the first programs.
             reclaim_unexpired=document.get("reclaim_unexpired"),
             unopened=document.get("unopened_side", ""),
+            released=document.get("released"),
             broken_off=BrokenOff(reason, document.get("unreadable_side", ""))
             if (reason := document.get("verify_broken_off", ""))
             else None,

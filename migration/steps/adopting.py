@@ -21,9 +21,9 @@ from kvcq.inspect import Remedy
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables import BOUNDS, UNITS
 from migration.errors import LogDamageError
-from migration.files import Adoption, FileQueueOptions, RecordLookup
+from migration.files import Adoption
 from migration.plan import Inventory, own_rocksdb, segment_files, take_inventory
-from migration.sides import FileSideStore
+from migration.sides import open_files
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
 from store.consume_queue import LastUnit
 from store.derive import write_time_fall
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.inspect import Finding
+    from migration.sides import FileSideStore
     from migration.state import FileLayout, RoutingPolicy
     from store.clock import Clock
     from store.metadata import Metadata
-
-    Progress = Callable[[str, float], None]
+    from store.progress import Progress
 
 #: Of the files of a directory that are left alone.
 _NAMED = 5
@@ -230,18 +230,8 @@ def _seed_expired(
 def _open_files(
     directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress
 ) -> FileSideStore:
-    layout = inventory.layout
-    return FileSideStore(
-        directory.root,
-        RecordLookup(directory.commitlog, inventory.segment_bytes),
-        FileQueueOptions(
-            units_per_file=layout.units_per_file,
-            index=layout.index,
-            index_tags_from=layout.index_tags_from,
-        ),
-        clock,
-        Adoption.COMPARE,
-        progress,
+    return open_files(
+        directory, inventory.segment_bytes, inventory.layout, clock, Adoption.COMPARE, progress
     )
 
 

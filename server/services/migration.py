@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ParamSpec
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from kvcq_client.pb.v1 import migration_pb2_grpc
 from migration.jobs import Job
+from migration.state import SideName
 from migration.steps import VerifyOptions
 from server.wire import (
     MAX_FILES,
@@ -69,7 +70,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         self, request: pb.StartMigrationRequest, context: Context
     ) -> pb.MigrationStepResponse:
         routing = routing_in(request.routing) if request.HasField("routing") else None
-        return await self._step(self._migrator.start, routing)
+        return await self._step(self._migrator.live_for("start").start, routing)
 
     async def GetMigrationStatus(
         self, request: pb.GetMigrationStatusRequest, context: Context
@@ -82,62 +83,65 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         self, request: pb.VerifyMigrationRequest, context: Context
     ) -> pb.MigrationStepResponse:
         every = bounded("key_every", request.key_every, VerifyOptions().key_every, 1 << 30)
-        return await self._step(self._migrator.verify, VerifyOptions(key_every=every))
+        return await self._step(
+            self._migrator.live_for("verify").verify, VerifyOptions(key_every=every)
+        )
 
     async def ListDifferences(
         self, request: pb.ListDifferencesRequest, context: Context
     ) -> pb.ListDifferencesResponse:
         limit = bounded("limit", request.limit, _DEFAULT_DIFFERENCES, _MAX_DIFFERENCES)
         skip = not_negative("skip", request.skip)
-        return differences_out(self._migrator.differences[skip : skip + limit])
+        return differences_out(self._migrator.live.differences[skip : skip + limit])
 
     async def Cutover(
         self, request: pb.CutoverRequest, context: Context
     ) -> pb.MigrationStepResponse:
-        return await self._step(self._migrator.cutover)
+        return await self._step(self._migrator.live_for("cutover").cutover)
 
     async def Rollback(
         self, request: pb.RollbackRequest, context: Context
     ) -> pb.MigrationStepResponse:
-        return await self._step(self._migrator.rollback)
+        return await self._step(self._migrator.live_for("rollback").rollback)
 
     async def FinishMigration(
         self, request: pb.FinishRequest, context: Context
     ) -> pb.MigrationStepResponse:
-        return await self._step(self._migrator.finish)
+        return await self._step(self._migrator.live_for("finish").finish)
 
     async def GetRouting(self, request: pb.GetRoutingRequest, context: Context) -> pb.RoutingPolicy:
-        return routing_out(self._migrator.routing())
+        return routing_out(self._migrator.status().routing)
 
     async def SetRouting(
         self, request: pb.SetRoutingRequest, context: Context
     ) -> pb.MigrationStepResponse:
         routing = routing_in(request.routing)
-        return await self._step(self._migrator.set_routing, routing)
+        return await self._step(self._migrator.live_for("routing").set_routing, routing)
 
     async def CancelMigration(
         self, request: pb.CancelRequest, context: Context
     ) -> pb.MigrationStepResponse:
-        return await self._step(self._migrator.cancel, request.job_id)
+        return await self._step(self._migrator.live_for("cancel").cancel, request.job_id)
 
     async def ResumeMigration(
         self, request: pb.ResumeRequest, context: Context
     ) -> pb.MigrationStepResponse:
-        return await self._step(self._migrator.resume)
+        return await self._step(self._migrator.live_for("resume").resume)
 
     async def IngestFiles(
         self, request: pb.IngestFilesRequest, context: Context
     ) -> pb.IngestFilesResponse:
         not_more("files", request.files, MAX_FILES, "files")
         files = await self._pools.lookups.run(_files_of, request, self._ingest_directory)
+        live = self._migrator.live_for("ingest")
         ingested = await self._pools.steps.run(
-            self._migrator.ingest,
+            live.ingest,
             files,
             request.dispatched_offset,
             start_offset=request.start_offset,
             deletions=request.deletions if request.HasField("deletions") else None,
         )
-        watermark = self._migrator.rocksdb_offset()
+        watermark = live.double.watermark(SideName.ROCKSDB) or 0
         return pb.IngestFilesResponse(ingested=ingested, dispatched_offset=watermark)
 
 

@@ -117,8 +117,8 @@ def test_a_release_writes_back_in_the_form_that_was_taken_over(form: str, root: 
     home = Home.FILES if form == "lmq" else Home.ROCKSDB
     if home is Home.ROCKSDB:
         with open_migrator(root) as migrator:
-            done(migrator.start())
-            done(migrator.verify())
+            done(migrator.live.start())
+            done(migrator.live.verify())
     lines = release(root, home=home)
     assert any(SOURCES[form][1] in line for line in lines), lines
     after = read_config(root)

@@ -36,7 +36,7 @@ def give_back(form: str, scratch: Path) -> Path:
         release(root, home=Home.FILES)
         return root
     with open_migrator(root) as migrator:
-        for step in (migrator.start, migrator.verify):
+        for step in (migrator.live.start, migrator.live.verify):
             job = step()
             assert job.wait(_WAIT_S)
             assert job.error is None, job.error

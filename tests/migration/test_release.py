@@ -14,7 +14,7 @@ from kvcq.engine.rocks.options import ROCKETMQ
 from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unit_key
 from kvcq.tables.values import unpack_i64
 from migration.broker_config import GroupOffset, read_config
-from migration.errors import IllegalStepError
+from migration.errors import IllegalStepError, MigrationStateError
 from migration.migrator import adopt_directory, open_migrator
 from migration.opening import open_store
 from migration.plan.plan import plan_directory
@@ -83,7 +83,7 @@ def test_a_lost_meta_directory_is_not_taken_for_a_release_under_way(root: Path) 
 
 def test_only_a_store_on_files_alone_is_released(root: Path) -> None:
     with open_migrator(root) as migrator:
-        done(migrator.start())
+        done(migrator.live.start())
     with pytest.raises(IllegalStepError) as refused:
         release(root)
     assert refused.value.next_command == "kvcq migrate rollback"
@@ -98,8 +98,8 @@ def test_a_store_that_was_given_back_is_not_called_finished(root: Path) -> None:
 
 def test_a_rollback_to_files_writes_offsets_back(root: Path) -> None:
     with open_migrator(root) as migrator:
-        done(migrator.start())
-        migrator.rollback()
+        done(migrator.live.start())
+        migrator.live.rollback()
         events = [event for _, event in migrator.live.state.history]
     assert read_config(root).offsets == [GroupOffset("g", "orders", 0, 7)]
     assert "committed offsets" in events[-1]
@@ -108,9 +108,9 @@ def test_a_rollback_to_files_writes_offsets_back(root: Path) -> None:
 def _to_rocksdb(root: Path) -> None:
     """Verified, and read from RocksDB."""
     with open_migrator(root) as migrator:
-        done(migrator.start())
-        done(migrator.verify())
-        migrator.cutover()
+        done(migrator.live.start())
+        done(migrator.live.verify())
+        migrator.live.cutover()
 
 
 def test_a_store_is_given_back_on_rocksdb_with_the_families_that_a_broker_names(root: Path) -> None:
@@ -170,6 +170,8 @@ def test_a_release_on_rocksdb_that_was_cut_short_goes_on(
         with pytest.raises(KeyboardInterrupt):
             release(root, home=Home.ROCKSDB)
     assert read_state(root) is not None
+    with pytest.raises(MigrationStateError, match="kvcq migrate release"):
+        open_store(config(root, segment_bytes=SEGMENT_BYTES))
     release(root)  # it says itself where it goes
     assert inspect(root)[0] is DirKind.ROCKETMQ
     assert sorted(list_families(root / "consumequeue")) == ["default", "offset"]
@@ -182,11 +184,11 @@ def test_only_a_verified_store_is_given_back_on_rocksdb(root: Path) -> None:
             release(root, home=Home.ROCKSDB)
         assert refused.value.next_command == following
         with open_migrator(root) as migrator:
-            done(migrator.start())
+            done(migrator.live.start())
     with open_migrator(root) as migrator:
-        done(migrator.verify())
-        migrator.cutover()
-        migrator.finish()
+        done(migrator.live.verify())
+        migrator.live.cutover()
+        migrator.live.finish()
     with pytest.raises(IllegalStepError) as refused:
         release(root, home=Home.ROCKSDB)
     assert refused.value.next_command == "kvcq migrate rollback"

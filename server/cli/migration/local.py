@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from migration.jobs import Job
     from migration.state import FileLayout, RoutingPolicy, SideName
+    from migration.steps import LiveMigration
     from server.cli.migration.target import Watch
 
 
@@ -120,18 +121,18 @@ class LocalTarget:
         )
         if adopt_only:
             return self._answer(None)
-        return self._answer(self._migrator().start(routing))
+        return self._answer(self._migrator().live_for("start").start(routing))
 
     def verify(self, key_every: int) -> pb.MigrationStepResponse:
         options = VerifyOptions(key_every=key_every) if key_every else VerifyOptions()
-        return self._answer(self._settled().verify(options))
+        return self._answer(self._settled("verify").verify(options))
 
     def differences(self, limit: int) -> list[pb.Difference]:
-        found = self._migrator().differences[:limit]
+        found = self._migrator().live.differences[:limit]
         return list(differences_out(found).differences)
 
     def cutover(self) -> pb.MigrationStepResponse:
-        self._settled().cutover()
+        self._settled("cutover").cutover()
         return self._answer(None)
 
     def rollback(self) -> pb.MigrationStepResponse:
@@ -139,14 +140,14 @@ class LocalTarget:
             # A status was asked for before: it is opened again, with a migration now.
             self.close()
             begin_on_rocksdb(self._root)
-        return self._answer(self._settled().rollback())
+        return self._answer(self._settled("rollback").rollback())
 
     def finish(self) -> pb.MigrationStepResponse:
-        self._settled().finish()
+        self._settled("finish").finish()
         return self._answer(None)
 
     def set_routing(self, routing: RoutingPolicy) -> pb.MigrationStepResponse:
-        return self._answer(self._settled().set_routing(routing))
+        return self._answer(self._settled("routing").set_routing(routing))
 
     def cancel(self, job_id: str) -> pb.MigrationStepResponse:
         raise CommandError(
@@ -158,13 +159,13 @@ class LocalTarget:
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
         if rebuild is not None:
             rebuild_side(self._root, rebuild)
-        return self._answer(self._migrator().resume())
+        return self._answer(self._migrator().live_for("resume").resume())
 
     def release(self, home: Home | None) -> list[str]:
         return release(self._root, self._progress, home)
 
     def wait(self, job_id: str, watch: Watch) -> pb.MigrationStatus:
-        job = self._migrator().job(job_id)
+        job = self._migrator().live.job(job_id)
         try:
             while not job.wait(POLL_S):
                 watch(*progress_of(job_out(job.status())))
@@ -178,12 +179,12 @@ class LocalTarget:
             ) from None
         return self.status()
 
-    def _settled(self) -> Migrator:
+    def _settled(self, step: str) -> LiveMigration:
         """What an opening went on with by itself is done first: nothing else could bring it on."""
-        migrator = self._migrator()
-        if migrator.has_live and (job := migrator.live.filling) is not None:
-            job.wait()
-        return migrator
+        live = self._migrator().live_for(step)
+        if live.filling is not None:
+            live.filling.wait()
+        return live
 
 
 def _code(error: StoreError) -> str:

@@ -60,15 +60,15 @@ def _all_the_way_and_back(root: Path) -> None:
     """Adopted, moved to RocksDB alone, and brought back to files, which are made anew."""
     adopt_directory(root, layout=LAYOUT)
     with open_migrator(root) as migrator:
-        done(migrator.start())
-        done(migrator.verify(VerifyOptions(key_every=1)))
-        assert list(migrator.differences) == []
-        migrator.cutover()
-        migrator.finish()
+        done(migrator.live.start())
+        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        assert list(migrator.live.differences) == []
+        migrator.live.cutover()
+        migrator.live.finish()
         assert not (root / "index").exists()
-        done(migrator.rollback())
-        done(migrator.rollback())
-        migrator.rollback()
+        done(migrator.live.rollback())
+        done(migrator.live.rollback())
+        migrator.live.rollback()
     release(root)
 
 
@@ -88,13 +88,13 @@ def test_where_rocketmq_indexed_no_tags_none_come_in(tmp_path: Path) -> None:
     assert state is not None
     write_state(root, replace(state, layout=LAYOUT))
     with open_migrator(root) as migrator:
-        done(migrator.start())
-        done(migrator.verify())
-        migrator.cutover()
-        migrator.finish()
-        done(migrator.rollback())
-        done(migrator.rollback())
-        migrator.rollback()
+        done(migrator.live.start())
+        done(migrator.live.verify())
+        migrator.live.cutover()
+        migrator.live.finish()
+        done(migrator.live.rollback())
+        done(migrator.live.rollback())
+        migrator.live.rollback()
     release(root)
     assert len(entries(root, LAYOUT.index)) == ENTRIES - TAG_ENTRIES
     # What is taken over then shows the same.
@@ -130,9 +130,9 @@ def test_a_tag_that_the_index_lacks_is_a_difference(tmp_path: Path) -> None:
         path.write_bytes(bytes(data))
     with open_migrator(root) as migrator:
         assert migrator.live.state.phase is Phase.FILES
-        done(migrator.start())
-        done(migrator.verify(VerifyOptions(key_every=1)))
-        found = list(migrator.differences)
+        done(migrator.live.start())
+        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        found = list(migrator.live.differences)
         assert found
         assert {(each.topic, each.field, each.side) for each in found} == {
             ("orders", "tag paid", "files")

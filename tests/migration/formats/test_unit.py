@@ -11,12 +11,10 @@ from migration.formats.unit import (
     BLANK_UNIT,
     END_MARK,
     UNIT_SIZE,
-    ZERO_UNIT,
     file_name,
     pack_units,
     parse_file_name,
     parse_queue_id,
-    round_file_bytes,
     unpack_unit,
     unpack_units,
     valid_units,
@@ -65,7 +63,7 @@ def test_one_reader_and_many_agree_on_what_is_valid(units: list[tuple[int, int, 
 
 
 @pytest.mark.parametrize(
-    "data", [BLANK_UNIT, ZERO_UNIT, END_MARK, pack_units((-1, 100, 0)), b"", b"\0" * 19]
+    "data", [BLANK_UNIT, bytes(UNIT_SIZE), END_MARK, pack_units((-1, 100, 0)), b"", b"\0" * 19]
 )
 def test_blanks_zeros_and_pieces_are_no_units(data: bytes) -> None:
     assert unpack_unit(data) is None
@@ -91,8 +89,3 @@ def test_foreign_file_names_are_told(name: str) -> None:
 @pytest.mark.parametrize(("name", "queue_id"), [("0", 0), ("17", 17), ("01", None), ("-1", None)])
 def test_queue_directories_are_numbers(name: str, queue_id: int | None) -> None:
     assert parse_queue_id(name) == queue_id
-
-
-def test_file_size_is_rounded_up_to_units() -> None:
-    assert round_file_bytes(1024) == 1040
-    assert round_file_bytes(6_000_000) == 6_000_000

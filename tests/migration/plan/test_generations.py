@@ -78,21 +78,21 @@ def goes_all_the_way_and_back(root: Path, broker: BrokerStore) -> None:
     with open_migrator(root) as migrator:
         store = migrator._store
         check_served(store, broker)
-        done(migrator.start())
-        done(migrator.verify(ALL_KEYS))
-        assert list(migrator.differences) == []
-        migrator.cutover()
+        done(migrator.live.start())
+        done(migrator.live.verify(ALL_KEYS))
+        assert list(migrator.live.differences) == []
+        migrator.live.cutover()
         check_served(store, broker)
-        migrator.finish()
+        migrator.live.finish()
         check_served(store, broker)
     with open_migrator(root) as migrator:
         check_served(migrator._store, broker)
         for _ in range(2):
-            done(migrator.rollback())
-        done(migrator.verify(ALL_KEYS))
-        assert list(migrator.differences) == []
+            done(migrator.live.rollback())
+        done(migrator.live.verify(ALL_KEYS))
+        assert list(migrator.live.differences) == []
         check_served(migrator._store, broker)
-        done(migrator.rollback())
+        done(migrator.live.rollback())
     release(root)
     assert not (root / "store.json").exists()
 
@@ -240,9 +240,9 @@ def test_front_messages_that_expired_leave_the_generation_alive(broker: BrokerSt
     take_over(root)
     with open_migrator(root) as migrator:
         assert migrator._store.bounds([("T", 0)])[0] == (first, 2000)
-        done(migrator.start())
-        done(migrator.verify(ALL_KEYS))
-        assert list(migrator.differences) == []
+        done(migrator.live.start())
+        done(migrator.live.verify(ALL_KEYS))
+        assert list(migrator.live.differences) == []
         assert read(migrator._store, "T") == broker.bodies("T")
 
 
@@ -258,10 +258,10 @@ def test_an_earlier_generation_whose_front_expired_is_dead(broker: BrokerStore) 
     assert 0 < dead[0].records < 1000
     take_over(root)
     with open_migrator(root) as migrator:
-        done(migrator.start())
-        done(migrator.verify(ALL_KEYS))
-        assert list(migrator.differences) == []
-        migrator.cutover()
+        done(migrator.live.start())
+        done(migrator.live.verify(ALL_KEYS))
+        assert list(migrator.live.differences) == []
+        migrator.live.cutover()
         assert read(migrator._store, "T") == broker.bodies("T")
 
 
@@ -344,9 +344,9 @@ def test_a_store_taken_over_with_both_generations_blames_neither_side(
     metadata.put_topics([topic._replace(created_offset=0)])
     metadata.close()
     with open_migrator(root) as migrator:
-        done(migrator.start())
-        done(migrator.verify(ALL_KEYS))
-        assert {each.side for each in migrator.differences} == {"log"}
+        done(migrator.live.start())
+        done(migrator.live.verify(ALL_KEYS))
+        assert {each.side for each in migrator.live.differences} == {"log"}
         assert migrator.live.state.phase is Phase.DOUBLE_WRITE
         assert migrator.status().next_step.step == "rollback"
     files = tree_digest(root / "consumequeue")
@@ -362,14 +362,14 @@ def test_ghost_units_of_a_dead_generation_are_differences_of_their_side(
     root = broker.stop()
     take_over(root)
     with open_migrator(root) as migrator:
-        done(migrator.start())
+        done(migrator.live.start())
         side = migrator.live.double.side(SideName.ROCKSDB)
         assert side is not None
         ghosts = [row for row in broker.log.rows if row.entry.topic == "T"][5:12]
         side.store.fill([dispatch_request(row.record, 0) for row in ghosts])
-        done(migrator.verify(ALL_KEYS))
-        assert {(each.side, each.topic) for each in migrator.differences} == {("rocksdb", "T")}
-        assert len(migrator.differences) == len(ghosts)
+        done(migrator.live.verify(ALL_KEYS))
+        assert {(each.side, each.topic) for each in migrator.live.differences} == {("rocksdb", "T")}
+        assert len(migrator.live.differences) == len(ghosts)
 
 
 def test_keys_of_an_earlier_generation_are_not_found(broker: BrokerStore) -> None:
@@ -394,9 +394,9 @@ def test_keys_of_an_earlier_generation_are_not_found(broker: BrokerStore) -> Non
     with open_migrator(root) as migrator:
         found = migrator._store.query("T", "k").records
         assert [unpack_record(record).body for record in found] == broker.bodies("T")
-        done(migrator.start())
-        done(migrator.verify(ALL_KEYS))
-        assert list(migrator.differences) == []
+        done(migrator.live.start())
+        done(migrator.live.verify(ALL_KEYS))
+        assert list(migrator.live.differences) == []
 
 
 # --- one admission -----------------------------------------------------------------------------
@@ -414,10 +414,10 @@ def test_the_process_of_a_backfill_admits_the_same(
     root = broker.stop()
     take_over(root)
     with open_migrator(root) as migrator:
-        done(job := migrator.start())
+        done(job := migrator.live.start())
         assert job.status().rows > 0
-        done(migrator.verify(ALL_KEYS))
-        assert list(migrator.differences) == []
+        done(migrator.live.verify(ALL_KEYS))
+        assert list(migrator.live.differences) == []
         assert migrator.live.state.phase is Phase.VERIFIED
-        migrator.cutover()
+        migrator.live.cutover()
         check_served(migrator._store, broker)

@@ -125,27 +125,27 @@ def test_a_golden_store_goes_all_the_way_and_back_with_equal_results(name: str, 
         store = migrator._store
         assert migrator.live.state.phase is Phase.FILES
         check_against_rocketmq(store, name, view)
-        done(migrator.start())
-        done(migrator.verify(VerifyOptions(key_every=1)))
-        assert list(migrator.differences) == []
-        migrator.cutover()
+        done(migrator.live.start())
+        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        assert list(migrator.live.differences) == []
+        migrator.live.cutover()
         check_against_rocketmq(store, name, view)
-        done(migrator.rollback())
+        done(migrator.live.rollback())
         check_against_rocketmq(store, name, view, quick=True)
-        done(migrator.verify())
-        migrator.cutover()
-        migrator.finish()
+        done(migrator.live.verify())
+        migrator.live.cutover()
+        migrator.live.finish()
         check_against_rocketmq(store, name, view, quick=True)
     with open_migrator(root) as migrator:
         store = migrator._store
         check_against_rocketmq(store, name, view, quick=True)
-        done(migrator.rollback())
-        done(migrator.rollback())
+        done(migrator.live.rollback())
+        done(migrator.live.rollback())
         assert migrator.live.state.phase is Phase.DOUBLE_WRITE
         check_against_rocketmq(store, name, view)
-        done(migrator.verify(VerifyOptions(key_every=1)))
-        assert list(migrator.differences) == []
-        done(migrator.rollback())
+        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        assert list(migrator.live.differences) == []
+        done(migrator.live.rollback())
     if name == "both":
         made = {path: (root / path).read_bytes() for path in files_before}
         assert made == files_before  # files made again from the log are those RocketMQ wrote
@@ -212,9 +212,9 @@ def test_a_topic_that_only_the_log_knows_was_deleted_and_stays_so(tmp_path: Path
     (root / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
     take_over(root)
     with open_migrator(root) as migrator:
-        done(migrator.start())
-        done(migrator.verify())
-        assert list(migrator.differences) == []
+        done(migrator.live.start())
+        done(migrator.live.verify())
+        assert list(migrator.live.differences) == []
         with pytest.raises(UnknownTopicError):
             migrator._store.describe_topic(gone)
 
@@ -239,9 +239,9 @@ def test_faulty_files_are_reported_and_made_again_from_the_log(tmp_path: Path) -
     take_over(root)
     with open_migrator(root) as migrator:
         check_against_rocketmq(migrator._store, "both", "files")
-        done(migrator.start())
-        done(migrator.verify(VerifyOptions(key_every=1)))
-        assert list(migrator.differences) == []
+        done(migrator.live.start())
+        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        assert list(migrator.live.differences) == []
 
 
 def test_damage_in_the_middle_of_the_log_is_refused_before_anything_is_changed(
