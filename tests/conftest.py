@@ -31,6 +31,12 @@ settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+@pytest.fixture
+def damaged(request: pytest.FixtureRequest) -> bool:
+    """Whether the test says of itself that it leaves its store damaged: it is not checked then."""
+    return request.node.get_closest_marker("damages") is not None
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A warm local[2] session with our data sources; starting one takes longer than most tests."""

@@ -151,8 +151,9 @@ async def test_files_that_end_beyond_the_durable_log_are_refused(
 ) -> None:
     root = tmp_path / "store"
     make_on_files(root)
+    # Damaged: nothing fills RocksDB.
     async with serving(
-        root, store={"segment_bytes": SEGMENT_BYTES, "preallocate": False}
+        root, store={"segment_bytes": SEGMENT_BYTES, "preallocate": False}, damaged=True
     ) as served:
         store = served.store
         store.put(messages(0, 100))

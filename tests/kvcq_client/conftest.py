@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    async with serving(tmp_path / "store", store={"segment_bytes": 8 << 20}) as running:
+async def served(tmp_path: Path, damaged: bool) -> AsyncIterator[Served]:
+    async with serving(
+        tmp_path / "store", store={"segment_bytes": 8 << 20}, damaged=damaged
+    ) as running:
         yield running
 
 

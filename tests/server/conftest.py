@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
+async def served(tmp_path: Path, damaged: bool) -> AsyncIterator[Served]:
     """A server in ASYNC mode on an empty store."""
-    async with serving(tmp_path / "store") as running:
+    async with serving(tmp_path / "store", damaged=damaged) as running:
         yield running

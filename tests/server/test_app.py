@@ -82,7 +82,8 @@ async def test_alive_at_once_ready_when_the_store_is_open(tmp_path: Path) -> Non
 
 
 async def test_told_to_stop_while_opening_it_stops(tmp_path: Path) -> None:
-    async with serving(tmp_path, opener=SlowOpener(), wait_ready=False) as served:
+    # Damaged: there is no store yet.
+    async with serving(tmp_path, opener=SlowOpener(), wait_ready=False, damaged=True) as served:
         served.server.stop()
 
 

@@ -11,6 +11,7 @@ from store.config import FlushMode, StoreConfig
 from store.errors import CorruptRecordError, MessageNotFoundError
 from store.log.segment import Segment
 from store.message import Message
+from tests.support.checked import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,11 +23,11 @@ COUNT = 600
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MessageStore]:
+def store(tmp_path: Path, damaged: bool) -> Iterator[MessageStore]:
     config = StoreConfig(
         root=tmp_path / "s", segment_bytes=1 << 16, preallocate=False, hot_read_bytes=0
     )
-    with open_store(config) as opened:
+    with checked(open_store(config), damaged=damaged) as opened:
         for number in range(COUNT):
             opened.append([Message("T", b"%06d" % number * 20, number % 2)])
         yield opened
@@ -65,6 +66,7 @@ def test_a_cold_pull_reads_many_records_at_once(
     assert len(sizes) <= 3  # one for each segment, of 64 KiB, that they lie in
 
 
+@pytest.mark.damages
 def test_a_flipped_bit_in_a_cold_record_is_found(store: MessageStore, tmp_path: Path) -> None:
     store.flush()
     path = tmp_path / "s" / "commitlog" / f"{0:020d}"

@@ -34,6 +34,7 @@ from store.errors import (
 from store.format.checkpoint import Checkpoint, read_checkpoint
 from store.format.record import unpack_record
 from store.message import Message, PullStatus
+from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import SEGMENT_BYTES, open_small
@@ -51,8 +52,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
-    with open_small(tmp_path / "store", clock) as opened:
+def store(tmp_path: Path, clock: FakeClock, damaged: bool) -> Iterator[MessageStore]:
+    with checked(open_small(tmp_path / "store", clock), damaged=damaged) as opened:
         yield opened
         assert differences(opened) == []
 

@@ -21,6 +21,7 @@ from store.errors import (
 from store.format.record import unpack_record
 from store.message import Message, PullStatus
 from store.reader import TagFilter
+from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import live_engine
 from tests.support.stores import SEGMENT_BYTES, open_small
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MessageStore]:
-    with open_small(tmp_path / "store") as opened:
+def store(tmp_path: Path, damaged: bool) -> Iterator[MessageStore]:
+    with checked(open_small(tmp_path / "store"), damaged=damaged) as opened:
         opened.put(
             [
                 Message("T", b"%d" % n, tag="t", keys=("k",), light_queues=("%LMQ%a",))
@@ -136,6 +137,7 @@ def test_what_comes_before_damage_is_served(store: MessageStore) -> None:
     segment.buffer[unit.physical_offset + 90] ^= 1
 
 
+@pytest.mark.damages
 def test_an_index_row_that_lies_is_damage(store: MessageStore) -> None:
     engine = live_engine(store)
     unit = unpack_unit(engine.get(UNITS, unit_key("T", 0, 4)) or b"")

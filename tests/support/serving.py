@@ -13,6 +13,7 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from migration.opening import open_any
 from server.app import Server
 from server.config import ServerConfig
+from tests.support.checked import assert_whole
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -83,9 +84,12 @@ async def serving(
     store: dict[str, Any] | None = None,
     opener: StoreOpener = open_any,
     wait_ready: bool = True,
+    damaged: bool = False,
     **settings: Any,  # noqa: ANN401 - ServerConfig checks them
 ) -> AsyncIterator[Served]:
-    """A server until the end of the block; it is drained and its store closed then."""
+    """A server until the end of the block. It is drained then, its store closed and looked over,
+    unless it is one that the test damages on purpose.
+    """
     settings = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, **settings}
     config = ServerConfig(data_dir=directory, store={**SMALL_STORE, **(store or {})}, **settings)
     listener = EventListener()
@@ -111,3 +115,5 @@ async def serving(
     finally:
         server.stop()
         await running
+    if not damaged:
+        assert_whole(directory)

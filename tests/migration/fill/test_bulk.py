@@ -22,6 +22,7 @@ from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase
 from store.errors import InvalidArgumentError
 from store.topics.admission import Admission, admission_of
+from tests.support.checked import checked
 from tests.support.migrating import (
     LIGHT,
     SEGMENT_BYTES,
@@ -43,11 +44,11 @@ FIRST, LAST = b"", b"\xff" * 8
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MessageStore]:
+def store(tmp_path: Path, damaged: bool) -> Iterator[MessageStore]:
     """On files, with 9000 messages in several segments."""
     root = tmp_path / "store"
     make_on_files(root)
-    with open_store(config(root)) as opened:
+    with checked(open_store(config(root)), damaged=damaged) as opened:
         for first in range(0, 9000, 1000):
             opened.put(messages(first, 1000))
         opened.delete_topic("audit-us")

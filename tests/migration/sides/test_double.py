@@ -9,6 +9,7 @@ import pytest
 from migration.opening import open_store
 from migration.state.routes import SideName
 from store.errors import StoreBusyError
+from tests.support.checked import checked
 from tests.support.migrating import config, done, live, make_on_files, messages, settle
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ class Busy:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MessageStore]:
+def store(tmp_path: Path, damaged: bool) -> Iterator[MessageStore]:
     """In DOUBLE_WRITE: RocksDB is written, and nothing is read from it."""
     root = tmp_path / "store"
     make_on_files(root)
-    with open_store(config(root)) as opened:
+    with checked(open_store(config(root)), damaged=damaged) as opened:
         opened.put(messages(0, 40))
         done(live(opened).start())
         settle(opened)

@@ -24,6 +24,7 @@ from migration.steps.verify import Verification
 from server.cli.main import main
 from store.errors import DamagedQueueError, DiskFullError, StoreBusyError, StoreClosedError
 from store.format.record import unpack_record
+from tests.support.checked import checked
 from tests.support.migrating import (
     ALL_KEYS,
     LIGHT,
@@ -59,9 +60,9 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(root: Path) -> Iterator[MessageStore]:
+def store(root: Path, damaged: bool) -> Iterator[MessageStore]:
     """On files, with 600 messages."""
-    with open_store(config(root)) as opened:
+    with checked(open_store(config(root)), damaged=damaged) as opened:
         opened.put(messages(0, 600))
         yield opened
 
@@ -557,6 +558,7 @@ def test_queues_that_ended_before_the_take_over_outlive_the_loss_of_the_database
         assert store.bounds([("old", 0)])[0] == (low, high)
 
 
+@pytest.mark.damages
 def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
     from kvcq.tables.keys import BOUNDS, max_key
     from kvcq.tables.values import pack_max, pack_unit

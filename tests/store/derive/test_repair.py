@@ -14,6 +14,7 @@ from kvcq.tables.values import unpack_unit
 from store.consume_queue import Boundary
 from store.errors import DamagedQueueError, OffsetOutOfRangeError, StoreBusyError
 from store.message import Message
+from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import open_small
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MessageStore]:
-    with open_small(tmp_path / "store") as opened:
+def store(tmp_path: Path, damaged: bool) -> Iterator[MessageStore]:
+    with checked(open_small(tmp_path / "store"), damaged=damaged) as opened:
         for number in range(300):
             opened.put(
                 [
@@ -121,6 +122,7 @@ def damage(store: MessageStore, topic: str, queue_id: int, offset: int) -> None:
     segment.buffer[unit.physical_offset - segment.start_offset + 90] ^= 1
 
 
+@pytest.mark.damages
 def test_a_damaged_record_costs_a_repair_its_own_message_and_no_other(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -148,6 +150,7 @@ def test_messages_before_a_unit_that_points_elsewhere_are_read(store: MessageSto
     assert store.pull("T", 1, 20).queue_offsets[0] == 20
 
 
+@pytest.mark.damages
 def test_after_a_rebuild_in_vain_a_reader_is_told_where_to_read_on(store: MessageStore) -> None:
     for offset in (20, 21):
         damage(store, "T", 1, offset)
@@ -195,6 +198,7 @@ def test_a_search_by_time_passes_over_what_is_missing_for_good(
             assert search(wanted, Boundary.UPPER) == upper
 
 
+@pytest.mark.damages
 def test_a_unit_whose_record_is_damaged_is_looked_for_once_and_others_again(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -237,6 +241,7 @@ def test_units_lost_at_the_front_are_damage_and_not_expiry(
     assert store.search_time(topic, queue_id, 0, Boundary.LOWER) == 0
 
 
+@pytest.mark.damages
 def test_a_front_whose_record_is_damaged_does_not_count_as_expired(store: MessageStore) -> None:
     damage(store, "T", 1, 0)
     end = unit_key("T", 1, 2)
