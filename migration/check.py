@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvcq.inspect import CheckResult, Finding, Kind, look_over, open_database
+from kvcq.inspect import CheckResult, Finding, Kind, Remedy, look_over, open_database
+from migration.files import FileQueueOptions, FileSide, RecordLookup
+from migration.formats import QUEUE_DIRECTORY
 from migration.state import STATE_FILE, Phase, Routes, SideName, read_state
 from store.errors import StoreFormatError
 
@@ -15,9 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.inspect import OpenedStore, Side
-
-#: RocksDB is not there, nor meant to be.
-_ON_FILES = (Phase.ADOPTING, Phase.FILES)
+    from migration.state import MigrationState
 
 
 def check_store(root: Path, progress: Callable[[str, float], None] | None = None) -> list[Finding]:
@@ -31,29 +31,65 @@ def examine_store(root: Path, progress: Callable[[str, float], None] | None = No
 
 
 def _sides(opened: OpenedStore, stack: ExitStack) -> list[Side]:
-    sides: list[Side] = []
-    root = opened.directory.root
+    add = opened.findings.add
     try:
-        state = read_state(root)
+        state = read_state(opened.directory.root)
     except StoreFormatError as error:
-        opened.findings.add(Kind.IDENTITY, STATE_FILE, "a state that can be read", error.reason)
+        add(Kind.IDENTITY, STATE_FILE, "a state that can be read", error.reason)
         state = None
-    split = None
-    if state is not None:
-        split = partial(Routes(state.phase, state.routing).split, side=SideName.ROCKSDB)
-        if (root / "consumequeue").exists():
-            alone = state.phase in _ON_FILES
-            first = "kvcq migrate start, then " if alone else ""
-            opened.findings.add(
-                Kind.FILES_UNREAD,
-                "consumequeue",
-                "files that agree with the log",
-                "files that were not looked at",
-                note=f"Queue files and index files (state {state.phase.value.upper()}) are not "
-                f"looked at here; {first}kvcq migrate verify compares them with the log.",
-            )
-    if state is None or state.phase not in _ON_FILES or opened.directory.kvcq.exists():
-        side = open_database(opened, stack, split)
-        if side is not None:
-            sides.append(side)
+    if state is None:
+        database = open_database(opened, stack)
+        return [] if database is None else [database]
+    routes = Routes(state.phase, state.routing)
+    # A side that nothing is read from may be behind: it is being filled.
+    on_the_way = state.pending is not None or bool(state.stopped)
+    sides: list[Side] = []
+    if state.needs_files:
+        files = _open_files(opened, stack, state, routes, may_lag=on_the_way)
+        sides += [] if files is None else [files]
+    if state.needs_rocksdb or opened.directory.kvcq.exists():
+        may_lag = on_the_way or not routes.required(SideName.ROCKSDB)
+        split = partial(routes.split, side=SideName.ROCKSDB)
+        database = open_database(opened, stack, split, may_lag=may_lag)
+        sides += [] if database is None else [database]
     return sides
+
+
+def _open_files(
+    opened: OpenedStore, stack: ExitStack, state: MigrationState, routes: Routes, *, may_lag: bool
+) -> FileSide | None:
+    """Queue files and index files as a side; None where there is nothing to be compared."""
+    directory = opened.directory
+    if state.phase is Phase.ADOPTING:
+        opened.findings.add(
+            Kind.FILES_UNREAD,
+            QUEUE_DIRECTORY,
+            "files that agree with the log",
+            "files that were not looked at",
+            side=SideName.FILES.value,
+            note="The store is being taken over: `kvcq migrate start` continues, and looks at all "
+            "files again.",
+        )
+        return None
+    if not directory.consumequeue.is_dir():
+        if opened.segments.end_offset:
+            opened.findings.add(
+                Kind.MISSING,
+                QUEUE_DIRECTORY,
+                f"queue files: in state {state.phase.value} the store has some",
+                "nothing",
+                side=SideName.FILES.value,
+                remedy=Remedy.REBUILD_FILES,
+            )
+        return None
+    records = RecordLookup(directory.commitlog, opened.segments.segment_bytes)
+    stack.callback(records.close)
+    layout = state.layout
+    options = FileQueueOptions(
+        units_per_file=layout.units_per_file,
+        index=layout.index,
+        index_tags_from=layout.index_tags_from,
+    )
+    split = partial(routes.split, side=SideName.FILES)
+    may_lag = may_lag or not routes.required(SideName.FILES)
+    return FileSide(opened, options, records, split, may_lag=may_lag)

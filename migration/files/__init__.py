@@ -5,6 +5,7 @@ Its files are held against the log here, too. Uses the formats, and nothing else
 
 from migration.files.checkpoint import CHECKPOINT_FILE
 from migration.files.file_check import FileCheck
+from migration.files.file_side import FileSide
 from migration.files.options import (
     TRASH_DIRECTORY,
     Adoption,
@@ -22,5 +23,6 @@ __all__ = [
     "FileCheck",
     "FileQueueOptions",
     "FileQueueStore",
+    "FileSide",
     "RecordLookup",
 ]

@@ -97,12 +97,14 @@ class FileCheck:
         *,
         admit: Admit,
         is_required: IsRequired,
+        is_live: IsRequired | None = None,
         required_end: int = NOWHERE,
     ) -> None:
         """The log was walked: tell what is wrong with the files.
 
         `admit`, `is_required`: as when it was made, now that it is known. Units of records from
-        `required_end` on need not be there yet.
+        `required_end` on need not be there yet. `is_live`: whether a topic has records at a
+        physical offset; units of others are wrong, if it is given.
         """
         queues = list(self._queues())
         for done, queue in enumerate(queues):
@@ -119,7 +121,7 @@ class FileCheck:
         if self._sums.differ or self._goes_beyond:
             for done, queue in enumerate(queues):
                 self._progress("units to look at again", done / len(queues))
-                self._check_of(queue, log).ask()
+                self._check_of(queue, log).ask(is_live)
         self._progress("index files", 0.0)
         self._index.finish(log, is_required)
         self._progress("index files", 1.0)
@@ -162,11 +164,16 @@ class FileCheck:
         sums.forget_what_should_be()
         nothing = _Range(0, -1)
         lacking: dict[tuple[str, int], tuple[_Range, _Range]] = {}  # before and behind what it has
+        newest: dict[tuple[str, int], int] = {}
+        twice = set()  # queues that the log has two records for one place of: of which one is there
 
         def take(requests: Sequence[DispatchRequest]) -> None:
             inside = []
             for row in _rows(admit(requests)):
                 queue, offset = row[:2], row[2]
+                if offset <= newest.get(queue, -1):
+                    twice.add(queue)
+                newest[queue] = offset
                 there = ranges.get(queue, nothing)
                 if there.begin <= offset < there.end:
                     inside.append(row)
@@ -181,6 +188,8 @@ class FileCheck:
 
         walk_again(take)
         for queue, (before, behind) in sorted(lacking.items()):
+            if queue in twice:
+                continue
             is_there = queue in ranges
             there = ranges.get(queue, nothing)
             if before is not nothing:

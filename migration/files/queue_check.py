@@ -21,7 +21,7 @@ from migration.formats import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -309,7 +309,7 @@ class QueueCheck:
 
     # --- what the units point at -----------------------------------------------------------
 
-    def ask(self) -> None:
+    def ask(self, is_live: Callable[[str, int], bool] | None) -> None:
         """Ask the records of all units that the sums do not clear; once the files were run over.
 
         Of each kind the first in a file is told, the others are counted.
@@ -329,7 +329,7 @@ class QueueCheck:
                 past, falls, self._highest = self._order(units, at, offsets)
                 at = at[(offsets >= self._log.start_offset) & ~past & ~falls]
                 for index in self._suspects(first, units, at).tolist():
-                    told = self._ask(first + index, units[index].item())
+                    told = self._ask(first + index, units[index].item(), is_live)
                     if told is not None:
                         kind, wanted, found = told
                         place = int(units["physical_offset"][index])
@@ -345,7 +345,12 @@ class QueueCheck:
         beyond = at[offsets >= self._log.walked_end]
         return np.sort(np.concatenate((live.at[self._sums.suspicious(live.hashes)], beyond)))
 
-    def _ask(self, offset: int, unit: tuple[int, int, int]) -> tuple[Kind, str, str] | None:
+    def _ask(
+        self,
+        offset: int,
+        unit: tuple[int, int, int],
+        is_live: Callable[[str, int], bool] | None,
+    ) -> tuple[Kind, str, str] | None:
         """What is wrong with the unit, as kind, expected and found."""
         place, size, tag_code = unit
         record = self._log.record_at(place)
@@ -363,4 +368,6 @@ class QueueCheck:
         if record.tag_code != tag_code:
             wanted = f"the tag code of {there}, {record.tag_code}"
             return Kind.WRONG_UNIT, wanted, f"{tag_code}{UNCOVERED}"
+        if is_live is not None and not is_live(self._topic, place):
+            return Kind.DEAD_ROW, "no unit", f"one of {there}"
         return None

@@ -63,16 +63,16 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
 
 
 def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
-    """Whether a verification blames the side, or it is missing or cannot be opened.
-
-    RocksDB is also proved wrong by a check of the whole store, which is done then.
-    """
+    """Whether a verification blames the side, or it is missing or cannot be opened, or a check of
+    the whole store, which is done then, finds it wrong."""
     if name.value in state.blamed:
         return True
     if state.stopped and state.unopened == name.value:
         return True
-    if name is SideName.FILES:
-        return not (root / QUEUE_DIRECTORY).is_dir()
-    if not (root / "kvcq").is_dir():
+    directory, remedy = {
+        SideName.FILES: (QUEUE_DIRECTORY, Remedy.REBUILD_FILES),
+        SideName.ROCKSDB: ("kvcq", Remedy.REBUILD_DATABASE),
+    }[name]
+    if not (root / directory).is_dir():
         return True
-    return any(each.remedy is Remedy.REBUILD_DATABASE for each in check_store(root))
+    return any(each.is_fault and each.remedy is remedy for each in check_store(root))

@@ -11,7 +11,7 @@ import pytest
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED, metadata_profile
-from kvcq.inspect.findings import Finding, Findings, Kind, size_text
+from kvcq.inspect.findings import Finding, Findings, Kind, Remedy, size_text
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables.keys import (
     BOUNDS,
@@ -26,7 +26,11 @@ from kvcq.tables.keys import (
 )
 from kvcq.tables.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store, examine_store
+from migration.errors import IllegalStepError
+from migration.formats import pack_units
+from migration.migrator import rebuild_side
 from migration.opening import open_store
+from migration.state.routes import SideName
 from migration.state.routing import RoutingPolicy, parse_rules
 from migration.state.state import Phase
 from store.clock import SystemClock
@@ -35,7 +39,7 @@ from store.format.checkpoint import read_checkpoint
 from store.message import Message
 from store.metadata import DeleteMark
 from tests.support.fake_clock import FakeClock
-from tests.support.migrating import advance, config, make_on_files, messages
+from tests.support.migrating import LAYOUT, advance, config, make_on_files, messages
 from tests.support.stores import SEGMENT_BYTES, open_small
 from tests.support.tree import tree_digest
 
@@ -133,15 +137,127 @@ def test_names_that_a_migration_keeps_in_files_are_not_missed(tmp_path: Path) ->
     make_on_files(root, RoutingPolicy(rules=parse_rules(["payments=files", "%LMQ%*=files"])))
     with open_store(config(root)) as store:
         store.put(messages(0, 200))
-    on_files = check_store(root)
-    assert [finding.kind for finding in on_files] == [Kind.FILES_UNREAD]
-    assert "state FILES" in on_files[0].note
+    assert check_store(root) == []
     with open_store(config(root)) as store:
         advance(store, Phase.FINISHED)
-    assert [finding.kind for finding in check_store(root)] == [Kind.FILES_UNREAD]
+    assert check_store(root) == []
     with database(root) as engine:
         engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 4))]))
     assert {finding.kind for finding in faults(root)} == {Kind.MISSING_UNIT, Kind.HOLE}
+
+
+@pytest.fixture(scope="module")
+def both_sides(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store in state DOUBLE_WRITE: queue files, index files and RocksDB."""
+    root = tmp_path_factory.mktemp("both") / "store"
+    make_on_files(root)
+    with open_store(config(root)) as store:
+        store.put(messages(0, 300))
+        advance(store, Phase.DOUBLE_WRITE)
+        store.put(messages(300, 300))
+    return root
+
+
+@pytest.fixture
+def both(both_sides: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "store"
+    shutil.copytree(both_sides, copy)
+    return copy
+
+
+def queue_file(root: Path) -> Path:
+    """Of orders, queue 0: 75 units in one file."""
+    [path] = (root / "consumequeue" / "orders" / "0").iterdir()
+    return path
+
+
+def test_all_sides_of_a_store_are_looked_at(both: Path) -> None:
+    before = tree_digest(both)
+    steps: list[tuple[str, float]] = []
+    checked = examine_store(both, lambda what, share: steps.append((what, share)))
+    assert checked.findings == []
+    assert tree_digest(both) == before
+    assert all(0 <= share <= 1 for _, share in steps)
+    assert {what for what, _ in steps} >= {"consume queues", "index files", "rows of default"}
+    # 600 messages, every fifth in a light queue as well, on each of both sides.
+    assert (checked.checked.records, checked.checked.units) == (600, 2 * 720)
+
+
+@pytest.mark.parametrize("value", [bytes(20), pack_units((4, 200, 7)), pack_units((0, 99, 7))])
+def test_a_wrong_unit_in_a_queue_file_is_a_fault_of_the_files_alone(
+    both: Path, value: bytes
+) -> None:
+    path = queue_file(both)
+    data = bytearray(path.read_bytes())
+    data[100:120] = value
+    path.write_bytes(data)
+    found = faults(both)
+    assert {finding.side for finding in found} == {"files"}
+    assert {finding.remedy for finding in found} == {Remedy.REBUILD_FILES}
+    assert {(finding.place, finding.position) for finding in found} == {
+        (str(path.relative_to(both)), 100)
+    }
+
+
+def test_a_unit_that_points_at_another_record_is_told_with_that_record(both: Path) -> None:
+    path = queue_file(both)
+    data = bytearray(path.read_bytes())
+    data[100:120] = data[120:140]
+    path.write_bytes(data)
+    [wrong] = [each for each in faults(both) if each.kind is Kind.WRONG_UNIT]
+    assert (wrong.topic, wrong.queue_id, wrong.queue_offset) == ("orders", 0, 5)
+    assert "queue 0 of 'orders', offset 6" in wrong.found
+
+
+def test_lost_queue_files_are_a_fault(both: Path) -> None:
+    queue_file(both).unlink()
+    [lost] = faults(both)
+    assert (lost.kind, lost.topic, lost.queue_id) == (Kind.ENDS_EARLY, "orders", 0)
+    shutil.rmtree(both / "consumequeue" / "orders" / "0")
+    assert only(both, Kind.MISSING_QUEUE).count == 75
+    shutil.rmtree(both / "consumequeue")
+    assert only(both, Kind.MISSING).place == "consumequeue"
+
+
+def test_a_key_that_the_index_files_lack_is_a_fault(both: Path) -> None:
+    [path] = (both / "index").iterdir()
+    data = bytearray(path.read_bytes())
+    at = LAYOUT.index.entry_position(3)
+    data[at] ^= 1  # of its hash
+    path.write_bytes(data)
+    found = only(both, Kind.WRONG_INDEX_ROW)
+    assert (found.side, found.position) == ("files", at)
+    path.unlink()
+    assert only(both, Kind.ENDS_EARLY).remedy is Remedy.REBUILD_FILES
+
+
+def test_a_side_that_is_proved_wrong_by_a_check_can_be_rebuilt(both: Path) -> None:
+    path = queue_file(both)
+    path.write_bytes(bytes(path.stat().st_size))
+    for side in (SideName.ROCKSDB, SideName.FILES):
+        if side is SideName.ROCKSDB:
+            with pytest.raises(IllegalStepError, match="may be the right one"):
+                rebuild_side(both, side)
+        else:
+            rebuild_side(both, side)
+    open_store(config(both)).close()
+    assert check_store(both) == []
+
+
+def test_a_killed_store_with_both_sides_has_no_faults(tmp_path: Path) -> None:
+    root, image = tmp_path / "store", tmp_path / "image"
+    make_on_files(root)
+    with open_store(config(root)) as store:
+        store.put(messages(0, 300))
+        advance(store, Phase.DOUBLE_WRITE)
+        store.flush()
+        store.put(messages(300, 300))
+        shutil.copytree(root, image)
+    found = check_store(image)
+    assert not any(finding.is_fault for finding in found), [str(each) for each in found]
+    assert ("files", Kind.UNDISPATCHED) in {(each.side, each.kind) for each in found}
+    open_store(config(image)).close()
+    assert check_store(image) == []
 
 
 def test_a_damaged_migration_state_is_a_fault(root: Path) -> None:

@@ -49,9 +49,10 @@ _LINE_S = 5.0
 def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 - click's way
     """Verify the stopped store in DIRECTORY: every record, queue, bound and key row of it.
 
-    Nothing is changed. Exits with 1, and shows the first differences, when something is wrong.
-    Leftovers of a crash that the next start repairs are reported as information, not as faults, and
-    so is damage in the log that the queues no longer lead to.
+    In a migration, queue files and index files as well. Nothing is changed. Exits with 1, and shows
+    the first differences, when something is wrong. Leftovers of a crash that the next start repairs
+    are reported as information, not as faults, and so is damage in the log that the queues no
+    longer lead to.
     """
     try:
         with _progress(quiet=as_json) as report:
