@@ -158,7 +158,8 @@ def _read_file(path: Path) -> dict[str, object]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidArgumentError(str(path), f"cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InvalidArgumentError(str(path), f"cannot be read: {why}") from error
     found: dict[str, object] = {}
     for table, entries in document.items():
         if table not in ("server", "store") or not isinstance(entries, dict):

@@ -98,8 +98,8 @@ def list_scenarios(as_json: bool) -> None:  # noqa: FBT001 - click passes option
     help="Start a server on this directory. The default, with one that is deleted afterwards; "
     "a scenario that needs a store in this process gets that instead.",
 )
-@click.option("--scale", type=float, default=1.0, show_default=True, help="Of the amounts.")
-@click.option("--seed", type=int, help="Instead of the scenario's own.")
+@click.option("--scale", type=float, default=1.0, show_default=True, help="Multiplies all amounts.")
+@click.option("--seed", type=int, help="Of random choices; otherwise the scenario's own.")
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -235,7 +235,7 @@ def _show(document: dict[str, Any]) -> None:
     show_default=True,
     help="Directory for NAME.json and NAME.html of each.",
 )
-@click.option("--scale", type=float, default=1.0, show_default=True, help="Of the amounts.")
+@click.option("--scale", type=float, default=1.0, show_default=True, help="Multiplies all amounts.")
 @click.option("--only", multiple=True, metavar="SCENARIO", help="These alone; may be repeated.")
 @json_option
 def run_all(
@@ -336,7 +336,12 @@ def _show_summary(reports: Sequence[Path], *, as_json: bool, failed: list[str]) 
 @bench.command("compare")
 @click.argument("one", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("other", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--html", "html_path", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--html",
+    "html_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page as well.",
+)
 @json_option
 def compare_reports(
     one: Path,

@@ -76,13 +76,13 @@ def layout_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, text in (
         (
             "--index-entries",
-            "RocketMQ's maxIndexNum, if it was changed; else taken from the files.",
+            "RocketMQ's maxIndexNum, if it was changed; otherwise read from the files.",
         ),
         (
             "--index-slots",
-            "RocketMQ's maxHashSlotNum, if it was changed; else taken from the files.",
+            "RocketMQ's maxHashSlotNum, if it was changed; otherwise read from the files.",
         ),
-        ("--units-per-file", "Units of a queue file; else taken from the files."),
+        ("--units-per-file", "Units of a queue file; otherwise read from the files."),
     ):
         command = click.option(name, type=Whole(1, INT64_MAX), help=text)(command)
     return command

@@ -108,5 +108,8 @@ def _request(directory: Path) -> pb.IngestFilesRequest:
             deletions=manifest["deletions"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = (
+            error.strerror if isinstance(error, OSError) else f"is not as it was written: {error!r}"
+        )
         hint = "such files are made by `kvcq spark rebuild` with --output, --begin and --end"
-        raise CommandError(f"{path} does not say what the files are: {error!r}", hint) from error
+        raise CommandError(f"{path}: {why}", hint) from error

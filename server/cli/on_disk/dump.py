@@ -64,7 +64,9 @@ def dump() -> None:
 
 @dump.command("log")
 @_directory
-@click.option("--from", "start", type=OFFSET, help="Physical offset of a record. [default: start]")
+@click.option(
+    "--from", "start", type=OFFSET, help="Physical offset of a record.  [default: the first]"
+)
 @click.option("--to", "end", type=OFFSET, help="Rows that begin below this physical offset.")
 @click.option("--topic", type=text, help="Records of this topic alone.")
 @click.option("--queue", "queue_id", type=QUEUE, help="Records of this queue alone.")
@@ -116,7 +118,7 @@ def dump_log_command(
 @dump.command("queue")
 @_directory
 @click.argument("topic", type=text)
-@click.argument("queue_id", type=QUEUE, default=0)
+@click.argument("queue_id", type=QUEUE, default=0, metavar="[QUEUE_ID]")
 @click.option("--offset", type=OFFSET, default=0, help="Queue offset to begin with.")
 @_side
 @_limit

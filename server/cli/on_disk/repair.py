@@ -139,4 +139,5 @@ def _bar() -> Progress:
         TimeRemainingColumn(),
         console=notes,
         transient=True,
+        disable=not notes.is_terminal,
     )

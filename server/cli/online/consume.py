@@ -65,7 +65,9 @@ _WAIT_S = 1.0
     metavar="WHERE",
     help=f"earliest, latest, or a time. {TIMES}  [default: where the group is, or earliest]",
 )
-@click.option("--tag", "tag_filter", type=text, default="", help='Such as "created || paid".')
+@click.option(
+    "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
+)
 @click.option("--limit", type=COUNT, help="End after N messages.")
 @skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
@@ -196,7 +198,12 @@ def _begin(client: Client, topic: str, group: str, where: str | None) -> dict[Qu
             offset = high if where == Start.LATEST.value else low
             begun[queue] = committed.get(queue, offset)
         return begun
-    time_ms = TIME.convert(where, None, None)
+    try:
+        time_ms = TIME.convert(where, None, None)
+    except click.BadParameter as error:
+        raise click.BadParameter(
+            f"{error.message}, earliest or latest", param_hint="--from"
+        ) from error
     return {queue: _at_time(client, queue, time_ms) for queue in queues}
 
 

@@ -75,7 +75,9 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None: 
 @click.argument("topic", type=text)
 @click.option("--to", metavar="WHERE", help="earliest, latest, or a queue offset.")
 @click.option("--to-time", type=TIME, help=f"The first message stored then or later. {TIMES}")
-@click.option("--queue", "queue_ids", type=QUEUE, multiple=True, help="This queue alone; repeat.")
+@click.option(
+    "--queue", "queue_ids", type=QUEUE, multiple=True, help="This queue alone; may be repeated."
+)
 @server_option
 @json_option
 def reset(

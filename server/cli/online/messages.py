@@ -47,16 +47,21 @@ skip_damaged_option = click.option(
 
 @click.command()
 @click.argument("topic", type=text)
-@click.option("--queue", type=QUEUE, help="One queue; else all of the topic, one after another.")
-@click.option("--offset", type=OFFSET, help="From here on; else from the oldest. Needs --queue.")
-@click.option("--limit", type=Whole(1, 10_000), default=32, show_default=True)
-@click.option("--tag", "tag_filter", type=text, default="", help='Such as "created || paid".')
+@click.option("--queue", type=QUEUE, help="This queue alone.")
+@click.option("--offset", type=OFFSET, help="First message; otherwise the oldest.")
+@click.option(
+    "--limit", type=Whole(1, 10_000), default=32, show_default=True, help="Messages at most."
+)
+@click.option(
+    "--tag", "tag_filter", type=text, default="", help='Tags to read, such as "created || paid".'
+)
 @click.option(
     "--wait",
     "wait_s",
     type=click.FloatRange(0, 60),
+    metavar="SECONDS",
     default=0.0,
-    help="Seconds to wait for a message when there is none; needs --queue.",
+    help="Wait up to 60 seconds when there is no message. Needs --queue.",
 )
 @skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
@@ -76,7 +81,7 @@ def pull(
 ) -> None:
     """Read messages of TOPIC; a light queue's name (%LMQ%…) reads that.
 
-    Without --queue, the queues are read one after another, each from its oldest message.
+    Without --queue, all queues are read one after another, each from its oldest message.
     """
     if queue is None and (offset is not None or wait_s) and not topic.startswith(LIGHT_PREFIX):
         raise click.UsageError("--offset and --wait need --queue")
@@ -165,7 +170,9 @@ def _starts(
 @click.argument("key", type=text)
 @click.option("--since", type=TIME, help=f"Stored then or later. {TIMES}")
 @click.option("--until", type=TIME, help="Stored then or earlier.")
-@click.option("--limit", type=Whole(1, 100_000), default=32, show_default=True)
+@click.option(
+    "--limit", type=Whole(1, 100_000), default=32, show_default=True, help="Messages at most."
+)
 @server_option
 @json_option
 def query(

@@ -49,7 +49,7 @@ _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
 @click.command()
 @click.argument("topic", type=text)
 @click.argument("body", required=False)
-@click.option("--queue", type=QUEUE, help="Queue of the topic; else in turn.")
+@click.option("--queue", type=QUEUE, help="Queue of the topic; otherwise they take turns.")
 @click.option("--tag", type=text, default="", help="Tag to filter by.")
 @click.option("--key", "keys", type=text, multiple=True, help="Key to query for; may be repeated.")
 @click.option(

@@ -31,7 +31,7 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("names", type=text, nargs=-1, required=True)
-@click.option("--queues", type=COUNT, help="Queues of each, up to 65,536; else the default.")
+@click.option("--queues", type=COUNT, help="Queues of each, up to 65,536; otherwise the default.")
 @server_option
 @json_option
 def create(names: tuple[str, ...], queues: int | None, server: str, as_json: bool) -> None:  # noqa: FBT001
@@ -93,7 +93,7 @@ def describe(name: str, server: str, as_json: bool) -> None:  # noqa: FBT001
 @topic.command("list")
 @click.option("--prefix", type=text, default="", help="Names that begin with this.")
 @click.option("--light-queues", is_flag=True, help="Light queues instead of topics.")
-@click.option("--limit", type=COUNT, default=PAGE, show_default=True)
+@click.option("--limit", type=COUNT, default=PAGE, show_default=True, help="Names at most.")
 @server_option
 @json_option
 def list_topics(

@@ -66,8 +66,10 @@ class Moment(click.ParamType[int]):
             return round(time() * 1000)
         if ago := _AGO.fullmatch(value):
             return round((time() - float(ago[1]) * _SECONDS[ago[2]]) * 1000)
-        if value.isascii() and value.isdigit() and len(value) != 8:  # 20260131
-            return int(value)
+        if value.isascii() and value.isdigit() and (len(value) > 9 or value == "0"):
+            return int(
+                value
+            )  # with fewer digits it is no ms since 1970, but a date, or half of one
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
