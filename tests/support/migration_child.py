@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import migration.fill.catch_up
-import migration.sides.double
+import migration.sides.pair
 import migration.sides.opener
 import migration.state.keeper
 from kvcq.consume_queue_store import KvConsumeQueueStore
@@ -63,7 +63,7 @@ def arm(point: str, count: int) -> None:
     # Small pieces, so that there is a middle.
     migration.fill.catch_up.BATCH = 40
     migration.fill.catch_up._REST_BYTES = 200
-    migration.sides.double.JOIN_BYTES = 200
+    migration.sides.pair.JOIN_BYTES = 200
     if point.startswith("write:"):
         _, phase, moment = point.split(":")
         original = write_state

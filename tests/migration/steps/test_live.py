@@ -333,7 +333,7 @@ def test_a_backfill_goes_on_after_reopening(
 ) -> None:
     monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
     monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 100)
-    monkeypatch.setattr("migration.sides.double.JOIN_BYTES", 100)
+    monkeypatch.setattr("migration.sides.pair.JOIN_BYTES", 100)
     original = Filler._catch_up_once
     reached = threading.Event()
 

@@ -1,0 +1,261 @@
+"""Two sides behind one dispatch: which are in use, what is routed to each, how far each has come.
+
+Each side has its own watermark, the physical offset up to which it took everything; recovery
+starts each from its own, and dispatching again what a side has changes nothing there. A side that
+serves reads is required: its failure is dispatch's failure. The failure of the other side leaves
+that side behind, never the broker: the attendant is told, and brings it up again.
+
+Invariant: a joined side has taken everything below `dispatched_offset` that is routed to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from migration.sides.side import NO_TOPIC, Side
+from migration.state import SideName
+from store.errors import StoreBusyError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from migration.sides.side import SideStore
+    from migration.state import Routes
+    from store.consume_queue import DispatchRequest
+
+logger = logging.getLogger(__name__)
+
+#: On opening, a side this far behind is brought up by the replay of the log; one that is farther
+#: behind by a backfill, while the store runs.
+JOIN_BYTES = 64 << 20
+#: One dispatch waits no longer than this for a filler.
+_HELD_BACK_MOST_S = 0.05
+
+
+class Attendant(Protocol):
+    """Brings up a side that lags. Called from dispatch and upkeep: it must not wait for them."""
+
+    def side_stopped(self, name: SideName, error: BaseException) -> None:
+        """The side failed, and is left behind."""
+        ...
+
+    def look(self) -> None:
+        """Called about every second."""
+        ...
+
+    def close(self) -> None:
+        """Called first when the store closes: nothing fills a side when it returns."""
+        ...
+
+
+class SidePair:
+    """One side or two, and what is dispatched to them.
+
+    Thread: any. `_dispatching` lets one dispatch, join, or change of routes through at a time; a
+    side's `filling` is taken before it, never after.
+    """
+
+    def __init__(
+        self,
+        routes: Routes,
+        stores: dict[SideName, SideStore],
+        attendant: Attendant,
+    ) -> None:
+        """`stores` holds at least the sides that are required."""
+        # Constant after construction.
+        self._attendant = attendant
+        self._dispatching = threading.Lock()
+        #: Share of their time that those who dispatch have to wait, for a filler that would not
+        #: meet them otherwise; 0 to below 1.
+        self.brake = 0.0
+        self._dispatched_s = 0.0
+        # Guarded by _dispatching; read freely.
+        self.routes = routes
+        self._sides = {name: Side(name, store) for name, store in stores.items()}
+        self._held_from: dict[SideName, int] = {}  # see `hold_log`
+        for side in self._sides.values():
+            side.joined = routes.required(side.name)
+        self._dispatched = self._least_joined()
+        for side in self._sides.values():
+            side.joined |= side.store.dispatched_offset >= self._dispatched - JOIN_BYTES
+        self._dispatched = self._least_joined()
+
+    def _least_joined(self) -> int:
+        return min(
+            (side.store.dispatched_offset for side in self._sides.values() if side.joined),
+            default=0,
+        )
+
+    def side(self, name: SideName) -> Side | None:
+        """The side, if it is in use."""
+        return self._sides.get(name)
+
+    def sides(self) -> list[Side]:
+        """Those in use."""
+        return [side for name in SideName if (side := self._sides.get(name)) is not None]
+
+    def watermark(self, name: SideName) -> int | None:
+        """Up to where the side took everything; None when it is not in use."""
+        side = self._sides.get(name)
+        return None if side is None else side.store.dispatched_offset
+
+    def is_joined(self, name: SideName) -> bool:
+        side = self._sides.get(name)
+        return side is not None and side.joined
+
+    def attach(self, name: SideName, store: SideStore) -> Side:
+        """A side comes into use, behind the others; a backfill brings it up and joins it.
+
+        Its count of deletions becomes that of the others, so that the next one is applied.
+        """
+        with self._dispatching:
+            applied = self.applied_deletions
+            if applied > store.applied_deletions:
+                store.delete_topic(NO_TOPIC, applied)
+            side = Side(name, store)
+            self._sides = {**self._sides, name: side}
+            return side
+
+    def detach(self, name: SideName) -> SideStore:
+        """A side goes out of use, closed by the caller. It must not be required any more."""
+        with self._dispatching:
+            side = self._sides[name]
+            self._sides = {other: each for other, each in self._sides.items() if other is not name}
+        # Whoever fills it right now ends first.
+        with side.filling:
+            return side.store
+
+    def change_routes(self, make: Callable[[int], Routes]) -> None:
+        """At a dispatch boundary, whose offset `make` is given, the routes become what it returns.
+
+        What `make` does, such as writing the state to disk, is done before anything else is
+        dispatched; when it raises, nothing changes.
+        """
+        with self._dispatching:
+            self.routes = make(self._dispatched)
+
+    def join(self, name: SideName, fill_rest: Callable[[int, int], None]) -> None:
+        """Live dispatch feeds the side from now on.
+
+        `fill_rest(start, end)` dispatches to it what is left, while everything else waits.
+        """
+        side = self._sides[name]
+        with side.filling, self._dispatching:
+            fill_rest(side.store.dispatched_offset, self._dispatched)
+            side.joined = True
+
+    def hold_log(self, name: SideName, start: int | None) -> None:
+        """Retention stays below `start`, which a filler of the side has yet to read; None: free."""
+        with self._dispatching:
+            if start is None:
+                self._held_from.pop(name, None)
+            else:
+                self._held_from[name] = start
+
+    def still_needed(self) -> int:
+        """Physical offset at and above which something has yet to be read from the log."""
+        held = self._held_from
+        return min([self._dispatched, *held.values()])
+
+    def _required(self) -> Iterator[Side]:
+        return (side for side in self._sides.values() if self.routes.required(side.name))
+
+    def _usable(self) -> list[Side]:
+        """Sides that did not fail, required ones first: when those raise, nothing else is done."""
+        routes = self.routes
+        found = [side for side in self._sides.values() if side.failure is None]
+        return sorted(found, key=lambda side: not routes.required(side.name))
+
+    def keep_out(self, name: SideName, reason: str) -> None:
+        """On opening: the side was stopped before, and stays so until somebody resumes."""
+        side = self._sides[name]
+        side.failure = StoreError(reason)
+        side.joined = False
+        self._dispatched = self._least_joined()
+
+    def stop_side(self, side: Side, error: BaseException) -> None:
+        """Leave the side behind; dispatch goes on without it."""
+        if side.failure is not None:
+            return
+        side.failure = error
+        side.joined = False
+        self._held_from.pop(side.name, None)
+        logger.error(
+            "the %s side stopped at physical offset %d, the store goes on without it: %s",
+            side.name.value,
+            side.store.dispatched_offset,
+            error,
+        )
+        self._attendant.side_stopped(side.name, error)
+
+    def _on_each(
+        self,
+        action: Callable[[Side], None],
+        on_busy: Callable[[Side], None] | None = None,
+    ) -> None:
+        """Do something on every usable side; the failure of one not required stops that one.
+
+        A side that is busy did not fail: `on_busy` is called for it if it is not required. Without
+        one the caller gets the error, and does all of it again: only for what is repeatable.
+        """
+        for side in self._usable():
+            if self.routes.required(side.name):
+                action(side)
+                continue
+            try:
+                action(side)
+            except StoreBusyError as error:
+                if on_busy is None:
+                    raise
+                logger.info("the %s side is busy: %s", side.name.value, error)
+                on_busy(side)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is not the broker's
+                self.stop_side(side, error)
+
+    @property
+    def applied_deletions(self) -> int:
+        """The lowest of the sides, stopped ones included: marks stay as long as one needs them."""
+        return min(side.store.applied_deletions for side in self._sides.values())
+
+    # --- dispatch --------------------------------------------------------------------------
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self._dispatched
+
+    @property
+    def gathers(self) -> bool:
+        return any(side.joined and side.store.gathers for side in self._sides.values())
+
+    def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
+        """See Dispatcher. Visible on return; raises what a required side raises."""
+        with self._dispatching:
+            routes = self.routes
+            others: list[Side] = []
+            for side in self._sides.values():
+                if side.joined and routes.required(side.name):
+                    side.store.dispatch(routes.split(requests, side.name), end_offset)
+                elif side.joined:
+                    others.append(side)
+            for side in others:
+                try:
+                    side.store.dispatch(routes.split(requests, side.name), end_offset)
+                except StoreBusyError as error:
+                    # It lags from here on; the backfill looks for that and brings it up.
+                    side.joined = False
+                    logger.warning("the %s side lags: %s", side.name.value, error)
+                except Exception as error:  # noqa: BLE001 - not the broker's failure
+                    self.stop_side(side, error)
+            self._dispatched = max(self._dispatched, end_offset)
+        if self.brake:
+            self._hold_back()
+
+    def _hold_back(self) -> None:
+        """Wait in proportion to the time since the last dispatch: rates fall by the brake."""
+        now_s = time.monotonic()
+        took_s = min(now_s - self._dispatched_s, _HELD_BACK_MOST_S)
+        time.sleep(min(took_s * self.brake / (1 - self.brake), _HELD_BACK_MOST_S))
+        self._dispatched_s = time.monotonic()
