@@ -150,3 +150,11 @@ def check_messages(store: MessageStore, acknowledged: int) -> int:
         page = store.query(topic, f"key-{number}")
         assert [int(unpack_record(record).body) for record in page.records] == [number]
     return len(numbers)
+
+
+def spoil_a_file_unit(root: Path) -> None:
+    """Another tag code, in the queue files."""
+    first = min((root / "consumequeue" / "orders" / "0").iterdir())
+    with first.open("r+b") as file:
+        file.seek(3 * 20 + 12)
+        file.write(b"\1" * 8)  # its tag code

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import migration.fill.catch_up
-import migration.sides.pair
 import migration.sides.opener
+import migration.sides.pair
 import migration.state.keeper
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import RocksEngine

@@ -1,0 +1,50 @@
+"""How fast a job reads the log again beside those who put messages into it.
+
+While messages come in, it takes a share of the processor's time only, so that producers keep the
+rest. When it does not gain on them with that, the share grows: it has to end some day.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from migration.fill.feed import LogFeed
+    from migration.jobs import Job
+
+#: Share of one processor while messages come in: producers keep 0.8 of theirs.
+_SHARE = 0.2
+_SHARE_MOST = 0.6
+_TREND_S = 5.0
+
+
+class Pace:
+    """Keeps the work to its share of a processor while the log grows."""
+
+    def __init__(self, feed: LogFeed) -> None:
+        self._feed = feed
+        self._share = _SHARE
+        self._appended = feed.appended_offset
+        self._worked_s = time.thread_time()
+        self._looked_s = time.monotonic()
+        self._lag: int | None = None
+
+    def after_batch(self, job: Job, lag: int) -> None:
+        """Rest as long as the share asks for. `lag`: bytes still to do. Raises JobCancelledError.
+
+        Processor time of this thread is what counts: time spent waiting is nobody's loss.
+        """
+        worked_s = time.thread_time()
+        used_s, self._worked_s = worked_s - self._worked_s, worked_s
+        appended = self._feed.appended_offset
+        busy, self._appended = appended != self._appended, appended
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _TREND_S:
+            if self._lag is not None and busy and lag >= self._lag:
+                self._share = min(_SHARE_MOST, self._share + 0.1)
+            self._lag, self._looked_s = lag, now_s
+        if busy:
+            job.pause(used_s * (1 - self._share) / self._share)
+        else:
+            job.check()

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from kvcq.engine.protocol import KvBatch
+from kvcq.tables.keys import UNITS, unit_key
+from migration.errors import IllegalStepError
+from migration.migrator import rebuild_side
+from migration.opening import open_store
+from migration.state.routes import SideName
+from migration.state.state import Phase
+from server.cli.main import main
+from store.errors import DamagedQueueError
+from tests.support.migrating import (
+    advance,
+    config,
+    differences,
+    live,
+    settle,
+    spoil_a_file_unit,
+)
+from tests.support.tree import tree_digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from migration.sides.side import SideStore
+    from migration.state.state import MigrationState
+    from store.message_store import MessageStore
+
+
+def test_a_side_made_anew_by_resume_takes_a_verification_back(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.VERIFIED)
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    live(store).double.stop_side(side, DamagedQueueError("orders", 0, 7, "a row is wrong"))
+    opener = live(store)._opener
+    opening = opener.open
+
+    def anew(name: SideName, state: MigrationState) -> SideStore:
+        opener.remove(name)
+        return opening(name, state)
+
+    monkeypatch.setattr(opener, "open", anew)
+    assert live(store).resume() is not None
+    settle(store)
+    assert live(store).state.phase is Phase.DOUBLE_WRITE
+    with pytest.raises(IllegalStepError, match="verification"):
+        live(store).cutover()
+    assert differences(store) == []
+
+
+@pytest.mark.parametrize("name", list(SideName))
+def test_a_side_made_anew_takes_a_verification_back(
+    store: MessageStore, root: Path, name: SideName
+) -> None:
+    advance(store, Phase.VERIFIED)
+    store.close()
+    shutil.rmtree(root / ("consumequeue" if name is SideName.FILES else "kvcq"))
+    rebuild_side(root, name)
+    with open_store(config(root)) as again:
+        settle(again)
+        assert live(again).state.phase is Phase.DOUBLE_WRITE
+        assert live(again).state.verified is None
+        with pytest.raises(IllegalStepError, match="verification"):
+            live(again).cutover()
+        assert differences(again) == []
+
+
+@pytest.mark.parametrize("name", list(SideName))
+@pytest.mark.parametrize("phase", [Phase.DOUBLE_WRITE, Phase.VERIFIED, Phase.ROCKSDB])
+def test_a_side_that_nothing_proved_wrong_is_not_made_again(
+    store: MessageStore, root: Path, phase: Phase, name: SideName
+) -> None:
+    advance(store, phase)
+    store.close()
+    before = tree_digest(root)
+    refused = CliRunner().invoke(main, ["migrate", "resume", str(root), "--rebuild", name.value])
+    assert refused.exit_code == 1
+    assert "no verification has found" in " ".join(refused.output.split())
+    assert f"kvcq migrate verify {root}" in " ".join(refused.output.split())
+    assert tree_digest(root) == before
+
+
+def test_only_the_side_that_differs_is_made_again_and_only_once(
+    store: MessageStore, root: Path
+) -> None:
+    advance(store, Phase.VERIFIED)
+    store.close()
+    spoil_a_file_unit(root)
+    assert CliRunner().invoke(main, ["migrate", "verify", str(root)]).exit_code == 1
+    resume = ["migrate", "resume", str(root), "--rebuild"]
+    assert CliRunner().invoke(main, [*resume, "rocksdb"]).exit_code == 1
+    assert CliRunner().invoke(main, [*resume, "files"]).exit_code == 0
+    assert CliRunner().invoke(main, [*resume, "files"]).exit_code == 1
+    assert CliRunner().invoke(main, ["migrate", "verify", str(root)]).exit_code == 0
+
+
+def test_rocksdb_is_made_again_when_a_check_finds_it_wrong(store: MessageStore, root: Path) -> None:
+    advance(store, Phase.VERIFIED)
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    engine = side.store._engine  # type: ignore[attr-defined]
+    engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 3))]))
+    store.close()
+    rebuild_side(root, SideName.ROCKSDB)
+    with open_store(config(root)) as again:
+        settle(again)
+        assert differences(again) == []

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from migration.errors import IllegalStepError
+from migration.fill.pace import Pace
+from migration.jobs import Job, JobState
+from migration.opening import open_store
+from migration.state.routes import SideName
+from migration.state.state import Phase
+from store.errors import DiskFullError, StoreBusyError
+from tests.support.migrating import (
+    WAIT_S,
+    advance,
+    check_messages,
+    config,
+    differences,
+    done,
+    live,
+    messages,
+    settle,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+
+
+def test_a_backfill_of_a_small_store_counts_its_rows(store: MessageStore) -> None:
+    job = live(store).start()
+    done(job)
+    assert job.status().rows == 600
+
+
+def test_a_cancelled_backfill_goes_on_where_it_was(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
+    monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 100)
+    reached = threading.Event()
+
+    def slow(_pace: Pace, job: Job, _lag: int) -> None:
+        if (live(store).double.watermark(SideName.ROCKSDB) or 0) > 20_000:
+            reached.set()
+            job.pause(WAIT_S)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Pace, "after_batch", slow)
+        job = live(store).start()
+        assert reached.wait(WAIT_S)
+        live(store).cancel()
+        assert job.wait(WAIT_S)
+    assert job.status().state is JobState.CANCELLED
+    assert "cancelled" in live(store).state.stopped
+    live(store).look()
+    assert live(store).filling is job  # nobody goes on by himself
+    with pytest.raises(IllegalStepError, match="cancelled") as refused:
+        live(store).verify()
+    assert refused.value.next_command == "kvcq migrate resume"
+    watermark = live(store).double.watermark(SideName.ROCKSDB)
+    assert watermark is not None
+    assert watermark > 20_000
+    done(live(store).resume())
+    assert differences(store) == []
+
+
+def test_a_backfill_goes_on_after_reopening(
+    store: MessageStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
+    monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 100)
+    monkeypatch.setattr("migration.sides.pair.JOIN_BYTES", 100)
+    reached = threading.Event()
+
+    def once(_pace: Pace, job: Job, _lag: int) -> None:
+        reached.set()
+        job.pause(WAIT_S)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Pace, "after_batch", once)
+        live(store).start()
+        assert reached.wait(WAIT_S)
+        store.close()
+    with open_store(config(root)) as again:
+        assert live(again).filling is not None
+        settle(again)
+        assert differences(again) == []
+        assert check_messages(again, 600) == 600
+
+
+def test_the_failure_of_the_other_side_stops_the_migration_and_not_the_store(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(live(store).start())
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+
+    def full(*_: object) -> None:
+        raise DiskFullError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(side.store, "dispatch", full)
+        store.put(messages(600, 40))
+        store.wait_visible()
+    assert "no space left" in live(store).state.stopped
+    store.put(messages(640, 40))
+    store.wait_visible()
+    assert check_messages(store, 680) == 680
+    with pytest.raises(IllegalStepError, match="no space left"):
+        live(store).verify()
+    done(live(store).resume())
+    assert live(store).state.stopped == ""
+    assert differences(store) == []
+    store.put(messages(680, 40))
+    store.wait_visible()
+    assert differences(store) == []
+
+
+def test_the_failure_of_files_after_the_cutover_stops_the_way_back_only(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.ROCKSDB)
+    side = live(store).double.side(SideName.FILES)
+    assert side is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(side.store, "dispatch", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+        store.put(messages(600, 40))
+        store.wait_visible()
+    with pytest.raises(IllegalStepError, match="gone"):
+        live(store).rollback()
+    done(live(store).resume())
+    done(live(store).rollback())
+    assert differences(store) == []
+    assert check_messages(store, 640) == 640
+
+
+def test_a_stopped_side_stays_out_after_reopening_until_resumed(
+    store: MessageStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(live(store).start())
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(side.store, "dispatch", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+        store.put(messages(600, 40))
+        store.wait_visible()
+    store.close()
+    with open_store(config(root)) as again:
+        again.put(messages(640, 40))
+        again.wait_visible()
+        again.delete_topic("payments")
+        assert not live(again).double.is_joined(SideName.ROCKSDB)
+        done(live(again).resume())
+        assert differences(again) == []
+
+
+def test_a_busy_side_is_left_behind_and_brought_up_again(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(live(store).start())
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+
+    def busy(*_: object) -> None:
+        raise StoreBusyError("stalls")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(side.store, "dispatch", busy)
+        store.put(messages(600, 40))
+        store.wait_visible()
+        assert not side.joined
+    assert live(store).state.stopped == ""
+    live(store).look()
+    settle(store)
+    assert differences(store) == []
+
+
+def test_a_disk_full_during_the_backfill_stops_it_and_resume_finishes_it(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvcq.consume_queue_store import KvConsumeQueueStore
+
+    original = KvConsumeQueueStore.dispatch
+    calls = [0]
+
+    def full(self: KvConsumeQueueStore, *args: object) -> None:
+        calls[0] += 1
+        if calls[0] == 3:
+            raise OSError(28, "No space left on device")
+        original(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
+    monkeypatch.setattr(KvConsumeQueueStore, "dispatch", full)
+    job = live(store).start()
+    assert job.wait(WAIT_S)
+    assert job.status().state is JobState.FAILED
+    assert "No space left" in live(store).state.stopped
+    store.put(messages(600, 40))
+    store.wait_visible()
+    assert check_messages(store, 640) == 640
+    done(live(store).resume())
+    assert differences(store) == []

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from kvcq.engine.protocol import KvBatch
+from kvcq.tables.keys import UNITS, unit_key
+from migration.errors import IllegalStepError
+from migration.fill.pace import Pace
+from migration.jobs import Job, JobState
+from migration.state.routes import SideName
+from migration.state.state import BrokenOff, Phase, read_state
+from migration.steps.verify import Verification
+from server.cli.main import main
+from store.errors import DamagedQueueError
+from tests.support.migrating import (
+    ALL_KEYS,
+    LIGHT,
+    WAIT_S,
+    advance,
+    differences,
+    done,
+    live,
+    migrator,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from migration.steps.verify import Verified
+    from store.message_store import MessageStore
+
+
+def test_a_verification_that_was_broken_off_is_told_until_one_ends(
+    store: MessageStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.DOUBLE_WRITE)
+    reached = threading.Event()
+
+    def slow(_pace: Pace, job: Job, _lag: int) -> None:
+        reached.set()
+        job.pause(WAIT_S)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Pace, "after_batch", slow)
+        job = live(store).verify(ALL_KEYS)
+        assert reached.wait(WAIT_S)
+        assert migrator(store).status().verify_broken_off == ""  # it runs
+        state = read_state(root)
+        assert state is not None
+        assert state.broken_off == BrokenOff("the process ended")  # what a kill would leave
+        live(store).cancel()
+        assert job.wait(WAIT_S)
+    assert migrator(store).status().verify_broken_off == "verify was cancelled"
+    assert live(store).state.phase is Phase.DOUBLE_WRITE
+    assert differences(store) == []
+    assert migrator(store).status().verify_broken_off == ""
+
+
+@pytest.mark.parametrize("step", ["rollback", "finish"])
+def test_a_step_that_ends_jobs_meets_a_verification_that_is_ending(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    advance(store, Phase.DOUBLE_WRITE if step == "rollback" else Phase.ROCKSDB)
+    compared, cancelled = threading.Event(), threading.Event()
+    run, cancel = Verification.run, Job.cancel
+
+    def run_until_cancelled(self: Verification) -> Verified:
+        found = run(self)
+        compared.set()
+        assert cancelled.wait(WAIT_S)
+        return found
+
+    def cancel_and_tell(self: Job) -> None:
+        cancel(self)
+        cancelled.set()
+
+    monkeypatch.setattr(Verification, "run", run_until_cancelled)
+    monkeypatch.setattr(Job, "cancel", cancel_and_tell)
+    job = live(store).verify(ALL_KEYS)
+    assert compared.wait(WAIT_S)
+    taking = threading.Thread(target=getattr(live(store), step), daemon=True)
+    taking.start()
+    taking.join(WAIT_S)
+    assert not taking.is_alive()
+    assert job.status().state is JobState.CANCELLED
+    assert live(store).state.phase is (Phase.FILES if step == "rollback" else Phase.FINISHED)
+    assert live(store).state.verified is None or step == "finish"
+
+
+def test_a_verification_of_routes_that_changed_meanwhile_says_nothing(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.VERIFIED)
+    run = Verification.run
+
+    def change_before_the_end(self: Verification) -> Verified:
+        found = run(self)
+        live(store).cutover()
+        return found
+
+    monkeypatch.setattr(Verification, "run", change_before_the_end)
+    before = live(store).state.verified
+    job = live(store).verify(ALL_KEYS)
+    assert job.wait(WAIT_S)
+    assert "the routes changed meanwhile" in job.status().error
+    assert live(store).state.phase is Phase.ROCKSDB
+    assert live(store).state.verified == before
+
+
+@pytest.mark.damages
+def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
+    from kvcq.tables.keys import BOUNDS, max_key
+    from kvcq.tables.values import pack_max, pack_unit
+    from store.consume_queue import CqUnit
+
+    done(live(store).start())
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    engine = side.store._engine  # type: ignore[attr-defined]
+    units = dict(side.store.stored_units("orders", 0, 0, 100))
+    wrong = CqUnit(units[3][0], units[3][1], 12345, units[3][3])
+    extra = CqUnit(*units[70])
+    high = store.bounds([("orders", 0)])[0].max_offset
+    engine.write(
+        KvBatch(
+            deletes=[(UNITS, unit_key("orders", 0, 5)), (UNITS, unit_key(LIGHT, 0, 2))],
+            puts={
+                UNITS: [
+                    (unit_key("orders", 0, 3), pack_unit(wrong)),
+                    (unit_key("orders", 0, high), pack_unit(extra)),
+                ],
+                BOUNDS: [(max_key("orders", 0), pack_max(extra.physical_offset, high))],
+            },
+        )
+    )
+    found = {(d.topic, d.queue_id, d.queue_offset, d.field, d.side) for d in differences(store)}
+    assert found == {
+        ("orders", 0, 3, "tag_code", "rocksdb"),
+        ("orders", 0, 5, "unit", "rocksdb"),
+        (LIGHT, 0, 2, "unit", "rocksdb"),
+        ("orders", 0, high, "unit", "rocksdb"),
+    }
+    assert live(store).state.phase is Phase.DOUBLE_WRITE
+    by_field = {d.field: d for d in live(store).differences if d.queue_offset == 3}
+    assert by_field["tag_code"].in_log == str(units[3][2])
+    assert by_field["tag_code"].in_side == "12345"
+    with pytest.raises(IllegalStepError, match="verification"):
+        live(store).cutover()
+
+
+@pytest.mark.parametrize("name", list(SideName))
+def test_a_verification_that_breaks_off_takes_the_last_one_back(
+    store: MessageStore,
+    root: Path,
+    name: SideName,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    advance(store, Phase.VERIFIED)
+    side = live(store).double.side(name)
+    assert side is not None
+
+    def damaged(topic: str, queue_id: int, _start: int, _count: int) -> None:
+        raise DamagedQueueError(topic, queue_id, 7, "the file is cut off")
+
+    monkeypatch.setattr(side.store, "stored_units", damaged)
+    job = live(store).verify()
+    assert job.wait(WAIT_S)
+    assert job.status().state is JobState.FAILED
+    assert job.status().error.startswith(f"the {name.value} side cannot be read: queue ")
+    assert all(record.exc_info is None for record in caplog.records)
+    with pytest.raises(IllegalStepError, match="verification"):
+        live(store).cutover()
+    state = read_state(root)
+    assert state is not None
+    assert state.phase is Phase.DOUBLE_WRITE
+    assert state.verified is None
+    assert "the file is cut off" in state.history[-1][1]
+    monkeypatch.undo()
+    assert differences(store) == []
+    assert live(store).cutover().phase is Phase.ROCKSDB
+
+
+def test_a_damaged_queue_file_ends_verify_with_the_remedy(store: MessageStore, root: Path) -> None:
+    advance(store, Phase.VERIFIED)
+    store.close()
+    queue = root / "consumequeue" / "orders" / "0"
+    first = min(queue.iterdir())
+    with first.open("r+b") as file:
+        file.truncate(first.stat().st_size - 20)
+    ended = CliRunner().invoke(main, ["migrate", "verify", str(root)])
+    assert ended.exit_code == 1, ended.output
+    assert "Traceback" not in ended.output
+    assert f"resume {root} --rebuild files" in " ".join(ended.output.split())
+    refused = CliRunner().invoke(main, ["migrate", "cutover", str(root)])
+    assert refused.exit_code == 1, refused.output
+    again = CliRunner().invoke(main, ["migrate", "resume", str(root), "--rebuild", "files"])
+    assert again.exit_code == 0, again.output
+    for step in ("verify", "cutover"):
+        taken = CliRunner().invoke(main, ["migrate", step, str(root)])
+        assert taken.exit_code == 0, taken.output
