@@ -13,7 +13,7 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import CorruptValueError, EngineBusyError
 from kvcq.tables.keys import CHECKPOINT_KEY, FAMILIES, unit_key
-from store.consume_queue import Boundary, CqUnit, DispatchRequest, KeyHit
+from store.consume_queue import Boundary, CqUnit, DispatchRequest
 from store.errors import DamagedQueueError, StoreBusyError
 
 if TYPE_CHECKING:
@@ -71,16 +71,6 @@ def test_units_read_back_in_order_and_a_hole_shows(engine: MemoryEngine | RocksE
     assert store.next_offsets([("T", 0)]) == [6]
 
 
-def test_bounds_follow_the_start_of_the_log(engine: MemoryEngine | RocksEngine) -> None:
-    store = KvConsumeQueueStore(engine)
-    store.dispatch([message("T", n, n * SIZE) for n in range(6)], 6 * SIZE)
-    assert store.bounds("T", 0, 0) == (0, 6)
-    assert store.bounds("T", 0, 3 * SIZE) == (3, 6)
-    assert store.bounds("T", 0, 3 * SIZE + 1) == (4, 6)
-    assert store.bounds("T", 0, 6 * SIZE) == (6, 6)
-    assert store.bounds("nobody", 0, 0) == (0, 0)
-
-
 def test_reads_write_nothing(engine: MemoryEngine | RocksEngine) -> None:
     store = KvConsumeQueueStore(engine)
     store.dispatch([message("T", n, n * SIZE, "k") for n in range(6)], 6 * SIZE)
@@ -108,35 +98,6 @@ def test_deleting_a_topic_leaves_no_row_of_it(engine: MemoryEngine | RocksEngine
     assert store.next_offsets([("T", 0), ("TT", 0), ("S", 0)]) == [0, 1, 1]
     store.dispatch([message("T", 0, 3 * SIZE)], 4 * SIZE)
     assert store.bounds("T", 0, 0) == (0, 1)
-
-
-def test_keys_are_found_in_order_by_time_and_paged(engine: MemoryEngine | RocksEngine) -> None:
-    store = KvConsumeQueueStore(engine)
-    store.dispatch(
-        [message("T", n, n * SIZE, "Aa" if n % 2 else "BB") for n in range(10)], 10 * SIZE
-    )
-    odd = [KeyHit(n * SIZE, n * SIZE) for n in range(1, 10, 2)]
-    assert store.query_key("T", "Aa", 0, 10**9, None, 100) == odd
-    assert store.query_key("T", "Aa", 300, 700, None, 100) == odd[1:4]
-    assert store.query_key("T", "Aa", 0, 10**9, odd[1], 2) == odd[2:4]
-    assert store.query_key("T", "A", 0, 10**9, None, 100) == []
-
-
-def test_names_are_listed_by_length_then_bytes_in_pages(
-    engine: MemoryEngine | RocksEngine,
-) -> None:
-    store = KvConsumeQueueStore(engine)
-    names = ["%LMQ%b", "%LMQ%a", "%LMQ%ab", "%LMQ%ccc", "%LMQ%cc", "other"]
-    store.dispatch([message(name, 0, n * SIZE) for n, name in enumerate(names)], len(names) * SIZE)
-    expected = ["%LMQ%a", "%LMQ%b", "%LMQ%ab", "%LMQ%cc", "%LMQ%ccc"]
-    assert store.list_names("%LMQ%", None, 100) == expected
-    found: list[str] = []
-    after: str | None = None
-    while page := store.list_names("%LMQ%", after, 2):
-        found += page
-        after = page[-1]
-    assert found == expected
-    assert store.list_names("%LMQ%c", None, 100) == ["%LMQ%cc", "%LMQ%ccc"]
 
 
 def test_a_stall_is_busy_and_the_same_dispatch_may_be_made_again(

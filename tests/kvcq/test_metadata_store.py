@@ -1,4 +1,4 @@
-"""Topics, groups and offsets: durable, paged, and gone with their topic."""
+"""What MetadataStore does beyond its contract: syncs that share a flush, rows of another form."""
 
 from __future__ import annotations
 
@@ -15,97 +15,14 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
 from kvcq.errors import CorruptValueError
 from kvcq.metadata_store import MetadataStore
-from store.consume_queue import LastUnit
 from store.metadata import DeleteMark, TopicConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture(params=["memory", "rocks"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MetadataStore]:
-    engine = (
-        MemoryEngine(("default",))
-        if request.param == "memory"
-        else RocksEngine.open(tmp_path / "meta", metadata_profile())
-    )
-    opened = MetadataStore(engine)
-    yield opened
-    opened.close()
 
 
 def topic(name: str) -> TopicConfig:
     return TopicConfig(name, 8, 1_700_000_000_000, 4096)
-
-
-def test_topics_read_back_and_are_listed_by_prefix_in_pages(store: MetadataStore) -> None:
-    names = ["b", "a", "ab", "abc", "%RETRY%g"]
-    store.put_topics(map(topic, names))
-    assert store.topics(["a", "zz", "ab"]) == [topic("a"), None, topic("ab")]
-    assert store.list_topics("", None, 100) == [topic(name) for name in sorted(names)]
-    assert store.list_topics("a", None, 2) == [topic("a"), topic("ab")]
-    assert store.list_topics("a", "ab", 2) == [topic("abc")]
-
-
-def test_deleting_a_topic_takes_offsets_of_every_group_and_leaves_the_mark(
-    store: MetadataStore,
-) -> None:
-    store.put_topics([topic("T"), topic("TT")])
-    for group in ("g", "gg"):
-        store.commit_offsets(group, [("T", 0, 5), ("T", 1, 6), ("TT", 0, 7)])
-    store.delete_topic(DeleteMark("T", 900, 1))
-    assert store.topics(["T", "TT"]) == [None, topic("TT")]
-    for group in ("g", "gg"):
-        assert store.committed_offsets(group, [("T", 0), ("T", 1), ("TT", 0)]) == [None, None, 7]
-        assert store.list_committed(group, None, 10) == [("TT", 0, 7)]
-    assert store.delete_marks() == [DeleteMark("T", 900, 1)]
-    store.drop_marks([1])
-    assert store.delete_marks() == []
-
-
-def test_last_units_are_one_for_each_queue_and_go_with_their_topic(store: MetadataStore) -> None:
-    rest = [LastUnit("TT", 0, 7, 70), LastUnit("U", 0, 9, 90)]
-    store.put_last_units([LastUnit("T", 0, 5, 50), LastUnit("T", 1 << 30, 6, 60), *rest])
-    store.put_last_units([LastUnit("T", 0, 8, 80)])
-    assert {unit for page in store.last_units() for unit in page} == {
-        LastUnit("T", 0, 8, 80),
-        LastUnit("T", 1 << 30, 6, 60),
-        *rest,
-    }
-    store.delete_topic(DeleteMark("T", 900, 1))
-    assert sorted(unit for page in store.last_units() for unit in page) == rest
-
-
-def test_last_units_are_listed_over_many_pages(store: MetadataStore) -> None:
-    units = [LastUnit("T", number, number, number) for number in range(2500)]
-    store.put_last_units(units)
-    pages = list(store.last_units())
-    assert len(pages) > 1
-    assert [unit for page in pages for unit in page] == units
-
-
-def test_a_group_goes_alone(store: MetadataStore) -> None:
-    for group in ("a", "ab", "b"):
-        store.commit_offsets(group, [("T", n, n) for n in range(3)])
-    store.delete_group("a")
-    assert store.list_groups(None, 10) == ["ab", "b"]
-    assert store.list_groups("ab", 10) == ["b"]
-    assert store.committed_offsets("a", [("T", 0)]) == [None]
-    assert store.committed_offsets("ab", [("T", 2)]) == [2]
-    store.delete_topic(DeleteMark("T", 0, 1))
-    assert store.list_committed("ab", None, 10) == []
-
-
-def test_committed_offsets_are_paged_by_queue(store: MetadataStore) -> None:
-    committed = [(name, queue, 10 * queue) for name in ("A", "B") for queue in range(5)]
-    store.commit_offsets("g", committed)
-    found: list[tuple[str, int, int]] = []
-    after: tuple[str, int] | None = None
-    while page := store.list_committed("g", after, 3):
-        found += page
-        after = page[-1][:2]
-    assert found == committed
 
 
 def test_what_is_written_without_sync_counts_after_sync(tmp_path: Path) -> None:
@@ -197,10 +114,3 @@ def test_offsets_equal_a_plain_table(
             (name, queue, offset) for (g, name, queue), offset in model.items() if g == group
         )
         assert sorted(store.list_committed(group, None, 100)) == expected
-
-
-def test_small_values_are_kept_by_name(store: MetadataStore) -> None:
-    assert store.get_state("x") is None
-    store.put_state("x", b"1")
-    store.put_state("xy", b"2")
-    assert store.get_state("x") == b"1"

@@ -1,0 +1,149 @@
+"""What every Metadata promises, run on the tables in memory and in RocksDB alike."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.engine.memory import MemoryEngine
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import metadata_profile
+from kvcq.metadata_store import MetadataStore
+from store.consume_queue import LastUnit
+from store.metadata import DeleteMark, TopicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store.metadata import Metadata
+
+
+def in_rocksdb(directory: Path) -> Metadata:
+    return MetadataStore(RocksEngine.open(directory, metadata_profile()))
+
+
+@pytest.fixture(params=["memory", "RocksDB"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Metadata]:
+    opened: Metadata = (
+        MetadataStore(MemoryEngine(("default",)))
+        if request.param == "memory"
+        else in_rocksdb(tmp_path / "meta")
+    )
+    yield opened
+    opened.close()
+
+
+def topic(name: str) -> TopicConfig:
+    return TopicConfig(name, 8, 1_700_000_000_000, 4096)
+
+
+def test_topics_read_back_and_are_listed_by_prefix_in_pages(store: Metadata) -> None:
+    names = ["b", "a", "ab", "abc", "%RETRY%g"]
+    store.put_topics(map(topic, names))
+    assert store.topics(["a", "zz", "ab"]) == [topic("a"), None, topic("ab")]
+    assert store.list_topics("", None, 100) == [topic(name) for name in sorted(names)]
+    assert store.list_topics("a", None, 2) == [topic("a"), topic("ab")]
+    assert store.list_topics("a", "ab", 2) == [topic("abc")]
+
+
+def test_deleting_a_topic_takes_offsets_of_every_group_and_leaves_the_mark(
+    store: Metadata,
+) -> None:
+    store.put_topics([topic("T"), topic("TT")])
+    for group in ("g", "gg"):
+        store.commit_offsets(group, [("T", 0, 5), ("T", 1, 6), ("TT", 0, 7)])
+    store.delete_topic(DeleteMark("T", 900, 1))
+    assert store.topics(["T", "TT"]) == [None, topic("TT")]
+    for group in ("g", "gg"):
+        assert store.committed_offsets(group, [("T", 0), ("T", 1), ("TT", 0)]) == [None, None, 7]
+        assert store.list_committed(group, None, 10) == [("TT", 0, 7)]
+    assert store.delete_marks() == [DeleteMark("T", 900, 1)]
+    store.drop_marks([1])
+    assert store.delete_marks() == []
+
+
+def test_last_units_are_one_for_each_queue_and_go_with_their_topic(store: Metadata) -> None:
+    rest = [LastUnit("TT", 0, 7, 70), LastUnit("U", 0, 9, 90)]
+    store.put_last_units([LastUnit("T", 0, 5, 50), LastUnit("T", 1 << 30, 6, 60), *rest])
+    store.put_last_units([LastUnit("T", 0, 8, 80)])
+    assert {unit for page in store.last_units() for unit in page} == {
+        LastUnit("T", 0, 8, 80),
+        LastUnit("T", 1 << 30, 6, 60),
+        *rest,
+    }
+    store.delete_topic(DeleteMark("T", 900, 1))
+    assert sorted(unit for page in store.last_units() for unit in page) == rest
+
+
+def test_last_units_are_listed_over_many_pages(store: Metadata) -> None:
+    units = [LastUnit("T", number, number, number) for number in range(2500)]
+    store.put_last_units(units)
+    pages = list(store.last_units())
+    assert len(pages) > 1
+    assert [unit for page in pages for unit in page] == units
+
+
+def test_a_group_goes_alone(store: Metadata) -> None:
+    for group in ("a", "ab", "b"):
+        store.commit_offsets(group, [("T", n, n) for n in range(3)])
+    store.delete_group("a")
+    assert store.list_groups(None, 10) == ["ab", "b"]
+    assert store.list_groups("ab", 10) == ["b"]
+    assert store.committed_offsets("a", [("T", 0)]) == [None]
+    assert store.committed_offsets("ab", [("T", 2)]) == [2]
+    store.delete_topic(DeleteMark("T", 0, 1))
+    assert store.list_committed("ab", None, 10) == []
+
+
+def test_committed_offsets_are_paged_by_queue(store: Metadata) -> None:
+    committed = [(name, queue, 10 * queue) for name in ("A", "B") for queue in range(5)]
+    store.commit_offsets("g", committed)
+    found: list[tuple[str, int, int]] = []
+    after: tuple[str, int] | None = None
+    while page := store.list_committed("g", after, 3):
+        found += page
+        after = page[-1][:2]
+    assert found == committed
+
+
+def test_small_values_are_kept_by_name(store: Metadata) -> None:
+    assert store.get_state("x") is None
+    store.put_state("x", b"1")
+    store.put_state("xy", b"2")
+    assert store.get_state("x") == b"1"
+
+
+def test_marks_are_listed_in_the_order_of_their_sequences(store: Metadata) -> None:
+    store.put_topics([topic("T")])
+    old = [DeleteMark("old", 5, -1), DeleteMark("older", 3, -2)]
+    store.put_marks(old)
+    for sequence in (1, 2, 10):
+        store.delete_topic(DeleteMark(f"T{sequence}", 100 * sequence, sequence))
+    sequences = [mark.sequence for mark in store.delete_marks()]
+    assert sequences == [-2, -1, 1, 2, 10]
+    store.drop_marks([-2, 2])
+    assert [mark.sequence for mark in store.delete_marks()] == [-1, 1, 10]
+    assert store.topics(["T"]) == [topic("T")]
+
+
+def test_what_a_call_wrote_is_there_after_a_kill(tmp_path: Path) -> None:
+    store = in_rocksdb(tmp_path / "meta")
+    store.put_topics([topic("T"), topic("gone")])
+    store.commit_offsets("g", [("T", 0, 5)])
+    store.commit_offsets("h", [("T", 0, 5)])
+    store.delete_topic(DeleteMark("gone", 900, 1))
+    store.delete_group("h")
+    store.put_state("x", b"1")
+    left = tmp_path / "left"
+    shutil.copytree(tmp_path / "meta", left)
+    store.close()
+    again = in_rocksdb(left)
+    assert again.topics(["T", "gone"]) == [topic("T"), None]
+    assert again.list_committed("g", None, 9) == [("T", 0, 5)]
+    assert again.list_groups(None, 9) == ["g"]
+    assert again.delete_marks() == [DeleteMark("gone", 900, 1)]
+    assert again.get_state("x") == b"1"
+    again.close()
