@@ -70,7 +70,7 @@ def test_a_group_is_shown_queue_by_queue(target: str) -> None:
         (("--to", "earliest"), {0: 0, 1: 0}),
         (("--to", "latest"), {0: 10, 1: 10}),
         (("--to", "3", "--queue", "1"), {1: 3}),
-        (("--to-time", "1"), {0: 0, 1: 0}),
+        (("--to-time", "2000-01-01"), {0: 0, 1: 0}),
     ],
 )
 def test_a_group_is_moved(target: str, where: tuple[str, ...], offsets: dict[int, int]) -> None:
@@ -117,7 +117,7 @@ def test_a_group_without_offsets_in_a_topic_is_told(target: str) -> None:
     ("where", "words"),
     [
         ((), "--to or --to-time"),
-        (("--to", "3", "--to-time", "1"), "--to or --to-time"),
+        (("--to", "3", "--to-time", "2000-01-01"), "--to or --to-time"),
         (("--to", "soon"), "not earliest"),
     ],
 )

@@ -108,8 +108,6 @@ def _request(directory: Path) -> pb.IngestFilesRequest:
             deletions=manifest["deletions"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = (
-            error.strerror if isinstance(error, OSError) else f"is not as it was written: {error!r}"
-        )
+        why = error.strerror if isinstance(error, OSError) else repr(error)
         hint = "such files are made by `kvcq spark rebuild` with --output, --begin and --end"
-        raise CommandError(f"{path}: {why}", hint) from error
+        raise CommandError(f"{path} does not say what the files are: {why}", hint) from error
