@@ -1,18 +1,21 @@
 """Put a store together, in the one order that is safe, and bring it to one dispatch point.
 
-lock → checkpoint → segments → cut queues that are ahead → cut the torn tail → deletions that were
-lost → topics that were lost → ends of queues that the log does not know → replay up to the end →
-ends that nothing kept yet → only then writers, services and jobs.
+recover: checkpoint → segments → cut queues that are ahead → cut the torn tail.
+derive: deletions that were lost → topics that were lost → restore end offsets of emptied queues →
+replay up to the end → save end offsets that older versions did not save.
+start: only then writers, services and jobs.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from store.append_path import AppendPath
+from store.checkpoints import Checkpoints, DurableState
 from store.config import FlushMode
-from store.derive import EndsReserve, QueueEnds, ReputService, read_time_fall
+from store.derive import EndsReserve, QueueEnds, QueueRepair, ReputService, read_time_fall
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.format import Checkpoint, read_checkpoint
 from store.jobs import Jobs
@@ -34,7 +37,9 @@ from store.log import (
 )
 from store.message_store import MessageStore
 from store.reader import Reader
+from store.services import Services
 from store.topics import LostTopics, Topics, cut_committed
+from store.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,9 +56,6 @@ if TYPE_CHECKING:
     Progress = Callable[[str, float], None]
 
 logger = logging.getLogger(__name__)
-
-_MAINTAIN_S = 1.0
-_RECLAIM_S = 30.0
 
 
 def assemble(
@@ -73,164 +75,223 @@ def assemble(
     Raises StoreFormatError, CorruptRecordError, DiskFullError; everything is closed then.
     Durability: what a crash left is recovered, and the recovered state is durable, on return.
     """
+    parts = Parts(config, clock, directory, queues, metadata, progress)
     with ExitStack() as undo:
         undo.callback(directory.close)
         undo.callback(metadata.close)
         undo.callback(queues.close)
-        found_checkpoint = _checkpoint(directory.checkpoint)
-        checkpoint = found_checkpoint or Checkpoint()
-        source = DirectSource(directory.commitlog, config.segment_bytes, warm_up=config.warm_up)
-        preallocator = Preallocator(
-            source, config.segment_bytes, ahead=None if config.preallocate else 0
-        )
-        segments = SegmentSet.load(directory.commitlog, config.segment_bytes, preallocator)
-        undo.callback(segments.close)
-        span = max(1, segments.end_offset - checkpoint.flushed_offset)
-        recovered = recover_log(
-            segments,
-            checkpoint.flushed_offset,
-            lambda at: progress("checking the log", (at - checkpoint.flushed_offset) / span),
-            clean=directory.was_closed_cleanly,
-            dispatched_offset=queues.dispatched_offset,
-            before_cut=lambda at: _cut_queues(queues, at),
-        )
-        end = segments.end_offset
-        if config.preallocate and segments.last is not None:
-            preallocator.start()
-            preallocator.prepare(segments.last.start_offset + config.segment_bytes)
-        if directory.was_closed_cleanly and 0 < queues.dispatched_offset < end:
-            logger.error(
-                "the store was closed in order at %d, but its queues are of a time when the log "
-                "ended at %d, a copy perhaps: they are brought up to date, but may hold rows of "
-                "topics deleted since. `kvcq repair %s --queues` makes them anew",
-                end,
-                queues.dispatched_offset,
-                directory.root,
-            )
-
-        flushed = Watermark("flushed", end)
-        dispatched = Watermark("dispatched", queues.dispatched_offset)
-        # Replay below goes to memory only.
-        kv_flushed_at = queues.dispatched_offset
-        topics = Topics(config, metadata, queues, clock)
-        topics.redo_deletions()
-        lost_topics: LostTopics | None = None
-        if not directory.was_closed_cleanly:
-            topics.after_cut(end)
-            # Without a checkpoint nobody can tell them from topics that were deleted long ago.
-            if found_checkpoint is not None:
-                lost_topics = LostTopics(segments, checkpoint.flushed_offset, topics)
-                lost_topics.look_through(queues.dispatched_offset)
-        reserve = EndsReserve(directory.ends, config.segment_bytes)
-        queue_ends = QueueEnds(queues, metadata, topics, reserve)
-        queue_ends.look_at_start(segments.first_offset)
-        if queues.dispatched_offset < segments.first_offset:
-            # Lost, or older than the log is: what is not in the log any more comes first.
-            queue_ends.restore(segments.first_offset)
-        encoder = BatchEncoder(config.store_host, crc_item=config.crc_item)
-        log = CommitLog(
-            segments,
-            QueueOffsets(
-                config.hot_queue_limit, topics.load, encoder.hot_queue, lambda: dispatched.value
-            ),
-            encoder,
-            clock,
-            hot_read_bytes=config.hot_read_bytes,
-            before_flush=metadata.sync,
-            last_store_time_ms=recovered.last_store_time_ms or checkpoint.log_time_ms,
-        )
-        sync = config.flush_mode is FlushMode.SYNC
-        reput = ReputService(
-            log,
-            queues,
-            dispatched,
-            (lambda: flushed.value) if sync else (lambda: log.appended_offset),
-            topics.admission,
-            inline=not sync,
-            skip_damaged=config.skip_damaged_records,
-        )
-        replay_start = max(dispatched.value, segments.first_offset)
-        replay_span = max(1, end - replay_start)
-        reput.catch_up(
-            lambda at: progress("replaying the log", (at - replay_start) / replay_span),
-            look=None if lost_topics is None else lost_topics.look,
-        )
-        # Now that the queues know all of the log: who ends below its start has nothing in it.
-        queue_ends.keep_earlier(segments.first_offset)
-        queue_ends.settle()
-        if not directory.was_closed_cleanly:
-            cut_committed(metadata, queues)
-
-        flush_service = (
-            GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)
-            if sync
-            else IntervalFlushService(log, flushed, config, clock)
-        )
-        _follow_flush(flushed, dispatched, reput)
-        time_fall = read_time_fall(metadata)
-        guard = DiskGuard(directory.root, config)
-        retention = RetentionService(
-            segments,
-            guard,
-            config,
-            clock,
-            last_store_time_ms=lambda segment: _newest_time_ms(log, segment),
-            # A queue whose only records are dropped is known to the queues alone: those must be
-            # durable, or its offsets would begin again after a crash.
-            safe_end=lambda: min(
-                store.queues_flushed_offset,
-                dispatched.value if still_needed is None else still_needed(),
-            ),
-            before_drop=queue_ends.keep,
-            before_run=queue_ends.settle,
-            on_dropped=lambda start, time_ms: store.segments_dropped(
-                start, None if time_ms is None else time_fall.expired_before_ms(start, time_ms)
-            ),
-        )
-        jobs = Jobs()
-        page_ahead = PageAhead(lambda: segments.last if config.preallocate else None)
-        store = MessageStore(
-            config,
-            clock,
-            directory,
-            log,
-            queues,
-            metadata,
-            topics,
-            Reader(log, queues, topics),
-            reput,
-            flush_service,
-            flushed,
-            guard,
-            retention,
-            jobs,
-            page_ahead,
-            kv_flushed_at=kv_flushed_at,
-            # What is made again from here on is not durable yet.
-            queue_time_ms=checkpoint.queue_time_ms
-            if kv_flushed_at >= checkpoint.flushed_offset
-            else 0,
-            last_record_offset=_last_record(recovered, checkpoint),
-        )
-        first_time_ms = _oldest_time_ms(log)
-        if segments.first_offset > 0 and first_time_ms is not None:
-            queues.expire(
-                segments.first_offset,
-                time_fall.expired_before_ms(segments.first_offset, first_time_ms),
-            )
-        if found_checkpoint is None:
-            store.write_checkpoint()  # before anything is appended, so that a crash finds one
-        directory.mark_open()
-        guard.measure()
-        flush_service.start()
-        page_ahead.start()
-        reput.start()
-        retention.schedule(jobs)
-        jobs.add("maintain", _MAINTAIN_S, store.maintain)
-        jobs.add("reclaim", _RECLAIM_S, store.reclaim)
-        jobs.start()
+        log = recover(parts, undo)
+        store = start(parts, log, derive(parts, log), still_needed)
         undo.pop_all()
         return store
+
+
+class Parts(NamedTuple):
+    """What a store is put together from."""
+
+    config: StoreConfig
+    clock: Clock
+    directory: StoreDir
+    queues: ConsumeQueueStore
+    metadata: Metadata
+    progress: Progress
+
+
+class RecoveredLog(NamedTuple):
+    """The log, whole up to its end, and the queues cut to it."""
+
+    segments: SegmentSet
+    checkpoint: Checkpoint | None  # as it was found
+    flushed_offset: int  # what the checkpoint says, 0 without one
+    last_store_time_ms: int
+    durable: DurableState
+
+
+class Derived(NamedTuple):
+    """The append path and what is derived from the log, level with its end."""
+
+    log: CommitLog
+    topics: Topics
+    reput: ReputService
+    flushed: Watermark
+    queue_ends: QueueEnds
+
+
+def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
+    """Find where the log ends; cut queues that are ahead, then the torn tail."""
+    config, _, directory, queues, _, progress = parts
+    found = _checkpoint(directory.checkpoint)
+    checkpoint = found or Checkpoint()
+    flushed = checkpoint.flushed_offset
+    source = DirectSource(directory.commitlog, config.segment_bytes, warm_up=config.warm_up)
+    preallocator = Preallocator(
+        source, config.segment_bytes, ahead=None if config.preallocate else 0
+    )
+    segments = SegmentSet.load(directory.commitlog, config.segment_bytes, preallocator)
+    undo.callback(segments.close)
+    span = max(1, segments.end_offset - flushed)
+    recovered = recover_log(
+        segments,
+        flushed,
+        lambda at: progress("checking the log", (at - flushed) / span),
+        clean=directory.was_closed_cleanly,
+        dispatched_offset=queues.dispatched_offset,
+        before_cut=lambda at: _cut_queues(queues, at),
+    )
+    if config.preallocate and segments.last is not None:
+        preallocator.start()
+        preallocator.prepare(segments.last.start_offset + config.segment_bytes)
+    queues_end = queues.dispatched_offset
+    durable = DurableState(
+        queues_end,
+        # What is derived again from here on is not durable yet.
+        checkpoint.queue_time_ms if queues_end >= flushed else 0,
+        _last_record(recovered, checkpoint),
+    )
+    last_time_ms = recovered.last_store_time_ms or checkpoint.log_time_ms
+    return RecoveredLog(segments, found, flushed, last_time_ms, durable)
+
+
+def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
+    """Bring topics and queues to the end of the log."""
+    config, clock, directory, queues, metadata, progress = parts
+    segments = recovered.segments
+    end = segments.end_offset
+    _tell_of_old_queues(directory, queues, end)
+    flushed = Watermark("flushed", end)
+    dispatched = Watermark("dispatched", queues.dispatched_offset)
+    topics = Topics(config, metadata, queues, clock)
+    lost_topics = _mend_topics(parts, recovered, topics)
+    reserve = EndsReserve(directory.ends, config.segment_bytes)
+    queue_ends = QueueEnds(queues, metadata, topics, reserve)
+    queue_ends.look_at_start(segments.first_offset)
+    if queues.dispatched_offset < segments.first_offset:
+        # Lost, or older than the log is: what is not in the log any more comes first.
+        queue_ends.restore(segments.first_offset)
+    encoder = BatchEncoder(config.store_host, crc_item=config.crc_item)
+    log = CommitLog(
+        segments,
+        QueueOffsets(
+            config.hot_queue_limit, topics.load, encoder.hot_queue, lambda: dispatched.value
+        ),
+        encoder,
+        clock,
+        hot_read_bytes=config.hot_read_bytes,
+        before_flush=metadata.sync,
+        last_store_time_ms=recovered.last_store_time_ms,
+    )
+    sync = config.flush_mode is FlushMode.SYNC
+    reput = ReputService(
+        log,
+        queues,
+        dispatched,
+        (lambda: flushed.value) if sync else (lambda: log.appended_offset),
+        topics.admission,
+        inline=not sync,
+        skip_damaged=config.skip_damaged_records,
+    )
+    first = max(dispatched.value, segments.first_offset)
+    span = max(1, end - first)
+    reput.catch_up(
+        lambda at: progress("replaying the log", (at - first) / span),
+        look=None if lost_topics is None else lost_topics.look,
+    )
+    # Now that the queues know all of the log: a queue that ends below its start has nothing in it.
+    queue_ends.keep_earlier(segments.first_offset)
+    queue_ends.settle()
+    if not directory.was_closed_cleanly:
+        cut_committed(metadata, queues)
+    return Derived(log, topics, reput, flushed, queue_ends)
+
+
+def start(
+    parts: Parts,
+    recovered: RecoveredLog,
+    derived: Derived,
+    still_needed: Callable[[], int] | None,
+) -> MessageStore:
+    """Writers, services and jobs; the directory counts as open from here on."""
+    config, clock, directory, queues, metadata, _ = parts
+    log, topics, reput, flushed, queue_ends = derived
+    segments = recovered.segments
+    flush_service = (
+        GroupCommitService(log, flushed, config.group_commit_gather_ms / 1000)
+        if config.flush_mode is FlushMode.SYNC
+        else IntervalFlushService(log, flushed, config, clock)
+    )
+    _follow_flush(flushed, reput)
+    guard = DiskGuard(directory.root, config)
+    appends = AppendPath(config, log, reput, flush_service, guard)
+    reader = Reader(log, queues, topics)
+    repair = QueueRepair(log, queues, topics, reader.begins_at)
+    checkpoints = Checkpoints(
+        config,
+        clock,
+        directory.checkpoint,
+        appends,
+        queues,
+        topics.deletions,
+        recovered.durable,
+    )
+    upkeep = Upkeep(directory, appends, queues, metadata, repair, checkpoints)
+    time_fall = read_time_fall(metadata)
+    retention = RetentionService(
+        segments,
+        guard,
+        config,
+        clock,
+        last_store_time_ms=lambda segment: _newest_time_ms(log, segment),
+        # A queue whose only records are dropped is known to the queues alone: those must be
+        # durable, or its offsets would begin again after a crash.
+        safe_end=lambda: min(
+            checkpoints.queues_end,
+            reput.dispatched.value if still_needed is None else still_needed(),
+        ),
+        before_drop=queue_ends.keep,
+        before_run=queue_ends.settle,
+        on_dropped=lambda at, time_ms: upkeep.segments_dropped(
+            at, None if time_ms is None else time_fall.expired_before_ms(at, time_ms)
+        ),
+    )
+    page_ahead = PageAhead(lambda: segments.last if config.preallocate else None)
+    services = Services(flush_service, reput, retention, Jobs(), page_ahead, repair)
+    first_time_ms = _oldest_time_ms(log)
+    if segments.first_offset > 0 and first_time_ms is not None:
+        expired_ms = time_fall.expired_before_ms(segments.first_offset, first_time_ms)
+        queues.expire(segments.first_offset, expired_ms)
+    if recovered.checkpoint is None:
+        checkpoints.write()  # before anything is appended, so that a crash finds one
+    directory.mark_open()
+    guard.measure()
+    services.start(upkeep)
+    return MessageStore(config, appends, reader, topics, queues, metadata, upkeep, services)
+
+
+def _tell_of_old_queues(directory: StoreDir, queues: ConsumeQueueStore, log_end: int) -> None:
+    if directory.was_closed_cleanly and 0 < queues.dispatched_offset < log_end:
+        logger.error(
+            "the store was closed in order at %d, but its queues are of a time when the log "
+            "ended at %d, a copy perhaps: they are brought up to date, but may hold rows of "
+            "topics deleted since. `kvcq repair %s --queues` makes them anew",
+            log_end,
+            queues.dispatched_offset,
+            directory.root,
+        )
+
+
+def _mend_topics(parts: Parts, recovered: RecoveredLog, topics: Topics) -> LostTopics | None:
+    """Deletions that the queues lost, and topics that a crash took; those of the replay are left
+    for it to look for."""
+    topics.deletions.redo()
+    if parts.directory.was_closed_cleanly:
+        return None
+    topics.after_cut(recovered.segments.end_offset)
+    # Without a checkpoint nobody can tell them from topics that were deleted long ago.
+    if recovered.checkpoint is None:
+        return None
+    lost_topics = LostTopics(recovered.segments, recovered.flushed_offset, topics)
+    lost_topics.look_through(parts.queues.dispatched_offset)
+    return lost_topics
 
 
 def _checkpoint(path: Path) -> Checkpoint | None:
@@ -280,7 +341,7 @@ def _oldest_time_ms(log: CommitLog) -> int | None:
         return None
 
 
-def _follow_flush(flushed: Watermark, dispatched: Watermark, reput: ReputService) -> None:
+def _follow_flush(flushed: Watermark, reput: ReputService) -> None:
     """Each time more is durable, more may be dispatched; a failed fsync fails the waiters too."""
 
     def risen(error: BaseException | None) -> None:
@@ -288,6 +349,6 @@ def _follow_flush(flushed: Watermark, dispatched: Watermark, reput: ReputService
             reput.wake()
             flushed.call_when(flushed.value + 1, risen)
         elif isinstance(error, FlushError):
-            dispatched.fail(error)
+            reput.dispatched.fail(error)
 
     flushed.call_when(flushed.value + 1, risen)

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 MAY_IMPORT: dict[str, dict[str, set[str] | None]] = {
     "store": {},
     "kvcq": {
-        "store": {"clock", "consume_queue", "errors", "files", "format", "message", "metadata"}
+        "store": {
+            "busy",
+            "clock",
+            "consume_queue",
+            "errors",
+            "files",
+            "format",
+            "message",
+            "metadata",
+        }
     },
     "migration": {"store": None, "kvcq": None},
     "pyspark_kvcq": {"migration": {"spark"}},
@@ -50,6 +59,7 @@ OURS = {*MAY_IMPORT, "tests"}
 UNITS: dict[str, set[str]] = {}
 UNITS |= {
     "store.bounds": set(),
+    "store.busy": {"store.errors"},
     "store.clock": set(),
     "store.config": {"store.bounds", "store.errors"},
     "store.consume_queue": set(),
@@ -59,8 +69,21 @@ UNITS |= {
     "store.message": {"store.consume_queue"},
     "store.metadata": {"store.consume_queue"},
 }
-_VALUES = {"store.consume_queue", "store.errors", "store.light_queue", "store.message"}
-_LOG = {*_VALUES, "store.clock", "store.config", "store.files", "store.format", "store.jobs"}
+_VALUES = {
+    "store.consume_queue",
+    "store.errors",
+    "store.light_queue",
+    "store.message",
+}
+_LOG = {
+    *_VALUES,
+    "store.busy",
+    "store.clock",
+    "store.config",
+    "store.files",
+    "store.format",
+    "store.jobs",
+}
 _TOPICS = {*_LOG, "store.log", "store.metadata"}
 UNITS |= {
     "store.format": {*_VALUES, "store.files"},

@@ -6,11 +6,10 @@ before the log's own pages were durable. It walks all queues, so it is slow and 
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
-from kvcq.errors import EngineBusyError
 from kvcq.tables.keys import (
     BOUNDS,
     CHECKPOINT_KEY,
@@ -24,7 +23,7 @@ from kvcq.tables.keys import (
 )
 from kvcq.tables.removal import remove_range
 from kvcq.tables.values import pack_max, unpack_max, unpack_unit
-from store.errors import LACKS
+from store.busy import retry_while_busy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 _PAGE_ROWS = 4096
 _KEYS_END = b"\xff" * 8
-#: A stalled database is tried again after this long.
-_BUSY_WAIT_S = 0.02
 
 
 def truncate_rows(engine: KvEngine, log_end: int) -> None:
@@ -67,16 +64,7 @@ def _write(engine: KvEngine, batch: KvBatch) -> None:
 
     Raises each of LACKS: the cut is made again by the next opening.
     """
-    pause = threading.Event()  # never set: waiting on it is a pause
-    while True:
-        try:
-            engine.write(batch)
-        except LACKS:
-            raise
-        except EngineBusyError:
-            pause.wait(_BUSY_WAIT_S)
-        else:
-            return
+    retry_while_busy(partial(engine.write, batch), give_up=False)
 
 
 def _cut_queue(

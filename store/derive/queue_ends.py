@@ -28,15 +28,16 @@ its files would cost nothing, but share the damage that a rebuild is for.
 from __future__ import annotations
 
 import logging
-import threading
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from store.errors import LACKS, DiskFullError, StoreBusyError
+from store.busy import retry_while_busy
+from store.errors import DiskFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from store.consume_queue import ConsumeQueueStore, LastUnit
     from store.derive.ends_reserve import EndsReserve
@@ -49,10 +50,6 @@ _STATE = "ends_kept"
 LOG_START = "log_start"
 
 logger = logging.getLogger(__name__)
-
-#: A database that stalls is asked again so often: half a minute.
-_BUSY_TRIES = 1500
-_BUSY_WAIT_S = 0.02
 
 
 def noted_log_start(metadata: Metadata, reserve: EndsReserve) -> int | None:
@@ -83,7 +80,6 @@ class QueueEnds:
         self._metadata = metadata
         self._topics = topics
         self._reserve = reserve
-        self._pause = threading.Event()  # never set: waiting on it is a pause
 
     def keep(self, start: int, end: int) -> None:
         """Before the log's start goes from `start` to `end`: all below `end` is dispatched.
@@ -114,16 +110,16 @@ class QueueEnds:
 
     def _keep(self, pages: Iterator[list[LastUnit]]) -> None:
         while True:
-            with self._topics.none_deleted() as deletions:
+            with self._topics.deletions.none_meanwhile() as deletions:
                 pass
             page = next(pages, None)
             if page is None:
                 break
             # Else rows of a topic might be put back that was deleted since the look.
-            with self._topics.none_deleted() as now:
+            with self._topics.deletions.none_meanwhile() as now:
                 if now != deletions:
                     page = self._still_there(page)
-                self._patiently(self._metadata.put_last_units, page)
+                retry_while_busy(partial(self._metadata.put_last_units, page))
         self._metadata.sync()
 
     def _note_start(self, log_start: int) -> None:
@@ -165,7 +161,7 @@ class QueueEnds:
                 if unit.physical_offset < log_start
                 and self._topics.admission.is_live(unit.topic, unit.physical_offset)
             ]
-            self._patiently(self._queues.restore_last_units, gone)
+            retry_while_busy(partial(self._queues.restore_last_units, gone))
             count += len(gone)
         if count:
             logger.info("%d queues without a message in the log go on where they ended", count)
@@ -174,15 +170,3 @@ class QueueEnds:
     def _still_there(self, page: list[LastUnit]) -> list[LastUnit]:
         ends = self._queues.next_offsets([(unit.topic, unit.queue_id) for unit in page])
         return [unit for unit, end in zip(page, ends, strict=True) if end == unit.queue_offset + 1]
-
-    def _patiently(self, put: Callable[[list[LastUnit]], None], units: list[LastUnit]) -> None:
-        for _ in range(_BUSY_TRIES):
-            try:
-                put(units)
-            except LACKS:  # it would last
-                raise
-            except StoreBusyError:
-                self._pause.wait(_BUSY_WAIT_S)
-            else:
-                return
-        put(units)

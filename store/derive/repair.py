@@ -60,13 +60,11 @@ class QueueRepair:
         # Guarded by _lock.
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._parser = SealedParser()  # under `restoring`
+        self._parser = SealedParser()  # under _restoring
         # Units that a repair of their queue did not change.
         self._hopeless: set[tuple[str, int, int]] = set()
         self.done = 0  # repairs that ran to their end
-        #: Held while rows are looked up and written: who removes a topic holds it too, so that no
-        #: row comes back. Taken before any lock of topics or queues.
-        self.restoring = threading.Lock()
+        self._restoring = topics.deletions.restoring
 
     def start(self, topic: str, queue_id: int, offset: int = 0) -> None:
         """Begin, unless a repair is running: whoever reads the queue next starts the next one.
@@ -148,7 +146,7 @@ class QueueRepair:
         first: int | None = None
         damaged: list[int] = []
         while at < end and not self._stopping.is_set():
-            with self.restoring:
+            with self._restoring:
                 found, at = self._collect(at, end, damaged)
                 requests = [each for each in found if _concerns(each, topic, queue_id)]
                 self._queues.restore(requests)
@@ -167,7 +165,7 @@ class QueueRepair:
         try:
             while at < end and not self._stopping.wait(_PAUSE_S):
                 try:
-                    with self.restoring:
+                    with self._restoring:
                         found, behind = self._collect(at, end, [])
                         requests = [each for each in found if each.store_time_ms <= store_time_ms]
                         self._queues.restore(requests)

@@ -51,7 +51,7 @@ class FlushService:
     def __init__(self, name: str, log: Flushable, flushed: Watermark) -> None:
         # Constant after construction.
         self._log = log
-        self._flushed = flushed
+        self.flushed = flushed
         # A daemon, so that a program that ends by an error ends, without a clean close.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
@@ -99,7 +99,7 @@ class FlushService:
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join()
-        elif self._flushed.failure is None:
+        elif self.flushed.failure is None:
             self._finish()  # it was never started
 
     def run_once(self) -> None:
@@ -118,21 +118,21 @@ class FlushService:
 
     def _run(self) -> None:
         try:
-            while self._flushed.failure is None and self._wait_for_round():
+            while self.flushed.failure is None and self._wait_for_round():
                 self.run_once()
             self._finish()
         except Exception as error:
             logger.exception("%s ends: every waiter gets this error", self._thread.name)
             failure = FlushError(f"{self._thread.name} ended: {error!r}")
             failure.__cause__ = error
-            self._flushed.fail(failure)
+            self.flushed.fail(failure)
 
     def _finish(self) -> None:
         self._flush(0)
-        self._flushed.fail(StoreClosedError(f"{self._thread.name} has stopped"))
+        self.flushed.fail(StoreClosedError(f"{self._thread.name} has stopped"))
 
     def _flush(self, least_pages: int) -> None:
-        if self._flushed.failure is not None:
+        if self.flushed.failure is not None:
             return
         wanted = self._requested if least_pages == 0 else 0
         self._rounds += 1
@@ -142,14 +142,14 @@ class FlushService:
             logger.critical(
                 "fsync failed, nothing above %d is known to be durable: no more writes until the "
                 "store is opened again: %s",
-                self._flushed.value,
+                self.flushed.value,
                 error,
             )
-            failure = FlushError(f"fsync failed, nothing above {self._flushed.value} is durable")
+            failure = FlushError(f"fsync failed, nothing above {self.flushed.value} is durable")
             failure.__cause__ = error
-            self._flushed.fail(failure)
+            self.flushed.fail(failure)
         else:
-            self._flushed.advance(flushed)
+            self.flushed.advance(flushed)
             # Else the service would flush without end.
             assert flushed >= wanted, f"{wanted} was requested but never appended"
 
@@ -172,7 +172,7 @@ class GroupCommitService(FlushService):
     def _wait_for_round(self) -> bool:
         with self._lock:
             self._idle = True
-            self._changed.wait_for(lambda: self._stopping or self._requested > self._flushed.value)
+            self._changed.wait_for(lambda: self._stopping or self._requested > self.flushed.value)
             if self._shared and self._gather_s > 0 and self._puts < ENOUGH_PUTS:
                 self._gather()
             self._idle = False
@@ -221,7 +221,7 @@ class IntervalFlushService(FlushService):
         with self._lock:
             self._idle = True
             self._changed.wait_for(
-                lambda: self._stopping or self._requested > self._flushed.value, self._interval_s
+                lambda: self._stopping or self._requested > self.flushed.value, self._interval_s
             )
             self._idle = False
             return not self._stopping
@@ -229,7 +229,7 @@ class IntervalFlushService(FlushService):
     def _least_pages(self) -> int:
         now_s = self._clock.monotonic_s()
         due = self._thorough_s is None or now_s - self._thorough_s >= self._thorough_interval_s
-        if due or self._requested > self._flushed.value:
+        if due or self._requested > self.flushed.value:
             self._thorough_s = now_s
             return 0
         return self._pages

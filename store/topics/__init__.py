@@ -6,12 +6,14 @@ nothing of how queues are derived.
 
 from store.topics.admission import Admission, admission_of, dead_light_of, starts_of
 from store.topics.committed import cut_committed
+from store.topics.deletion import Deletions
 from store.topics.live_topics import LiveTopics
 from store.topics.lost_topics import LostTopics
 from store.topics.table import Topics
 
 __all__ = [
     "Admission",
+    "Deletions",
     "LiveTopics",
     "LostTopics",
     "Topics",

@@ -78,7 +78,7 @@ class LostTopics:
         """Topics of records at or above the start exist, unless they were deleted."""
         # Topic -> physical offset of its first record, and the highest queue id.
         found: dict[str, tuple[int, int]] = {}
-        dead_below = self._topics.dead_below()
+        dead_below = self._topics.deletions.dead_below()
         # Damage and poison are reported when the log is dispatched.
         for step in walk(self._segments, self._start, parser=SealedParser()):
             for request in step.requests if isinstance(step, Run) else ():

@@ -1,18 +1,15 @@
-"""Topics: which exist, from where in the log on their records count, and how one is removed.
+"""Topics: which exist, and from where in the log on their records count.
 
-What that means for a record: admission.py. Light queues have no row of their own; where one was
-deleted, a mark says below which offset its units are dead.
+What that means for a record: admission.py. How one is deleted, and that light queues have no row of
+their own: deletion.py.
 """
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from store.errors import (
     InvalidArgumentError,
-    StoreBusyError,
     TopicBusyError,
     TopicExistsError,
     UnknownQueueError,
@@ -20,12 +17,13 @@ from store.errors import (
 )
 from store.format import check_queue_count, check_topic
 from store.light_queue import is_light
-from store.metadata import DeleteMark, TopicConfig
-from store.topics.admission import Admission, dead_below, dead_light_of
+from store.metadata import TopicConfig
+from store.topics.admission import Admission
+from store.topics.deletion import Deletions
 from store.topics.live_topics import LiveTopics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from store.clock import Clock
     from store.config import StoreConfig
@@ -34,16 +32,12 @@ if TYPE_CHECKING:
     from store.metadata import Metadata
 
 _PAGE_TOPICS = 10_000
-#: A stalled consume queue is asked again so often before a deletion gives up: half a minute.
-_BUSY_TRIES = 1500
-_BUSY_WAIT_S = 0.02
 
 
 class Topics:
     """The topic table of one store.
 
-    Thread: any; methods named so need the append lock. Memory: bounded caches, and one entry for
-    each deleted light queue whose records are still in the log.
+    Thread: any; methods named so need the append lock. Memory: bounded caches.
     """
 
     def __init__(
@@ -54,19 +48,10 @@ class Topics:
         self._metadata = metadata
         self._queues = queues
         self._clock = clock
-        self._creating = threading.Lock()
-        self._pause = threading.Event()  # never set: waiting on it is a pause
-        # Guarded by the append lock; read freely.
-        self._deleting: set[str] = set()
         self._live = LiveTopics(metadata)
-        marks = metadata.delete_marks()
-        self._marks = {mark.sequence: mark for mark in marks}
-        self._dead_light = dead_light_of(marks)
+        self.deletions = Deletions(metadata, queues, self._live)
         #: Which records are dispatched and served. Constant; what it looks up changes.
-        self.admission = Admission(self._live, self._dead_light)
-        self._last_sequence = max(
-            [queues.applied_deletions, *(mark.sequence for mark in marks)], default=0
-        )
+        self.admission = Admission(self._live, self.deletions.dead_light)
 
     # --- looking ---------------------------------------------------------------------------
 
@@ -77,6 +62,14 @@ class Topics:
             raise UnknownTopicError(name)
         return found
 
+    def queue_count(self, name: str) -> int:
+        """Of a topic or light queue. Raises UnknownTopicError; a light queue had a message."""
+        if not is_light(name):
+            return self.get(name).queue_count
+        if self._queues.next_offsets([(name, 0)])[0] == 0:
+            raise UnknownTopicError(name)
+        return 1
+
     def require_queue(self, topic: str, queue_id: int) -> int:
         """The physical offset below which the queue has no record; older ones are not its own.
 
@@ -85,19 +78,12 @@ class Topics:
         if is_light(topic):
             if queue_id != 0:
                 raise UnknownQueueError(topic, queue_id, 1)
-            if self._queues.next_offsets([(topic, 0)])[0] == 0:
-                raise UnknownTopicError(topic)
-            return self._dead_light.get(topic, 0)
+            self.queue_count(topic)
+            return self.deletions.dead_light.get(topic, 0)
         config = self.get(topic)
         if not 0 <= queue_id < config.queue_count:
             raise UnknownQueueError(topic, queue_id, config.queue_count)
         return config.created_offset
-
-    @contextmanager
-    def none_deleted(self) -> Iterator[int]:
-        """No topic's rows are removed meanwhile; gives the number of deletions until now."""
-        with self._creating:
-            yield self._last_sequence
 
     # --- for the appender, under the append lock -------------------------------------------
 
@@ -109,9 +95,9 @@ class Topics:
         is: the log's flush sees to it.
         """
         places = [(key, 0) if isinstance(key, str) else key for key in keys]
-        if self._deleting:
+        if deleting := self.deletions.under_way:
             for topic, _ in places:
-                if topic in self._deleting:
+                if topic in deleting:
                     raise TopicBusyError(topic)
         wanted = [key for key in keys if not isinstance(key, str)]
         names = list({topic for topic, _ in wanted})
@@ -147,7 +133,7 @@ class Topics:
         new = tuple.__new__
         return {topic: new(TopicConfig, (topic, count, now_ms, log_end)) for topic in names}
 
-    # --- creating and deleting -------------------------------------------------------------
+    # --- creating --------------------------------------------------------------------------
 
     def create(self, wanted: Sequence[tuple[str, int]], log_end: int) -> list[TopicConfig]:
         """Topics with these queue counts exist. Under the append lock.
@@ -163,7 +149,7 @@ class Topics:
             check_queue_count(count, config.max_queue_count, f"topics[{index}].queue_count")
             if counts.setdefault(name, count) != count:
                 raise InvalidArgumentError(f"topics[{index}].name", f"{name!r} is given twice")
-            if name in self._deleting:
+            if name in self.deletions.under_way:
                 raise TopicBusyError(name)
         names = list(counts)
         now_ms = self._clock.now_ms()
@@ -180,55 +166,6 @@ class Topics:
         self._live.changed(topic.name for topic in fresh)
         return [result[name] for name, _ in wanted]
 
-    def begin_delete(self, name: str) -> int:
-        """From now on nobody writes to it; returns its number of queues. Under the append lock."""
-        if name in self._deleting:
-            raise TopicBusyError(name)
-        if is_light(name):
-            if self._queues.next_offsets([(name, 0)])[0] == 0:
-                raise UnknownTopicError(name)
-            count = 1
-        else:
-            count = self.get(name).queue_count
-        self._deleting.add(name)
-        return count
-
-    def finish_delete(self, name: str, below_offset: int) -> None:
-        """Remove the topic and all its rows; everything below `below_offset` is dispatched.
-
-        Durability: metadata first, synced. Rows that a crash brings back are removed again on
-        opening, before anything is dispatched: the mark's sequence tells. Raises StoreBusyError
-        when RocksDB stalls for long: the rows are then removed with the next deletion, or on the
-        next opening, and until then nobody may write to the name.
-        """
-        with self._creating:
-            self._last_sequence += 1
-            mark = DeleteMark(name, below_offset, self._last_sequence)
-            self._metadata.delete_topic(mark)
-            self._marks[mark.sequence] = mark
-            self._live.changed([name])
-            if is_light(name):
-                self._dead_light[name] = below_offset
-            # Earlier ones that met a stall come first: their numbers count as applied with this.
-            for applied in self._apply_deletions():
-                if applied is not mark:
-                    self.end_delete(applied.topic)
-
-    def _delete_rows(self, mark: DeleteMark) -> None:
-        """Deletions are applied in their order, so one that meets a stall must not be left out."""
-        for _ in range(_BUSY_TRIES):
-            try:
-                self._queues.delete_topic(mark.topic, mark.sequence)
-            except StoreBusyError:
-                self._pause.wait(_BUSY_WAIT_S)
-            else:
-                return
-        self._queues.delete_topic(mark.topic, mark.sequence)
-
-    def end_delete(self, name: str) -> None:
-        """Writers may come back. Only when its rows are gone, or nothing of it was touched."""
-        self._deleting.discard(name)
-
     def after_cut(self, log_end: int) -> int:
         """On opening after a crash: what was noted of a log end beyond this one counts from here.
 
@@ -244,17 +181,7 @@ class Topics:
             self._metadata.put_topics(topic._replace(created_offset=log_end) for topic in beyond)
             self._live.changed(topic.name for topic in beyond)
             changed += len(beyond)
-        for mark in list(self._marks.values()):
-            if mark.below_offset > log_end and is_light(mark.topic):
-                self._marks[mark.sequence] = mark._replace(below_offset=log_end)
-                self._metadata.delete_topic(self._marks[mark.sequence])
-                self._dead_light[mark.topic] = log_end
-                changed += 1
-        return changed
-
-    def dead_below(self) -> dict[str, int]:
-        """Of topics with a mark of deletion: the physical offset below which records are dead."""
-        return dead_below(self._marks.values())
+        return changed + self.deletions.after_cut(log_end)
 
     def create_again(self, found: Mapping[str, tuple[int, int]]) -> list[TopicConfig]:
         """On opening after a crash: of these topics, those without a row get one, durably.
@@ -274,40 +201,6 @@ class Topics:
         self._metadata.put_topics(created)
         self._live.changed(topic.name for topic in created)
         return created
-
-    def redo_deletions(self) -> int:
-        """On opening: apply deletions that the consume queue lost in a crash; returns how many."""
-        return sum(1 for _ in self._apply_deletions())
-
-    def _apply_deletions(self) -> Iterator[DeleteMark]:
-        """Those that the consume queue does not have, in their order; each once it is applied."""
-        applied = self._queues.applied_deletions
-        missing = [mark for mark in self._marks.values() if mark.sequence > applied]
-        for mark in sorted(missing, key=lambda mark: mark.sequence):
-            self._delete_rows(mark)
-            yield mark
-
-    def drop_marks(self, durable_sequence: int, log_start: int, checkpointed: int) -> None:
-        """Forget marks that cannot matter any more.
-
-        `durable_sequence` is of the deletions that the consume queue cannot lose; `checkpointed`
-        the flushed offset of the checkpoint: above it a mark is needed, see lost_topics.py. A light
-        queue's mark stays while its records are in the log, since a rebuild would bring its units
-        back.
-        """
-        with self._creating:
-            done = [
-                mark
-                for mark in self._marks.values()
-                if mark.sequence <= durable_sequence
-                and mark.below_offset <= checkpointed
-                and (not is_light(mark.topic) or mark.below_offset <= log_start)
-            ]
-            self._metadata.drop_marks(mark.sequence for mark in done)
-            for mark in done:
-                del self._marks[mark.sequence]
-                if self._dead_light.get(mark.topic) == mark.below_offset:
-                    del self._dead_light[mark.topic]
 
 
 def _is_topic(name: str) -> bool:

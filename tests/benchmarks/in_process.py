@@ -46,7 +46,7 @@ def put_in_process(bench: Bench) -> None:
             for _ in range(batches):
                 end = store.append(messages).end_offset
             # In ASYNC mode dispatch may lag behind the append: visible is when it has caught up.
-            assert store.reput.dispatched.wait_for(end, 60.0)
+            assert store._services.reput.dispatched.wait_for(end, 60.0)
             return batches * BATCH
 
         def bare() -> int:

@@ -31,9 +31,9 @@ POINTS = {
     "before fsync": ("os", None, "fdatasync"),
     "in dispatch": ("kvcq.engine.rocks", "RocksEngine", "write"),
     "in flush of queues": ("kvcq.engine.rocks", "RocksEngine", "flush"),
-    "in checkpoint": ("store.message_store", None, "write_checkpoint"),
+    "in checkpoint": ("store.checkpoints", None, "write_checkpoint"),
     "in deletion": ("kvcq.consume_queue_store", "KvConsumeQueueStore", "delete_topic"),
-    "after deletion": ("store.topics.table", "Topics", "end_delete"),
+    "after deletion": ("store.topics.deletion", "Deletions", "_end"),
 }
 
 

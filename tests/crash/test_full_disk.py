@@ -209,19 +209,20 @@ def test_a_store_refuses_puts_serves_what_it_has_and_goes_on_without_a_restart(
         assert store.committed_offsets("group-0", [("T", 0)]) in ([1], [None])
         for _ in range(40):  # as each second
             clock.advance(1)
-            store._jobs._run("maintain", store.maintain)
+            store._services.jobs._run("maintain", store.maintain)
         disk.free()
 
         def put() -> None:
             clock.advance(1)
-            store._jobs._run("maintain", store.maintain)
+            store._services.jobs._run("maintain", store.maintain)
             puts.one(store)
             store.commit_offsets("g", [("T", 0, 1)])
 
         in_time(put)
         store.wait_visible()
         puts.assert_served(store, all_of_them=True)
-        store._jobs._run("maintain", store.maintain)  # the last run may have begun too early
+        # The last run may have begun too early.
+        store._services.jobs._run("maintain", store.maintain)
         store.flush()
         told = [record.getMessage() for record in caplog.records]
         for line in ("dispatch waits", "dispatch goes on", "is tried again", "runs again"):
@@ -273,7 +274,7 @@ def test_retention_makes_room_on_a_full_disk(
         with pytest.raises(DiskFullError):
             commit_many(store)
         clock.advance(3 * 3600)
-        assert store.retention.run_once(now=True) == 3
+        assert store._services.retention.run_once(now=True) == 3
         copy_open(root, image, ignore=shutil.ignore_patterns("kvcq"))
         disk.free()
 
@@ -283,7 +284,7 @@ def test_retention_makes_room_on_a_full_disk(
             store.metadata.put_state("there is", b"room")
 
         in_time(note)
-        assert store.retention.run_once(now=True) == 0
+        assert store._services.retention.run_once(now=True) == 0
         assert store.log.start_offset == 3 << 20
         reserve = EndsReserve(root / "ends", 1 << 20)
         assert reserve.log_start is None

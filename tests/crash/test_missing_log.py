@@ -211,7 +211,7 @@ def test_segments_that_retention_removed_are_not_missed(
             store.put([Message("T", b"x" * 4000)])
             clock.advance(600)
         store.flush()
-        store.retention.run_once(now=True)
+        store._services.retention.run_once(now=True)
         assert store.log.start_offset > 0
     assert faults(root) == set()
     with open_small(root, clock):

@@ -61,8 +61,8 @@ def test_p1_flushed_messages_survive(tmp_path: Path, seed: int, queues: str) -> 
         if queues != "behind":
             store.flush()  # log, queues, checkpoint
         else:
-            store._flush_service.request(store.log.appended_offset)
-            assert store._flushed.wait_for(store.log.appended_offset, 30)
+            store._services.flush.request(store.log.appended_offset)
+            assert store._appends.flushed.wait_for(store.log.appended_offset, 30)
         written |= put_some(store, chance, chance.choice((1, 5, 30)))
         if queues == "ahead":
             store.queues.flush()

@@ -285,11 +285,11 @@ def test_a_store_that_was_used_in_every_way_has_no_findings(tmp_path: Path) -> N
         clock.advance(7200)
         fill(store, clock, 20)
         store.flush()
-        assert store.retention.run_once(now=True) >= 2
+        assert store._services.retention.run_once(now=True) >= 2
         store.delete_topic("%LMQ%light")
         fill(store, clock, 3)
         store.put([Message("alpha", b"p", sys_flag=4), Message("alpha", b"r", sys_flag=12)])
-        store.reclaim()
+        store._upkeep.reclaim()
     assert check_store(root) == []
 
 

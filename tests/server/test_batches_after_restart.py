@@ -93,7 +93,7 @@ class Server:
         """All but the last segment expire."""
         self.clock.advance(2 * HOUR_S)
         self.store.flush()
-        assert self.store.retention.run_once(now=True)
+        assert self.store._services.retention.run_once(now=True)
 
     async def put(self, sequence: int, *messages: Message, producer: str = "p") -> Stored:
         checksum = crc32(

@@ -242,7 +242,7 @@ class BatchMachine(RuleBasedStateMachine):
     def expire(self) -> None:
         self.clock.advance(2 * 3600)
         self.store.flush()
-        self.store.retention.run_once(now=True)
+        self.store._services.retention.run_once(now=True)
 
     @rule(size=st.sampled_from([100, 4000]))
     def others_put(self, size: int) -> None:

@@ -53,24 +53,24 @@ async def test_above_the_line_puts_are_refused_and_nothing_acknowledged_goes(
     ) as served:
         store = served.store
         ratios = iter((0.86, 0.93, 1.0, 0.6))
-        store._guard._gauge = lambda _: next(ratios)
+        store._appends._guard._gauge = lambda _: next(ratios)
         for number in range(ROUNDS):
             await served.messages.PutBatch(_put(number))
         store.flush()
         store.maintain()
         assert len(list((tmp_path / "commitlog").iterdir())) > 3
         for _ in range(3):
-            store.retention.run_once()
+            store._services.retention.run_once()
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await served.messages.PutBatch(_put(ROUNDS))
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert error_info(refused.value).reason == "DISK_FULL"
-        assert store.retention.dropped_segments == 0
+        assert store._services.retention.dropped_segments == 0
         values = (await served.admin.GetStatistics(pb.GetStatisticsRequest())).values
         assert values["store.puts_refused_for_space"] == 1
         assert values["store.disk_used_ratio"] == 1.0
         assert values["store.retention_read_errors"] == 0
-        store.retention.run_once()
+        store._services.retention.run_once()
         await served.messages.PutBatch(_put(ROUNDS))
         wanted = [message.body for number in range(ROUNDS + 1) for message in _put(number).messages]
         assert await _pulled(served) == wanted
@@ -91,4 +91,4 @@ def test_a_store_that_was_taken_over_does_as_its_broker_did_unless_the_operator_
     config = replace(small_config(tmp_path), reclaim_unexpired=operator)
     with open_store(config) as store:
         assert store.config.reclaim_unexpired is wins
-        assert store.retention._config.reclaim_unexpired is wins
+        assert store._services.retention._config.reclaim_unexpired is wins

@@ -89,7 +89,7 @@ def test_nothing_is_readable_by_offset_before_it_is_visible(
         flush_mode=FlushMode.SYNC,
     )
     with open_store(config) as store:
-        monkeypatch.setattr(store._flush_service, "request", lambda *_: None)
+        monkeypatch.setattr(store._services.flush, "request", lambda *_: None)
         placed = store.append([Message("T", b"x")]).placed[0]
         with pytest.raises(MessageNotFoundError, match="visible"):
             store.get(placed.physical_offset)

@@ -101,12 +101,12 @@ def test_queues_that_could_not_be_written_out_go_on_without_a_restart(
             with pytest.raises(OutOfDescriptorsError):
                 store.queues.flush()
             store.append([Message("T", b"10", 0)])
-            while store.reput.waits_for is None:  # the dispatching thread is waited for
+            while store._services.reput.waits_for is None:  # the dispatching thread is waited for
                 pause.wait(0.01)
             with pytest.raises(OutOfDescriptorsError):
                 store.put([Message("T", b"refused", 0)])
             assert len(store.pull("T", 0, 0).records) == 10
-            store._jobs._run("maintain", store.maintain)
+            store._services.jobs._run("maintain", store.maintain)
         store.maintain()
         store.wait_visible()
         store.put([Message("T", b"11", 0)])

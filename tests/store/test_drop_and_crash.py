@@ -23,8 +23,8 @@ def fill(store: MessageStore) -> None:
     for _ in range(200):
         store.put([Message("B", b"x" * 1000)])
     end = store.log.appended_offset
-    store._flush_service.request(end)
-    assert store._flushed.wait_for(end, 30)
+    store._services.flush.request(end)
+    assert store._appends.flushed.wait_for(end, 30)
 
 
 def test_no_segment_goes_before_what_was_derived_from_it_is_durable(tmp_path: Path) -> None:
@@ -32,13 +32,13 @@ def test_no_segment_goes_before_what_was_derived_from_it_is_durable(tmp_path: Pa
     with open_small(root, clock) as store:
         fill(store)
         clock.advance(100 * 3600)
-        assert store.retention.run_once(now=True) == 0
+        assert store._services.retention.run_once(now=True) == 0
         shutil.copytree(root, tmp_path / "killed")
     with open_small(tmp_path / "killed", clock) as store:
         # Replayed, which is not durable either.
-        assert store.retention.run_once(now=True) == 0
+        assert store._services.retention.run_once(now=True) == 0
         store.flush()
-        assert store.retention.run_once(now=True) > 0
+        assert store._services.retention.run_once(now=True) > 0
 
 
 def test_offsets_go_on_when_the_process_dies_as_a_segment_goes(
@@ -49,14 +49,14 @@ def test_offsets_go_on_when_the_process_dies_as_a_segment_goes(
         fill(store)
         store.flush()
         clock.advance(100 * 3600)
-        told = store.retention._on_dropped
+        told = store._services.retention._on_dropped
 
         def killed(start: int, time_ms: int | None) -> None:
             shutil.copytree(root, tmp_path / "killed")
             told(start, time_ms)
 
-        monkeypatch.setattr(store.retention, "_on_dropped", killed)
-        assert store.retention.run_once(now=True) > 0
+        monkeypatch.setattr(store._services.retention, "_on_dropped", killed)
+        assert store._services.retention.run_once(now=True) > 0
     with open_small(tmp_path / "killed", clock) as store:
         assert store.bounds([("A", 0)]) == [(3, 3)]
         assert store.put([Message("A", b"y")]).placed[0].queue_offset == 3

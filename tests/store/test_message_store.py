@@ -404,7 +404,7 @@ def test_a_deletion_that_fails_keeps_writers_out_until_it_is_finished(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "store"
-    monkeypatch.setattr("store.topics.table._BUSY_TRIES", 2)
+    monkeypatch.setattr("store.busy._TRIES", 2)
     with open_small(root, clock) as store:
         store.put([Message("T", b"old"), Message("U", b"x")])
         engine = live_engine(store)
@@ -610,7 +610,7 @@ def test_a_stalled_dispatch_is_made_up_for(
     store.create_topics([("T", 1)])
     monkeypatch.setattr(engine, "write", stalling)
     ends = [store.put([Message("T", b"%d" % number)]).end_offset for number in range(10)]
-    assert store._dispatched.wait_for(ends[-1], 30)
+    assert store._appends.dispatched.wait_for(ends[-1], 30)
     assert bodies(store.pull("T", 0, 0).records) == [b"%d" % number for number in range(10)]
 
 
@@ -662,7 +662,7 @@ def test_closing_does_not_wait_for_a_whole_compaction(
 ) -> None:
     store = open_small(tmp_path)
     store.put([Message("T", b"x")])
-    store.segments_dropped(0, None)
+    store._upkeep.segments_dropped(0, None)
     pieces: list[float] = []
 
     def compact(progress: Callable[[float], None]) -> None:
@@ -673,7 +673,7 @@ def test_closing_does_not_wait_for_a_whole_compaction(
             progress(piece)
 
     monkeypatch.setattr(store.queues, "compact", compact)
-    store.reclaim()
+    store._upkeep.reclaim()
     assert pieces == [0.25, 0.5]
 
 
@@ -783,8 +783,8 @@ def test_the_checkpoint_has_times_of_what_is_durable_and_of_nothing_else(
         store.flush()
         assert checkpoint().log_time_ms == checkpoint().queue_time_ms == times[0]
         put(store)
-        store._flush_service.request(store.log.appended_offset)
-        assert store._flushed.wait_for(store.log.appended_offset, 30)
+        store._services.flush.request(store.log.appended_offset)
+        assert store._appends.flushed.wait_for(store.log.appended_offset, 30)
         store.maintain()
         assert (checkpoint().log_time_ms, checkpoint().queue_time_ms) == (times[1], times[0])
         if mode is FlushMode.ASYNC:

@@ -171,9 +171,9 @@ def test_a_live_segment_before_an_empty_one_is_not_dropped(tmp_path: Path) -> No
     with open_small(image, clock, reserved_hours=1) as store:
         assert store.log.appended_offset == SEGMENT_BYTES
         store.flush()
-        assert store.retention.run_once(now=True) == 0
+        assert store._services.retention.run_once(now=True) == 0
         clock.advance(3601)
-        assert store.retention.run_once(now=True) == 1
+        assert store._services.retention.run_once(now=True) == 1
 
 
 def test_p8_nothing_is_dropped_on_a_read_error(tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_p8_nothing_is_dropped_on_a_read_error(tmp_path: Path) -> None:
     data[60] ^= 0x80  # in the store time of the first record
     path.write_bytes(data)
     with open_small(root, clock, reserved_hours=1) as store:
-        assert store.retention.run_once(now=True) == 0
-        assert store.retention.read_errors == 1
+        assert store._services.retention.run_once(now=True) == 0
+        assert store._services.retention.read_errors == 1
         assert store.log.start_offset == 0
 
 
@@ -202,9 +202,9 @@ def test_p8_compaction_takes_the_dead_and_leaves_the_living(tmp_path: Path, ahea
         clock.wall_ms = SystemClock().now_ms() + ahead_s * 1000
         store.put([Message("T", b"y", keys=("k",))] * 50)
         store.flush()
-        assert store.retention.run_once(now=True) == 3
+        assert store._services.retention.run_once(now=True) == 3
         low, high = store.bounds([("T", 0)])[0]
-        store.reclaim()
+        store._upkeep.reclaim()
         assert store.bounds([("T", 0)])[0] == (low, high)
         assert differences(store) == []
         left = len(live_engine(store).scan("default", b"", b"\xff"))

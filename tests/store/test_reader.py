@@ -171,7 +171,7 @@ def test_expired_offsets_are_out_of_range_and_skipped_by_key(tmp_path: Path) -> 
         store.flush()
         clock.advance(7200)
         store.put([Message("Other", b"x")])
-        assert store.retention.run_once(now=True) == 2
+        assert store._services.retention.run_once(now=True) == 2
         low, high = store.bounds([("T", 0)])[0]
         assert 0 < low < high
         with pytest.raises(OffsetOutOfRangeError) as caught:
@@ -195,7 +195,7 @@ def test_a_queue_that_expired_whole_goes_on_counting(tmp_path: Path) -> None:
         clock.advance(7200)
         store.put([Message("Filler", b"x")])
         store.flush()
-        assert store.retention.run_once(now=True) == 2
+        assert store._services.retention.run_once(now=True) == 2
         for topic in ("T", "%LMQ%a"):
             assert store.bounds([(topic, 0)])[0] == (3, 3)
             assert store.pull(topic, 0, 3).status is PullStatus.NO_NEW_MESSAGE

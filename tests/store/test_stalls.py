@@ -72,7 +72,7 @@ def test_a_later_deletion_takes_one_along_that_met_a_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, clock = tmp_path / "store", FakeClock()
-    monkeypatch.setattr("store.topics.table._BUSY_TRIES", 2)
+    monkeypatch.setattr("store.busy._TRIES", 2)
     with open_small(root, clock) as store:
         store.put([Message("T", b"old", 1, keys=("k",)), Message("U", b"x")])
         engine = live_engine(store)
@@ -140,7 +140,7 @@ def test_offsets_stay_dense_while_many_queues_share_a_tiny_hot_table(
                 ]
                 done = store.append(batch)
                 if count % 10 == 9:  # let dispatch catch up, so that queues are forgotten
-                    assert store._dispatched.wait_for(done.end_offset, 30)
+                    assert store._appends.dispatched.wait_for(done.end_offset, 30)
                 for message, placed in zip(batch, done.placed, strict=True):
                     taken.append((message.topic, placed.queue_id, placed.queue_offset))
                     taken.extend(
@@ -151,8 +151,8 @@ def test_offsets_stay_dense_while_many_queues_share_a_tiny_hot_table(
         run_all([partial(produce, number) for number in range(4)])
         assert len(loaded) > 2 * len(set(loaded))  # forgotten, and loaded again
         end = store.log.appended_offset
-        store._flush_service.request(end)
-        assert store._dispatched.wait_for(end, 30)
+        store._services.flush.request(end)
+        assert store._appends.dispatched.wait_for(end, 30)
         assert len(taken) == len(set(taken))
         queues: dict[tuple[str, int], int] = {}
         for topic, queue_id, _ in taken:

@@ -168,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         self.store.flush()
-        self.store.retention.run_once(now=True)
+        self.store._services.retention.run_once(now=True)
         start = self.store.log.start_offset
         assert start >= self.model.log_start
         # Only what is older than an hour may go.
@@ -176,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
         for queue in self.model.queues.values():
             assert all(each.store_time_ms <= limit for each in queue if each[1] < start)
         self.model.log_start = start
-        self.store.reclaim()
+        self.store._upkeep.reclaim()
 
     @rule()
     def reopen(self) -> None:

@@ -133,7 +133,7 @@ def check_messages(store: MessageStore, acknowledged: int) -> int:
     Messages beyond may be there, without a gap; returns how many there are.
     """
     # A put is visible shortly after it returns, when another thread dispatches at that moment.
-    assert store.reput.dispatched.wait_for(store.log.appended_offset, 60)
+    assert store._services.reput.dispatched.wait_for(store.log.appended_offset, 60)
     numbers: list[int] = []
     for topic in TOPICS:
         for queue_id in range(2):

@@ -58,5 +58,5 @@ def open_small(
 ) -> MessageStore:
     """An open store without jobs: checkpoints and flushes are written when a test says so."""
     store = open_store(small_config(root, **settings), clock=clock or FakeClock())
-    store._jobs.stop()
+    store._services.jobs.stop()
     return store

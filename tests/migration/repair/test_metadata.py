@@ -176,7 +176,7 @@ def test_topics_whose_messages_have_left_the_log_are_found_in_the_queues(tmp_pat
             store.put([Message("new", b"x" * 1000, 0)])
         store.flush()
         clock.advance(10**9)
-        assert store.retention.run_once(now=True)
+        assert store._services.retention.run_once(now=True)
     shutil.rmtree(root / "meta")
     assert {topic.name: topic.queue_count for topic in repaired(root)} == {
         "old": 3,

@@ -219,7 +219,7 @@ def test_queues_whose_messages_expired_go_on_at_their_offsets_on_the_new_side(
         for _ in range(3):
             store.put([message._replace(body=bytes(400_000)) for message in messages(0, 2)])
         store.flush()
-        while not store.retention.run_once(now=True):
+        while not store._services.retention.run_once(now=True):
             pass  # it has expired after 3.6 ms
         low, high = store.bounds([("old", 0)])[0]
         assert low == high > 0
@@ -245,8 +245,8 @@ def test_queues_that_ended_before_the_take_over_outlive_the_loss_of_the_database
         for _ in range(3):
             store.put([message._replace(body=bytes(400_000)) for message in messages(0, 2)])
         store.flush()
-        store.retention._before_drop = lambda _start, _end: None  # RocketMQ keeps no ends
-        while not store.retention.run_once(now=True):
+        store._services.retention._before_drop = lambda _start, _end: None  # RocketMQ keeps no ends
+        while not store._services.retention.run_once(now=True):
             pass  # it has expired after 3.6 ms
         low, high = store.bounds([("old", 0)])[0]
         assert low == high > 0

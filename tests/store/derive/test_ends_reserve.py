@@ -136,13 +136,13 @@ def test_what_changed_since_is_not_put_back(
     with open_small(tmp_path / "store", clock) as store:
         fill(store)
         clock.advance(100 * 3600)
-        assert store.retention.run_once(now=True) > 0
+        assert store._services.retention.run_once(now=True) > 0
         full.undo()
         if change == "deleted":
             store.delete_topic("A")
         elif change == "goes on":
             store.put([Message("A", b"y")])
-        store.retention.run_once()
+        store._services.retention.run_once()
         assert kept(store) == ({"A", "B"} if change == "nothing" else {"B"})
 
 
@@ -159,9 +159,9 @@ def test_where_there_is_room_for_one_segment_only_that_one_goes(
             return start == store.config.segment_bytes and add(self, start, pages)
 
         full.setattr(EndsReserve, "add", little_room)
-        assert store.retention.run_once(now=True) == 1
+        assert store._services.retention.run_once(now=True) == 1
         full.undo()
-        assert store.retention.run_once(now=True) > 0
+        assert store._services.retention.run_once(now=True) > 0
         assert kept(store) == {"A", "B"}
         ends = EndsReserve(tmp_path / "store" / "ends", store.config.segment_bytes)
         assert ends.log_start is None
@@ -174,5 +174,5 @@ def test_a_full_disk_is_not_waited_for(tmp_path: Path, full: pytest.MonkeyPatch)
     with open_small(tmp_path / "store", clock) as store:
         fill(store)
         clock.advance(100 * 3600)
-        full.setattr("store.derive.queue_ends._BUSY_WAIT_S", 1e6)
-        assert store.retention.run_once(now=True) > 0
+        full.setattr("store.busy._WAIT_S", 1e6)
+        assert store._services.retention.run_once(now=True) > 0

@@ -35,7 +35,7 @@ def fill(store: MessageStore) -> None:
 
 def expire(store: MessageStore, clock: FakeClock) -> int:
     clock.advance(100 * 3600)
-    return store.retention.run_once(now=True)
+    return store._services.retention.run_once(now=True)
 
 
 def kept(store: MessageStore) -> list[LastUnit]:
@@ -196,7 +196,7 @@ def test_ends_from_before_anything_kept_them_are_kept_on_opening(tmp_path: Path)
     root, clock = tmp_path / "store", FakeClock()
     with open_small(root, clock) as store:
         fill(store)
-        store.retention._before_drop = lambda _start, _end: None  # an older release
+        store._services.retention._before_drop = lambda _start, _end: None  # an older release
         assert expire(store, clock) > 0
         assert kept(store) == []
     with open_small(root, clock) as store:

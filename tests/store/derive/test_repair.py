@@ -279,7 +279,7 @@ def test_a_queue_older_than_the_log_begins_where_the_log_does(tmp_path: Path) ->
             store.put([Message("T", b"x" * 4000)])
             clock.advance(600)
         store.flush()
-        store.retention.run_once(now=True)
+        store._services.retention.run_once(now=True)
         low, high = store.bounds([("T", 0)])[0]
         assert 0 < low < high
         assert store.pull("T", 0, low).queue_offsets[0] == low
@@ -293,7 +293,7 @@ def test_units_that_a_jump_of_the_clock_took_are_made_again(tmp_path: Path) -> N
             store.put([Message("T", b"x" * 4000, light_queues=("%LMQ%a",))])
             clock.advance(600)
         store.flush()
-        store.retention.run_once(now=True)
+        store._services.retention.run_once(now=True)
         assert store.log.start_offset > 0
         assert store.queues.statistics()["filter_armed"] == 1
         before = differences(store)

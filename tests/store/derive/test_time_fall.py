@@ -78,8 +78,8 @@ def test_a_live_unit_that_is_older_than_a_dropped_one_stays(tmp_path: Path, know
         if known:
             write_time_fall(store.metadata, TimeFall(7 * _HOUR_MS, store.log.appended_offset))
     with open_small(root, wall, reserved_hours=1) as store:
-        assert store.retention.run_once(now=True) == 1
-        store.reclaim()
+        assert store._services.retention.run_once(now=True) == 1
+        store._upkeep.reclaim()
         if known:
             assert read_time_fall(store.metadata).by_ms == 7 * _HOUR_MS
             assert len(store.pull("T", 1, 0).records) == 20

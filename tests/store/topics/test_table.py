@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -18,15 +20,39 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from store.log.watermark import Watermark
 from store.topics.table import Topics
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import small_config
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from store.log import CommitLog
+    from store.log.queue_offsets import QueueKey
     from store.metadata import TopicConfig
+
+
+class Appends:
+    """An append path whose log ends there, and is dispatched."""
+
+    def __init__(self, end: int, during: Callable[[], None] = lambda: None) -> None:
+        self.log = cast("CommitLog", SimpleNamespace(hot_queues=self, appended_offset=end))
+        self.dispatched = Watermark("dispatched", end)
+        self.forgotten: list[QueueKey] = []
+        self._during = during
+
+    def forget(self, keys: Iterable[QueueKey]) -> None:
+        self.forgotten += keys
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def drain(self, end: int) -> None:
+        assert end == self.log.appended_offset
+        self._during()
 
 
 class Harness:
@@ -43,9 +69,7 @@ class Harness:
         return self.topics
 
     def delete(self, name: str, below: int) -> None:
-        self.topics.begin_delete(name)
-        self.topics.finish_delete(name, below)
-        self.topics.end_delete(name)
+        self.topics.deletions.delete(name, self.topics.queue_count, Appends(below))
 
 
 @pytest.fixture
@@ -90,9 +114,9 @@ def test_a_deleted_light_queue_is_taken_out_of_older_records(harness: Harness) -
         assert admitted.light_queues == light
         assert topics.admission.admit(request("gone", 50, ("%LMQ%a", 0))) is None
     # The mark stays while its records are in the log.
-    harness.topics.drop_marks(harness.queues.applied_deletions, 99, 1000)
+    harness.topics.deletions.settle(harness.queues.applied_deletions, 99, 1000)
     assert len(harness.metadata.delete_marks()) == 1
-    harness.topics.drop_marks(harness.queues.applied_deletions, 100, 1000)
+    harness.topics.deletions.settle(harness.queues.applied_deletions, 100, 1000)
     assert harness.metadata.delete_marks() == []
 
 
@@ -105,15 +129,15 @@ def test_deletions_that_a_crash_took_are_done_again(harness: Harness) -> None:
     harness.queues = KvConsumeQueueStore(MemoryEngine(FAMILIES))
     harness.queues.dispatch([request("T", 0), request("U", 100)], 200)
     topics = harness.reopen()
-    assert topics.redo_deletions() == 1
+    assert topics.deletions.redo() == 1
     assert harness.queues.queue_ids("T") == []
     assert harness.queues.queue_ids("U") == [1]
-    assert topics.redo_deletions() == 0
-    topics.drop_marks(0, 0, 1000)
+    assert topics.deletions.redo() == 0
+    topics.deletions.settle(0, 0, 1000)
     assert len(harness.metadata.delete_marks()) == 1
-    topics.drop_marks(1, 0, 199)  # a crash may come back with records above the checkpoint
+    topics.deletions.settle(1, 0, 199)  # a crash may come back with records above the checkpoint
     assert len(harness.metadata.delete_marks()) == 1
-    topics.drop_marks(1, 0, 200)
+    topics.deletions.settle(1, 0, 200)
     assert harness.metadata.delete_marks() == []
     harness.topics.create([("T", 2)], 200)
     harness.delete("T", 300)  # numbers go on, also without marks
@@ -122,15 +146,24 @@ def test_deletions_that_a_crash_took_are_done_again(harness: Harness) -> None:
 
 def test_a_topic_that_is_deleted_takes_no_writers(harness: Harness) -> None:
     harness.topics.create([("T", 2)], 0)
-    assert harness.topics.begin_delete("T") == 2
-    with pytest.raises(StoreBusyError):
-        harness.topics.load([("T", 0)], 10)
-    with pytest.raises(StoreBusyError):
-        harness.topics.create([("T", 2)], 10)
-    with pytest.raises(StoreBusyError):
-        harness.topics.begin_delete("T")
-    harness.topics.end_delete("T")
+    deletions = harness.topics.deletions
+
+    def refused() -> None:
+        with pytest.raises(StoreBusyError):
+            harness.topics.load([("T", 0)], 10)
+        with pytest.raises(StoreBusyError):
+            harness.topics.create([("T", 2)], 10)
+        with pytest.raises(StoreBusyError):
+            deletions.delete("T", harness.topics.queue_count, Appends(10))
+        raise StoreBusyError("dispatch lags")
+
+    appends = Appends(10, refused)
+    with pytest.raises(StoreBusyError, match="lags"):
+        deletions.delete("T", harness.topics.queue_count, appends)
+    assert appends.forgotten == ["T", ("T", 0), ("T", 1)]
     assert harness.topics.load([("T", 0)], 10) == [0]
+    with pytest.raises(UnknownTopicError):
+        deletions.delete("none", harness.topics.queue_count, Appends(10))
 
 
 def test_loading_makes_topics_and_finds_offsets(harness: Harness) -> None:

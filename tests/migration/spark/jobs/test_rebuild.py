@@ -297,7 +297,7 @@ def test_queues_whose_messages_are_all_gone_go_on_where_they_ended(
             store.put([Message("kept", b"x" * 1000)])
         store.flush()
         clock.advance(100 * 3600)
-        assert store.retention.run_once(now=True) > 0
+        assert store._services.retention.run_once(now=True) > 0
         store.delete_topic("gone")
         bounds = store.bounds([(name, 0) for name in (*names[1:], "kept")])
     before = rows_at(root / "kvcq")[BOUNDS]

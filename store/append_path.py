@@ -1,0 +1,251 @@
+"""Where data enters: what is checked, the append, and the waits until it is acknowledged."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from store.config import FlushMode
+from store.derive import SLICE_ROWS
+from store.errors import (
+    AppendWouldWaitError,
+    FlushTimeoutError,
+    InvalidArgumentError,
+    SegmentNotReadyError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreFailedError,
+)
+from store.format import MAX_MESSAGES, prepare
+from store.message import Appended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from store.config import StoreConfig
+    from store.derive import ReputService
+    from store.format import BatchMark, Prepared
+    from store.log import CommitLog, DiskGuard, FlushService, LogAppend
+    from store.message import Message
+
+#: How long closing waits for the last flush, and deletion for dispatch.
+DRAIN_TIMEOUT_S = 60.0
+#: No watermark reaches it: a callback that waits for it is told of the failure.
+_NEVER = 1 << 63
+
+
+class AppendPath:
+    """The log, the dispatch of what it takes, and the service that flushes it.
+
+    Its methods are those of MessageStore, which says what they promise.
+    Thread: any. Locks: the log's.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        reput: ReputService,
+        flush_service: FlushService,
+        guard: DiskGuard,
+    ) -> None:
+        # Constant after construction.
+        self.log = log
+        self.flushed = flush_service.flushed
+        self.dispatched = reput.dispatched
+        self._config = config
+        self._reput = reput
+        self._flush_service = flush_service
+        self._guard = guard
+        self._sync = config.flush_mode is FlushMode.SYNC
+        # Guarded by the append lock; read freely.
+        self.closed = False
+
+    def append(
+        self,
+        messages: Sequence[Message],
+        *,
+        separate: bool = False,
+        wait: bool = True,
+        mark: BatchMark | None = None,
+    ) -> Appended:
+        config = self._config
+        max_body = config.max_body_bytes
+        max_light = config.max_light_queues
+        prepared = [
+            prepare(message, index, max_body, max_light) for index, message in enumerate(messages)
+        ]
+        if not 0 < len(messages) <= MAX_MESSAGES:
+            raise InvalidArgumentError(
+                "messages",
+                f"{len(messages)} messages, not 1 to {MAX_MESSAGES}" if messages else "is empty",
+            )
+        log = self.log
+        if wait:
+            with log.lock:  # no interrupt leaves it held
+                done = self._append(messages, prepared, separate=separate, wait=True, mark=mark)
+        elif log.lock.acquire(blocking=False):
+            try:
+                done = self._append(messages, prepared, separate=separate, wait=False, mark=mark)
+            finally:
+                log.lock.release()
+        else:
+            raise AppendWouldWaitError("another append is under way")
+        if done.row_count > SLICE_ROWS and not self._sync:
+            # Not under the lock: others append meanwhile.
+            self._reput.dispatch_to(done.end_offset)
+        return Appended(done.requests, done.end_offset, done.store_time_ms)
+
+    def _append(
+        self,
+        messages: Sequence[Message],
+        prepared: Sequence[Prepared],
+        *,
+        separate: bool,
+        wait: bool,
+        mark: BatchMark | None,
+    ) -> LogAppend:
+        """Under the append lock."""
+        self._check_writable()
+        try:
+            done = self.log.append(
+                messages, prepared, self._reput.offer, separate=separate, wait=wait, mark=mark
+            )
+            if self._sync:
+                self._flush_service.request(done.end_offset, len(messages))
+        except InvalidArgumentError as error:
+            raise _placed_in_batch(error, messages) from None
+        except BaseException:
+            # Ctrl-C, say: if all of it is in the log, it is dispatched all the same.
+            self._reput.wake()
+            raise
+        return done
+
+    def put(self, messages: Sequence[Message]) -> Appended:
+        timeout_s = self._config.sync_flush_timeout_s
+        excess = self._lag() - self._config.max_dispatch_lag_bytes
+        if excess > 0:
+            self.dispatched.wait_for(self.dispatched.value + excess, timeout_s)
+        appended = self._append_with_segment(messages, timeout_s)
+        if self._sync and not self.dispatched.wait_for(appended.end_offset, timeout_s):
+            raise FlushTimeoutError(appended.end_offset, timeout_s)
+        return appended
+
+    def _append_with_segment(self, messages: Sequence[Message], timeout_s: float) -> Appended:
+        """`append`; it waits for a segment without the append lock, so others can append."""
+        while True:
+            try:
+                return self.append(messages)
+            except SegmentNotReadyError as error:
+                if not self.log.wait_for_segment(error.start_offset, timeout_s):
+                    raise
+
+    def is_durable(self, end_offset: int) -> bool:
+        return not self._sync or self.dispatched.value >= end_offset
+
+    def when_durable(
+        self, end_offset: int, callback: Callable[[BaseException | None], None]
+    ) -> None:
+        if self._sync:
+            self.dispatched.call_when(end_offset, callback)
+        else:
+            callback(None)
+
+    def wait_visible(self) -> None:
+        end = self.log.appended_offset
+        timeout_s = self._config.sync_flush_timeout_s
+        if not self.dispatched.wait_for(end, timeout_s):
+            raise StoreBusyError(f"what was appended is not visible within {timeout_s:g} s")
+
+    def when_failed(self, callback: Callable[[], None]) -> None:
+        def ended(error: BaseException | None) -> None:
+            if isinstance(error, StoreFailedError):
+                callback()
+
+        for watermark in (self.flushed, self.dispatched):
+            watermark.call_when(_NEVER, ended)
+
+    def fail(self, error: StoreFailedError) -> None:
+        """No more writes are taken."""
+        self.flushed.fail(error)
+        self.dispatched.fail(error)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The append lock; nothing is half appended. Raises what `append` raises beforehand."""
+        with self.log.lock:
+            self.log.settle()
+            self._check_writable()
+            yield
+
+    def ask_flush(self, end: int) -> None:
+        """The log is flushed soon, up to `end`. Waits for nothing."""
+        self._flush_service.request(end)
+
+    def flush(self) -> None:
+        """The log is durable up to what was appended before. Raises FlushError."""
+        end = self.log.appended_offset
+        self._flush_service.request(end)
+        if not self.flushed.wait_for(end, DRAIN_TIMEOUT_S):
+            raise FlushTimeoutError(end, DRAIN_TIMEOUT_S)
+
+    def drain(self, end: int) -> None:
+        """Everything below `end` is dispatched. Raises StoreBusyError when that takes too long."""
+        self._flush_service.request(end)
+        if not self.dispatched.wait_for(end, DRAIN_TIMEOUT_S):
+            raise StoreBusyError(f"dispatch did not reach {end} in {DRAIN_TIMEOUT_S:g} s")
+
+    def close(self) -> None:
+        """From here on no append begins."""
+        with self.log.lock:
+            self.log.settle()
+            self.closed = True
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise StoreClosedError("the store is closed")
+
+    def _check_writable(self) -> None:
+        self.check_open()
+        failure = self.flushed.failure or self.dispatched.failure
+        if failure is not None:
+            raise StoreFailedError(f"the store takes no more writes: {failure}") from failure
+        self._guard.check_put()
+        lack = self._reput.waits_for
+        if lack is not None:
+            # What is stored now could not be read before there is some again.
+            raise type(lack)(f"the queues cannot be written to: {lack}")
+        lag = self._lag()
+        if lag > self._config.max_dispatch_lag_bytes:
+            raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
+
+    def _lag(self) -> int:
+        return self.log.appended_offset - self.dispatched.value
+
+    def statistics(self) -> dict[str, float]:
+        return {
+            "store.log_start_offset": self.log.start_offset,
+            "store.log_appended_offset": self.log.appended_offset,
+            "store.log_flushed_offset": self.flushed.value,
+            "store.log_dispatched_offset": self.dispatched.value,
+            "store.flush_behind_bytes": self.log.appended_offset - self.flushed.value,
+            "store.dispatch_behind_bytes": self._lag(),
+            "store.flush_count": self._flush_service.flush_count,
+            "store.hot_queues": len(self.log.hot_queues),
+            "store.poison_records": self._reput.poison_count,
+            "store.disk_used_ratio": self._guard.ratio,
+            "store.puts_refused_for_space": self._guard.refuses_puts,
+        }
+
+
+def _placed_in_batch(
+    error: InvalidArgumentError, messages: Sequence[Message]
+) -> InvalidArgumentError:
+    """Name the message whose topic or host was refused; other fields name theirs already."""
+    for index, message in enumerate(messages):
+        if (
+            error.field == "topic" and (repr(message.topic) in error.reason or not message.topic)
+        ) or (error.field == "host" and repr(message.born_host[0]) in error.reason):
+            field = "born_host" if error.field == "host" else "topic"
+            return InvalidArgumentError(f"messages[{index}].{field}", error.reason)
+    return error

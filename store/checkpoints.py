@@ -1,0 +1,119 @@
+"""What of a store is durable, and the checkpoint file, which says so."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import DiskFullError
+from store.format import Checkpoint, write_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store.append_path import AppendPath
+    from store.clock import Clock
+    from store.config import StoreConfig
+    from store.consume_queue import ConsumeQueueStore
+    from store.topics import Deletions
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class DurableState(NamedTuple):
+    """What opening found durable."""
+
+    queues_end: int  # physical offset below which the queues are
+    queue_time_ms: int  # store time up to which they are
+    last_record_offset: int  # where the log's last record begins; 0: not known
+
+
+class Checkpoints:
+    """Flushes the log, then what is derived from it, and notes both.
+
+    Thread: any. Locks: `lock`, held for a whole round; taken before the append lock.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        path: Path,
+        appends: AppendPath,
+        queues: ConsumeQueueStore,
+        deletions: Deletions,
+        found: DurableState,
+    ) -> None:
+        # Constant after construction.
+        self.lock = threading.Lock()
+        self._config = config
+        self._clock = clock
+        self._path = path
+        self._appends = appends
+        self._log = appends.log
+        self._queues = queues
+        self._deletions = deletions
+        self._last_record_offset = found.last_record_offset
+        # Guarded by lock; read freely.
+        self._queues_end = found.queues_end
+        self._queue_time_ms = found.queue_time_ms
+        self._queues_flushed_s = clock.monotonic_s()
+        self._written: Checkpoint | None = None
+
+    @property
+    def queues_end(self) -> int:
+        """Queues and index are durable for what lies below; a crash takes the rest of them."""
+        return self._queues_end
+
+    def flush(self) -> None:
+        """Log and queues are durable up to what was appended before. Under `lock`.
+
+        Raises FlushError, DiskFullError and what the queues raise.
+        """
+        # The log first: queues that are ahead of it would have to be cut after a power loss.
+        self._appends.flush()
+        dispatched = self._appends.dispatched.value
+        mark = self._log.flushed_mark
+        sequence = self._queues.applied_deletions
+        self._queues.flush()
+        self.queues_flushed(dispatched, mark)
+        self._queues_flushed_s = self._clock.monotonic_s()
+        # Marks last: a record above the checkpoint whose topic is gone was deleted only if a mark
+        # says so, see lost_topics.py.
+        self.write()
+        self._deletions.settle(sequence, self._log.start_offset, self._log.flushed_mark[0])
+
+    def flush_if_due(self) -> None:
+        """Bounds the replay after a crash, by time and by bytes. Under `lock`."""
+        config = self._config
+        waiting = self._appends.dispatched.value - self._queues_end
+        due = self._clock.monotonic_s() - self._queues_flushed_s >= config.kv_flush_interval_s
+        if waiting > 0 and (due or waiting >= config.kv_flush_bytes):
+            self.flush()
+
+    def queues_flushed(self, dispatched: int, mark: tuple[int, int]) -> None:
+        """Queues are durable up to `dispatched`; `mark` is of an earlier flush of the log."""
+        self._queues_end = dispatched
+        if dispatched >= mark[0]:
+            self._queue_time_ms = max(self._queue_time_ms, mark[1])
+
+    def write(self) -> None:
+        """What is flushed now is in the checkpoint file, durably."""
+        # Of one flush: an end and the time of the record before it.
+        flushed, time_ms = self._log.flushed_mark
+        checkpoint = Checkpoint(
+            log_time_ms=time_ms,
+            queue_time_ms=min(time_ms, self._queue_time_ms),
+            confirmed_offset=self._last_record_offset,
+            flushed_offset=flushed,
+        )
+        if checkpoint == self._written:
+            return
+        try:
+            write_checkpoint(self._path, checkpoint)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise DiskFullError(f"the checkpoint cannot be written: {error}") from error
+            raise
+        self._written = checkpoint

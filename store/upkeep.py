@@ -1,0 +1,135 @@
+"""What is due from time to time, and at the end of a store's life."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from store.errors import LACKS, StoreClosedError, StoreFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.append_path import AppendPath
+    from store.checkpoints import Checkpoints
+    from store.consume_queue import ConsumeQueueStore
+    from store.derive import QueueRepair
+    from store.metadata import Metadata
+    from store.store_dir import StoreDir
+
+logger = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Looks after the directory, the queues and the checkpoint, and closes them.
+
+    Thread: jobs' for `maintain` and `reclaim`; any for the rest.
+    """
+
+    def __init__(
+        self,
+        directory: StoreDir,
+        appends: AppendPath,
+        queues: ConsumeQueueStore,
+        metadata: Metadata,
+        repair: QueueRepair,
+        checkpoints: Checkpoints,
+    ) -> None:
+        # Constant after construction.
+        self.checkpoints = checkpoints
+        self._directory = directory
+        self._appends = appends
+        self._log = appends.log
+        self._queues = queues
+        self._metadata = metadata
+        self._repair = repair
+        # Guarded by checkpoints.lock.
+        self._lost: StoreFailedError | None = None  # the directory, or a part of it
+        self._refill_until_ms = 0  # units stored up to then are to be written again
+        # Set by retention, cleared by the job.
+        self._compaction_due = False
+
+    def maintain(self) -> None:
+        """One round of what is due: a job calls it every second.
+
+        Keeps the checkpoint behind the flushed log, and the replay after a crash bounded. A store
+        whose directory is gone takes no more writes.
+        """
+        with self.checkpoints.lock:
+            self._look_after_directory()
+            if self._appends.flushed.failure is not None:
+                return
+            # When one of these fails again and again, the others are done all the same.
+            with ExitStack() as stack:
+                stack.callback(self._maintain_queues)
+                stack.callback(self._metadata.maintain)
+                stack.callback(self.checkpoints.write)
+                self.checkpoints.flush_if_due()
+
+    def _maintain_queues(self) -> None:
+        self._refill_until_ms = max(self._refill_until_ms, self._queues.maintain())
+        if self._refill_until_ms and self._repair.refill(self._refill_until_ms):
+            self._refill_until_ms = 0
+
+    def _look_after_directory(self) -> None:
+        gone = self._directory.what_is_gone() or self._log.removed_file()
+        if gone is None or self._lost is not None:
+            return
+        error = StoreFailedError(f"{gone} was removed or replaced while the store was open")
+        self._lost = error
+        logger.critical("%s: no more writes are taken, what was stored may be gone", error)
+        self._appends.fail(error)
+
+    def segments_dropped(self, log_start: int, store_time_ms: int | None) -> None:
+        """Retention removed segments below `log_start`, records stored up to that time."""
+        self._compaction_due = True
+        if store_time_ms is not None:
+            self._queues.expire(log_start, store_time_ms)
+
+    def reclaim(self) -> None:
+        """Compact the queues if something expired since the last time; a job calls it. Slow."""
+        if not self._compaction_due:
+            return
+        self._compaction_due = False
+        try:
+            # Between pieces: closing does not wait for all of it.
+            self._queues.compact(lambda _share: self._appends.check_open())
+        except BaseException as error:
+            self._compaction_due = True
+            if not (self._appends.closed and isinstance(error, StoreClosedError)):
+                raise
+
+    def close(self, stop_services: Callable[[], None]) -> None:
+        """Drain, flush, and let go of the directory; nothing is appended any more."""
+        try:
+            self._let_go(stop_services)
+        except Exception as error:
+            if self._lost is None:
+                raise
+            raise self._lost from error
+
+    def _let_go(self, stop_services: Callable[[], None]) -> None:
+        # Whatever fails on the way, the rest is let go of, and the lock last of all.
+        with ExitStack() as stack:
+            stack.callback(self._directory.close)
+            stack.callback(self._log.close)
+            stack.callback(self._metadata.close)
+            stop_services()
+            # A flush in another thread ends first: it writes the checkpoint too.
+            with self.checkpoints.lock:
+                appended = self._log.appended_offset
+                dispatched = self._appends.dispatched.value
+                flushed = self._appends.flushed.value == appended
+                try:
+                    self._queues.close()
+                    if self._lost is not None:
+                        return
+                    self.checkpoints.queues_flushed(dispatched, self._log.flushed_mark)
+                    if flushed:
+                        self.checkpoints.write()
+                    if flushed and dispatched == appended:
+                        self._metadata.close()
+                        self._directory.mark_clean()
+                except LACKS as error:
+                    logger.warning("closed, and the next start recovers: %s", str(error))
