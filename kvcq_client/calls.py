@@ -277,7 +277,7 @@ class Calls:
         """Raises NotFoundError."""
         answer = await self._connection.call(
             self._connection.topics.DescribeTopic,
-            pb.DescribeTopicRequest(name=name),
+            pb.DescribeTopicRequest(name=name, page_size=1),
             timeout_s,
         )
         return _topic(answer.topic)

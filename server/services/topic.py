@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.wire import MAX_TOPICS, bounds_out, not_more, not_negative, page_size_of, topic_out
+from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from server.wire import Context
     from server.workers import Pools
     from store.message_store import MessageStore
+
+_MAX_DIGITS = 10  # of a queue id
 
 
 class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
@@ -55,12 +58,16 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         return pb.DeleteTopicResponse()
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> bytes:
+        size = page_size_of(request.page_size)
         topic = await self._pools.lookups.run(self._store.describe_topic, request.name)
+        queue_ids = range(topic.queue_count)[_first_of(request.page_token) :]
+        token = str(queue_ids[size]) if len(queue_ids) > size else ""
 
         def describe(queue_ids: Sequence[int]) -> pb.DescribeTopicResponse:
             queues = [(topic.name, queue_id) for queue_id in queue_ids]
             return pb.DescribeTopicResponse(
                 topic=topic_out(topic),
+                next_page_token=token,
                 queues=[
                     bounds_out(name, queue_id, bounds)
                     for (name, queue_id), bounds in zip(
@@ -69,8 +76,9 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
                 ],
             )
 
-        queue_ids = range(topic.queue_count)
-        return await self._pools.scans.encoded_slices(describe, queue_ids)
+        if not queue_ids:
+            return describe(queue_ids).SerializeToString()
+        return await self._pools.scans.encoded_slices(describe, queue_ids[:size])
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> bytes:
         size = page_size_of(request.page_size)
@@ -89,3 +97,12 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             return pb.ListTopicsResponse(topics=topics, next_page_token=token)
 
         return await self._pools.scans.encoded(page)
+
+
+def _first_of(token: str) -> int:
+    """The queue that a page of DescribeTopic begins with."""
+    if not token:
+        return 0
+    if len(token) > _MAX_DIGITS or not (token.isascii() and token.isdecimal()):
+        raise InvalidArgumentError("page_token", "is none that DescribeTopic returned")
+    return int(token)

@@ -175,5 +175,10 @@ async def test_a_topic_of_more_queues_than_a_slice_is_described_and_reset_whole(
         reset = await served.groups.ResetOffsets(
             pb.ResetOffsetsRequest(group="g", topic="t", latest=True)
         )
-    assert [one.queue_id for one in described.queues] == list(range(count))
+        rest = await served.topics.DescribeTopic(
+            pb.DescribeTopicRequest(name="t", page_token=described.next_page_token)
+        )
+    pages = [[one.queue_id for one in page.queues] for page in (described, rest)]
+    assert pages == [list(range(1000)), list(range(1000, count))]
+    assert rest.next_page_token == ""
     assert [one.queue_id for one in reset.offsets] == list(range(count))

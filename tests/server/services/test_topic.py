@@ -35,6 +35,30 @@ async def test_topics_are_created_and_described(served: Served) -> None:
     ]
 
 
+async def test_queues_of_a_topic_come_in_pages(served: Served) -> None:
+    await _create(served, "many", queue_count=7)
+    found: list[int] = []
+    token, pages = "", 0
+    while token or not pages:
+        page = await served.topics.DescribeTopic(
+            pb.DescribeTopicRequest(name="many", page_size=3, page_token=token)
+        )
+        assert page.topic.queue_count == 7
+        found += [one.queue_id for one in page.queues]
+        token, pages = page.next_page_token, pages + 1
+    assert (found, pages) == (list(range(7)), 3)
+    beyond = await served.topics.DescribeTopic(
+        pb.DescribeTopicRequest(name="many", page_token="99")
+    )
+    assert (beyond.topic.name, len(beyond.queues), beyond.next_page_token) == ("many", 0, "")
+    for token in ("x", "-1", "9" * 20):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await served.topics.DescribeTopic(
+                pb.DescribeTopicRequest(name="many", page_token=token)
+            )
+        assert error_info(refused.value).metadata["field"] == "page_token"
+
+
 async def test_creating_again_with_the_same_settings_changes_nothing(served: Served) -> None:
     [first] = await _create(served, "a", queue_count=2)
     assert await _create(served, "a", queue_count=2) == [first]
