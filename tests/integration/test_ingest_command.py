@@ -13,15 +13,19 @@ from click.testing import CliRunner
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import FAMILIES, UNITS
-from migration.fill.bulk_plan import BulkPlan
-from migration.fill.bulk_worker import BulkWorker
 from migration.opening import open_store
-from migration.state.routing import RoutingPolicy
-from migration.state.state import Phase
 from migration.steps.live import LiveMigration
 from server.cli.main import main
 from store.topics.admission import Admission
-from tests.support.migrating import LIGHT, SEGMENT_BYTES, TOPICS, config, make_on_files, messages
+from tests.support.migrating import (
+    LIGHT,
+    SEGMENT_BYTES,
+    TOPICS,
+    config,
+    make_on_files,
+    messages,
+    sorter,
+)
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -67,17 +71,7 @@ def dispatched_rows(root: Path, scratch: Path) -> dict[str, list[Pair]]:
 def sort_plainly(root: Path, output: Path, end: int) -> None:
     """Files of the log up to `end`, and their manifest, as the pipeline writes them."""
     output.mkdir()
-    plan = BulkPlan(
-        commitlog=root / "commitlog",
-        segment_bytes=SEGMENT_BYTES,
-        start=0,
-        piece_bytes=1 << 30,
-        output=output,
-        phase=Phase.DOUBLE_WRITE,
-        routing=RoutingPolicy(),
-        admission=Admission(dict.fromkeys(TOPICS, 0), {}),
-    )
-    made = BulkWorker(plan).make(end)
+    made = sorter(root, output, Admission(dict.fromkeys(TOPICS, 0), {})).make(end)
     assert made["end"] == end
     manifest = {"files": made["files"], "log_start": 0, "log_end": end, "deletions": 0}
     (output / "manifest.json").write_text(json.dumps(manifest))

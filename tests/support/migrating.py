@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from migration.fill.bulk_plan import BulkPlan
+from migration.fill.bulk_worker import BulkWorker
 from migration.migrator import Migrator
 from migration.opening import Opened, open_store
 from migration.sides.double import DoubleQueueStore
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from migration.jobs import Job
     from migration.steps.verify import Difference
     from store.message_store import MessageStore
+    from store.topics.admission import Admission
 
 LAYOUT = FileLayout(units_per_file=1024, index_slots=1009, index_entries=5000)
 SEGMENT_BYTES = 1 << 20
@@ -64,6 +67,29 @@ def messages(first: int, count: int) -> list[Message]:
         )
         for number in range(first, first + count)
     ]
+
+
+def sorter(
+    root: Path,
+    output: Path,
+    admission: Admission,
+    routing: RoutingPolicy | None = None,
+    *,
+    skip_damaged: bool = False,
+) -> BulkWorker:
+    """What makes sorted files of the log in `root`, all in one piece."""
+    plan = BulkPlan(
+        commitlog=root / "commitlog",
+        segment_bytes=SEGMENT_BYTES,
+        start=0,
+        piece_bytes=1 << 40,
+        output=output,
+        phase=Phase.DOUBLE_WRITE,
+        routing=routing or RoutingPolicy(),
+        admission=admission,
+        skip_damaged=skip_damaged,
+    )
+    return BulkWorker(plan)
 
 
 def live(store: MessageStore) -> LiveMigration:

@@ -13,19 +13,14 @@ import pytest
 from kvcq.tables.keys import BOUNDS, INDEX, UNITS
 from migration.errors import IllegalStepError
 from migration.fill import bulk as bulk_backfill
-from migration.fill import bulk_worker
-from migration.fill.bulk_plan import BulkPlan
-from migration.fill.bulk_worker import BulkWorker
 from migration.opening import open_store
 from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy, Rule
-from migration.state.state import Phase
 from store.errors import InvalidArgumentError
 from store.topics.admission import Admission, admission_of
 from tests.support.checked import checked
 from tests.support.migrating import (
     LIGHT,
-    SEGMENT_BYTES,
     check_messages,
     config,
     differences,
@@ -33,6 +28,7 @@ from tests.support.migrating import (
     live,
     make_on_files,
     messages,
+    sorter,
 )
 
 if TYPE_CHECKING:
@@ -158,17 +154,9 @@ def test_files_made_before_a_deletion_are_not_taken_in(
 def test_routes_and_deleted_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
     store.delete_topic(LIGHT)
     policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
-    plan = BulkPlan(
-        store.config.root / "commitlog",
-        SEGMENT_BYTES,
-        0,
-        1 << 30,
-        tmp_path,
-        Phase.DOUBLE_WRITE,
-        policy,
-        Admission({"orders": 0, "payments": 0}, {LIGHT: store.log.appended_offset}),
-    )
-    answer = BulkWorker(plan).make(store.log.appended_offset)
+    admission = Admission({"orders": 0, "payments": 0}, {LIGHT: store.log.appended_offset})
+    worker = sorter(store.config.root, tmp_path, admission, policy)
+    answer = worker.make(store.log.appended_offset)
     assert answer["end"] == store.log.appended_offset
     done(live(store).start(policy))
     before = rows_of(store)
@@ -192,18 +180,7 @@ def lagging(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> MessageStor
 
 def sorted_files(store: MessageStore, directory: Path, end: int) -> dict[str, list[Path]]:
     directory.mkdir()
-    plan = BulkPlan(
-        store.config.root / "commitlog",
-        SEGMENT_BYTES,
-        0,
-        1 << 40,
-        directory,
-        Phase.DOUBLE_WRITE,
-        RoutingPolicy(),
-        admission_of(store.metadata),
-    )
-    worker = bulk_worker.BulkWorker(plan)
-    worker.make(end)
+    sorter(store.config.root, directory, admission_of(store.metadata)).make(end)
     return {family: sorted(directory.glob(f"{family}-*.sst")) for family in (UNITS, BOUNDS, INDEX)}
 
 

@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.fill.bulk_plan import BulkPlan
-from migration.fill.bulk_worker import BulkWorker
 from migration.fill.feed import LogFeed
 from migration.opening import open_store
-from migration.state.routing import RoutingPolicy
-from migration.state.state import Phase
 from store.errors import CorruptRecordError
 from store.topics.admission import admission_of
-from tests.support.migrating import SEGMENT_BYTES, config, messages
+from tests.support.migrating import config, messages, sorter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,21 +44,14 @@ def test_a_feed(store: MessageStore) -> None:
 
 
 def test_the_process_beside_it(store: MessageStore, tmp_path: Path) -> None:
-    plan = BulkPlan(
-        store.config.root / "commitlog",
-        SEGMENT_BYTES,
-        0,
-        1 << 30,
-        tmp_path,
-        Phase.DOUBLE_WRITE,
-        RoutingPolicy(),
-        admission_of(store.metadata),
-        store.config.skip_damaged_records,
+    skip_damaged = store.config.skip_damaged_records
+    worker = sorter(
+        store.config.root, tmp_path, admission_of(store.metadata), skip_damaged=skip_damaged
     )
     end = store.log.appended_offset
-    if not plan.skip_damaged:
+    if not skip_damaged:
         with pytest.raises(CorruptRecordError, match="CRC"):
-            BulkWorker(plan).make(end)
+            worker.make(end)
         return
-    made = BulkWorker(plan).make(end)
+    made = worker.make(end)
     assert (made["records"], made["end"]) == (COUNT - 1, end)
