@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.make_golden import pack
+from tests.interop.maven import build
 from tests.support import broker_store
 
 PROJECT = Path(__file__).parent / "broker"
@@ -28,18 +28,7 @@ class BrokerJudge:
     """The compiled program. Building it needs a JDK, Maven and the network, the first time."""
 
     def __init__(self) -> None:
-        target = PROJECT / "target"
-        subprocess.run(
-            [
-                *("mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml")),
-                *("compile", "dependency:build-classpath"),
-                f"-Dmdep.outputFile={target / 'classpath'}",
-            ],
-            check=True,
-            timeout=900,
-        )
-        jars = (target / "classpath").read_text("utf-8").strip()
-        self._classpath = os.pathsep.join([str(target / "classes"), jars])
+        self._classpath = build(PROJECT)
 
     def write(self, form: str, root: Path) -> None:
         """A new store in `root`, with its configuration in one of `broker_store.FORMS`."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.interop.maven import build
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,18 +46,7 @@ class Judge:
     """The compiled program. Building it needs a JDK, Maven and the network, the first time."""
 
     def __init__(self) -> None:
-        target = PROJECT / "target"
-        subprocess.run(
-            [
-                *("mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml")),
-                *("compile", "dependency:build-classpath"),
-                f"-Dmdep.outputFile={target / 'classpath'}",
-            ],
-            check=True,
-            timeout=900,
-        )
-        jars = (target / "classpath").read_text("utf-8").strip()
-        self._classpath = os.pathsep.join([str(target / "classes"), jars])
+        self._classpath = build(PROJECT)
 
     def write(self, scenario: str, root: Path, *, seed: int, count: int) -> None:
         """A new store in `root`, of about `count` messages; same seed, same messages."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import signal
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from kvcq_bench.machine import machine, versions
 from tests.peers.cold import ColdMemory
+from tests.peers.echoes.run import echo, installed_pairs
 from tests.peers.fdatasync import bare_fdatasync
 from tests.peers.spread import NoSpreadError
 from tests.peers.systems.all import SYSTEMS
@@ -25,12 +27,13 @@ from tests.peers.turns import Found, Turn, in_turns, installed
 REPORTS = Path("kvcq_bench/reports")
 NAME = "peers.json.xz"
 _FDATASYNC_S = 1.0
+ECHOES = "echoes"
 
 
 def main() -> int:
     """0 when all went well; 1 when a piece of work failed; 2 when there are too few rounds."""
     parser = argparse.ArgumentParser(prog="python -m tests.peers", description=__doc__)
-    names = [system.name for system in SYSTEMS]
+    names = [*(system.name for system in SYSTEMS), ECHOES]
     parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of: {', '.join(names)}")
     parser.add_argument("--scale", type=float, default=1.0, help="of the amounts; default 1")
     parser.add_argument("--rounds", type=int, default=3, help="the median counts; default 3")
@@ -41,6 +44,8 @@ def main() -> int:
     unknown = sorted(set(options.systems) - set(names))
     if unknown:
         parser.error(f"no system {unknown[0]!r}; there are {', '.join(names)}")
+    # Servers and clients are ended then, as after a failure.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     notes = Console(stderr=True)
     began_s = time.monotonic()
 
@@ -63,10 +68,12 @@ def main() -> int:
 
 def measure(options: argparse.Namespace, say: Any) -> dict[str, Any]:  # noqa: ANN401 - a callable
     """The document of a run."""
+    began_s = time.monotonic()
     before = machine()
     found = Found()
     wanted = [one for one in SYSTEMS if not options.systems or one.name in options.systems]
     systems = installed(wanted, found)
+    pairs = installed_pairs(found) if ECHOES in (options.systems or [ECHOES]) else []
     for line in found.left_out.values():
         say(f"left out: {line}")
     syncs = []
@@ -83,6 +90,14 @@ def measure(options: argparse.Namespace, say: Any) -> dict[str, Any]:  # noqa: A
             Turn(system, number, directory, found, cold, options.scale, say).run()
 
         in_turns(systems, options.rounds, turn)
+        cold.release()
+        in_turns(
+            pairs,
+            options.rounds,
+            lambda pair, number: echo(
+                pair, number, Path(scratch) / f"echo-{number}", found, options.scale, say
+            ),
+        )
     return {
         "format": FORMAT,
         "machine": before,
@@ -96,6 +111,9 @@ def measure(options: argparse.Namespace, say: Any) -> dict[str, Any]:  # noqa: A
         "settings": found.settings,
         "fdatasync": syncs,
         "samples": [sample.document() for sample in found.samples],
+        "echoes": [sample.document() for sample in found.echoes],
+        "echo_titles": {pair.title: pair.title for pair in pairs},
+        "seconds": time.monotonic() - began_s,
     }
 
 

@@ -18,6 +18,7 @@ from kvcq_bench.disk import disk_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+_STOP_S = 120.0
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
@@ -69,7 +70,7 @@ def _pss_bytes(pid: int) -> int:
 
 
 class ServerProcess:
-    """A process with its output in a file; ended by SIGTERM, after a minute by SIGKILL."""
+    """A process with its output in a file. Stop it, or use it in a `with` block."""
 
     def __init__(
         self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
@@ -102,9 +103,13 @@ class ServerProcess:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(60)
+                self._process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self.kill()
+                raise TimeoutError(f"{self._process.args!r} did not end: killed") from None
+
+    def kill(self) -> None:
+        self._process.kill()
         self._process.wait()
 
     def __enter__(self) -> Self:

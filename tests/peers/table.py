@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.peers.echoes import table as echo_table
+from tests.peers.echoes.table import Echoes
 from tests.peers.spread import Spread, short, spread_of
 from tests.peers.values import Durability, Memory, Sample, sample_of
 from tests.peers.works import RESTART, STOP, WORKS, Work
@@ -43,14 +45,20 @@ class Measured:
     def spread(
         self, system: str, durability: Durability, work: Work, figure: Callable[[Sample], float]
     ) -> Spread | None:
-        """None where the system has no such work. Raises NoSpreadError."""
+        """None where the system has no two rounds of such a work: it stands without a figure."""
         samples = [one for one in self.of(system, durability, work) if one.timed["count"]]
-        return spread_of([figure(one) for one in samples]) if samples else None
+        return spread_of([figure(one) for one in samples]) if len(samples) > 1 else None
 
 
 def markdown(document: dict[str, Any]) -> str:
-    """All tables. Raises NoSpreadError: nothing is printed without its spread."""
+    """All tables. Raises NoSpreadError: of one round nothing is printed."""
     measured = Measured(document)
+    echoes = Echoes(document)
+
+    def our_rate(method: str) -> Spread | None:
+        work = next(one for one in WORKS[Durability.BEFORE_FSYNC] if one.method == method)
+        return measured.spread(OURS, Durability.BEFORE_FSYNC, work, lambda sample: sample.rate)
+
     parts = [
         "\n".join(_run(document)),
         "Acknowledged before fsync, cold memory",
@@ -65,9 +73,23 @@ def markdown(document: dict[str, Any]) -> str:
         _processor(measured),
         "Memory, disk, restart",
         _footprint(measured),
+        "Bare echoes of 1 KiB without protobuf, calls a second",
+        echo_table.rates(echoes),
+        "Processor time of a bare echo, us, server + client, all processes",
+        echo_table.processor(echoes),
+        echo_table.beside(echoes, our_rate),
         "\n".join(_notes(measured)),
     ]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(_with_titles(parts))
+
+
+def _with_titles(parts: Sequence[str]) -> list[str]:
+    """Those that say something; a title goes with its table."""
+    return [
+        part
+        for part, after in zip(parts, [*parts[1:], "end"], strict=True)
+        if part and (after or part.startswith("|"))
+    ]
 
 
 def _run(document: dict[str, Any]) -> list[str]:

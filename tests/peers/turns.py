@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_bench.machine import touch_memory
 from tests.peers.child import Child, ClientFailedError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.peers.cold import ColdMemory
     from tests.peers.systems.protocol import Server, System
 
+T = TypeVar("T")
+
 #: More than a piece of work takes.
 _TOUCHED_BYTES = 3 << 29
 _WARM_UP_SHARE = 0.1
@@ -31,6 +33,8 @@ class Found:
     """What a run has found out."""
 
     samples: list[Sample] = field(default_factory=list)
+    #: Of bare calls: the system is a pair of a server and a client.
+    echoes: list[Sample] = field(default_factory=list)
     #: System to how to install it.
     left_out: dict[str, str] = field(default_factory=dict)
     #: System to work to why there is none.
@@ -53,8 +57,8 @@ def installed(systems: Sequence[System], found: Found) -> list[System]:
     return there
 
 
-def in_turns(systems: Sequence[System], rounds: int, turn: Callable[[System, int], None]) -> None:
-    """Each round begins with another system, so that no one is always measured first."""
+def in_turns(systems: Sequence[T], rounds: int, turn: Callable[[T, int], None]) -> None:
+    """Each round begins with another one, so that none is always measured first."""
     for number in range(rounds):
         first = number % max(1, len(systems))
         for system in (*systems[first:], *systems[:first]):
@@ -152,13 +156,16 @@ class Turn:
     def _do(self, child: Child, work: Work, arguments: dict[str, Any], queue: str) -> Timed:
         if "queue" in arguments:
             arguments = {**arguments, "queue": queue}
+        in_queue = self._in_queue.get(queue, 0)
+        if work.method in ("read_back", "pull") and not in_queue:
+            raise NotOfferedError("nothing could be put for it")
         if work.method == "read_back":
-            arguments["count"] = self._in_queue[queue]
+            arguments["count"] = in_queue
         elif work.method == "pull":
-            arguments["count"] = min(arguments["count"], self._in_queue[queue])
+            arguments["count"] = min(arguments["count"], in_queue)
         timed = child.run(work.method, **arguments)
         if work.method in ("put_batches", "put_each"):
-            self._in_queue[queue] = self._in_queue.get(queue, 0) + timed.count
+            self._in_queue[queue] = in_queue + timed.count
         return timed
 
     def _without_client(self, server: Server, work: Work, durability: Durability) -> None:

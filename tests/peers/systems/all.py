@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.peers.systems import kvcq, nats, redis
+from tests.peers.systems import kvcq, nats, redis, rocketmq
 
-SYSTEMS = [kvcq.SYSTEM, redis.SYSTEM, nats.SYSTEM]
+SYSTEMS = [kvcq.SYSTEM, redis.SYSTEM, nats.SYSTEM, rocketmq.FILES, rocketmq.ROCKSDB, rocketmq.PROXY]

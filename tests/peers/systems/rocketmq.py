@@ -1,0 +1,326 @@
+"""RocketMQ from Maven Central: name server and broker with its own Java client; or its proxy.
+
+Java programs are built by Maven at the first use, which needs the network then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import time
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Semaphore
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from tests.interop.broker_judge import PROJECT as INTEROP_BROKER
+from tests.interop.maven import build
+from tests.peers.client import command_of
+from tests.peers.processes import ServerProcess, free_port, wait_until
+from tests.peers.systems.calls import one_at_a_time
+from tests.peers.systems.protocol import System
+from tests.peers.values import (
+    AT_ONCE,
+    BATCH,
+    BODY_BYTES,
+    CALLERS,
+    Durability,
+    NotOfferedError,
+    Timed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
+PROJECT = Path(__file__).parents[1] / "rocketmq"
+VERSION = "5.5.0"
+_FLUSH = {Durability.BEFORE_FSYNC: "ASYNC_FLUSH", Durability.AFTER_FSYNC: "SYNC_FLUSH"}
+#: Of the server and the client; the released scripts ask for eight gigabytes of heap.
+_JAVA = ("java", "-Xms512m", "-Xmx2g", "-XX:MaxDirectMemorySize=2g")
+_NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
+_BROKER = "org.apache.rocketmq.broker.BrokerStartup"
+_PROXY = "org.apache.rocketmq.proxy.ProxyStartup"
+_TOPICS = ("one", "callers", "each", "warm", "cold", "touched")
+#: In files, each light queue is one that stays open.
+_MOST_IN_FILES = 15_000
+_RECEIVE = 32
+
+
+@cache
+def _classpath() -> str:
+    """With what stands where the tiered store would, which is not on Maven Central."""
+    build(INTEROP_BROKER)
+    return os.pathsep.join([build(PROJECT), str(INTEROP_BROKER / "target" / "classes")])
+
+
+class RocketmqServer:
+    """A name server and a broker; `proxy`: the proxy with the broker in it."""
+
+    def __init__(
+        self, store: str, directory: Path, durability: Durability, *, proxy: bool = False
+    ) -> None:
+        self._directory = directory
+        self._proxy = proxy
+        self._store = store
+        self._flush = flush = _FLUSH[durability]
+        self.settings = f"flushDiskType={flush}, storeType={store}"
+        self._name_server_port, self._grpc_port = free_port(), free_port()
+        self._broker = {
+            "brokerClusterName": "bench",
+            "brokerName": "bench",
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": free_port(),  # and the one two below it
+            "haListenPort": free_port(),
+            "namesrvAddr": self._name_server,
+            "storePathRootDir": directory / "store",
+            "storePathCommitLog": directory / "store" / "commitlog",
+            "storeType": store,
+            "flushDiskType": flush,
+            "enableLmq": "true",
+            "enableMultiDispatch": "true",
+            "maxLmqConsumeQueueNum": 1_000_000,
+            # A pull gets 32 messages and 256 KiB at most as released.
+            "maxTransferCountOnMessageInMemory": 1024,
+            "maxTransferBytesOnMessageInMemory": 4 << 20,
+            "maxTransferCountOnMessageInDisk": 1024,
+            "maxTransferBytesOnMessageInDisk": 4 << 20,
+            # As released it refuses messages when the disk keeps it waiting.
+            "waitTimeMillsInSendQueue": 30_000,
+            "osPageCacheBusyTimeOutMills": 30_000,
+            "diskMaxUsedSpaceRatio": 95,
+        }
+        self._processes: list[ServerProcess] = []
+
+    @property
+    def _name_server(self) -> str:
+        return f"127.0.0.1:{self._name_server_port}"
+
+    def start(self) -> None:
+        if self._proxy and self._flush == "SYNC_FLUSH":
+            raise NotOfferedError("as the broker's, which is measured without the proxy")
+        data = self._directory / "store"
+        data.mkdir(parents=True, exist_ok=True)
+        broker = _settings(self._directory / "broker.conf", self._broker)
+        name_server = _settings(
+            self._directory / "namesrv.conf", {"listenPort": self._name_server_port}
+        )
+        self._run(_NAME_SERVER, "The Name Server boot success", "-c", name_server)
+        if not self._proxy:
+            self._run(_BROKER, "boot success", "-c", broker)
+            return
+        self._write_topics(data)
+        proxy = self._directory / "proxy.json"
+        settings = {
+            "rocketMQClusterName": "bench",
+            "grpcServerPort": self._grpc_port,
+            "remotingListenPort": free_port(),
+            "namesrvAddr": self._name_server,
+            "proxyMode": "LOCAL",
+        }
+        proxy.write_text(json.dumps(settings), encoding="utf-8")
+        mode = ("-pm", "LOCAL", "-n", self._name_server)
+        self._run(_PROXY, "startup successfully", *mode, "-bc", broker, "-pc", str(proxy))
+
+    def _run(self, program: str, ready: str, *arguments: str) -> None:
+        log = self._directory / f"{program.rpartition('.')[2]}.log"
+        begin = log.stat().st_size if log.exists() else 0
+        home = f"-Duser.home={self._directory}"  # its logs go home
+        process = ServerProcess(
+            [*_JAVA, home, "-cp", _classpath(), program, *arguments],
+            log,
+            os.environ | {"ROCKETMQ_HOME": str(self._directory), "RMQ_PROXY_HOME": str(PROJECT)},
+        )
+        self._processes.append(process)
+        wait_until(lambda: ready.encode() in log.read_bytes()[begin:], process)
+
+    def _write_topics(self, data: Path) -> None:
+        """Clients of the proxy make no topics."""
+        path = data / "config" / "topics.json"
+        if path.exists():
+            return
+        table = {
+            name: {
+                "topicName": name,
+                "readQueueNums": 1,
+                "writeQueueNums": 1,
+                "perm": 6,
+                "topicFilterType": "SINGLE_TAG",
+                "topicSysFlag": 0,
+                "order": False,
+                "attributes": {},
+            }
+            for name in _TOPICS
+        }
+        version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
+        path.parent.mkdir(parents=True)
+        text = json.dumps({"dataVersion": version, "topicConfigTable": table})
+        path.write_text(text, encoding="utf-8")
+
+    def stop(self) -> None:
+        while len(self._processes) > 1:
+            self._processes.pop().stop()
+        while self._processes:
+            # The name server takes three seconds to end, and keeps nothing.
+            self._processes.pop().kill()
+
+    @property
+    def address(self) -> str:
+        if self._proxy:
+            return f"127.0.0.1:{self._grpc_port}"
+        return f"{self._name_server} {1_000_000 if 'Rocks' in self._store else _MOST_IN_FILES}"
+
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+
+def _settings(path: Path, settings: Mapping[str, object]) -> str:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
+    return str(path)
+
+
+def _java_client(address: str, durability: Durability) -> list[str]:
+    return [*_JAVA, "-cp", _classpath(), "kvcq.peers.Main", *address.split()]
+
+
+class ProxyClient:
+    """The official Python client. It sends one message a call."""
+
+    def __init__(self, address: str, durability: Durability) -> None:
+        rocketmq: Any = importlib.import_module("rocketmq")
+        self._rocketmq = rocketmq
+        self._settings = rocketmq.ClientConfiguration(address, rocketmq.Credentials())
+        self._body = os.urandom(BODY_BYTES)
+        self._producer = rocketmq.Producer(self._settings, _TOPICS)
+        self._producer.startup()
+
+    def _message(self, topic: str) -> Any:  # noqa: ANN401 - the library is not typed
+        message = self._rocketmq.Message()
+        message.topic = topic
+        message.body = self._body
+        return message
+
+    def put_one(self, limit_s: float) -> Timed:
+        return one_at_a_time(lambda: self._producer.send(self._message("one")), limit_s)
+
+    def put_one_asyncio(self, limit_s: float) -> Timed:
+        raise NotOfferedError("the client has no coroutines")
+
+    def put_by_callers(self, limit_s: float) -> Timed:
+        return self._futures("callers", CALLERS, perf_counter() + limit_s, 1 << 30)
+
+    def put_each(self, queue: str, count: int) -> Timed:
+        raise NotOfferedError("the client does not batch")
+
+    def put_batches(self, queue: str, count: int) -> Timed:
+        """No batches: as many messages are under way as of others in 8 batches of 128."""
+        timed = self._futures(queue, AT_ONCE * BATCH, float("inf"), count)
+        return Timed(timed.count, timed.seconds)
+
+    def _futures(self, topic: str, under_way: int, end_s: float, count: int) -> Timed:
+        room = Semaphore(under_way)
+        calls: list[float] = []
+        errors: list[BaseException] = []
+
+        def done(began_s: float, future: Future[Any]) -> None:
+            error = future.exception()
+            if error is not None:
+                errors.append(error)
+            calls.append(perf_counter() - began_s)
+            room.release()
+
+        sent = 0
+        first_s = perf_counter()
+        while sent < count and (now_s := perf_counter()) < end_s and not errors:
+            room.acquire()
+            future = self._producer.send_async(self._message(topic))
+            future.add_done_callback(partial(done, now_s))
+            sent += 1
+        for _ in range(under_way):
+            room.acquire()
+        if errors:
+            raise errors[0]
+        return Timed.of_calls(calls, perf_counter() - first_s)
+
+    def read_back(self, queue: str, count: int) -> Timed:
+        """The way of its protocol: received, 32 a call, and each acknowledged."""
+        consumer = self._rocketmq.SimpleConsumer(
+            self._settings, f"read-{queue}", {queue: self._rocketmq.FilterExpression()}
+        )
+        consumer.startup()
+        acknowledged: list[Future[Any]] = []
+        began_s = perf_counter()
+        messages = self._first(consumer)
+        seen = 0
+        while True:
+            for message in messages:
+                _ = message.body
+                acknowledged.append(consumer.ack_async(message))
+            seen += len(messages)
+            if seen >= count:
+                break
+            messages = consumer.receive(_RECEIVE, 60)
+        for future in acknowledged:
+            future.result()
+        timed = Timed(seen, perf_counter() - began_s)
+        consumer.shutdown()
+        return timed
+
+    def _first(self, consumer: Any) -> Any:  # noqa: ANN401
+        """The proxy refuses until the consumer has told it of itself, in a call of its own."""
+        exceptions: Any = importlib.import_module("rocketmq.v5.exception.client_exception")
+        end_s = perf_counter() + 20
+        while True:
+            try:
+                return consumer.receive(_RECEIVE, 60)
+            except exceptions.InternalErrorException:
+                if perf_counter() > end_s:
+                    raise
+                time.sleep(0.05)
+
+    def pull(self, queue: str, each: int, count: int) -> Timed:
+        raise NotOfferedError("the client cannot read at an offset")
+
+    def new_queues(self, count: int, limit_s: float) -> Timed:
+        raise NotOfferedError("as the broker's, which is measured without the proxy")
+
+    def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
+        raise NotOfferedError("as the broker's, which is measured without the proxy")
+
+    def close(self) -> None:
+        self._producer.shutdown()
+
+
+def _missing_java() -> str | None:
+    if shutil.which("java") is None or shutil.which("mvn") is None:
+        return "apt-get install openjdk-17-jdk-headless maven"
+    return None
+
+
+def _missing_proxy() -> str | None:
+    if find_spec("rocketmq") is None:
+        return "pip install '.[peers]'"
+    return _missing_java()
+
+
+def _system(name: str, title: str, store: str) -> System:
+    return System(
+        name, title, _missing_java, partial(RocketmqServer, store), _java_client, lambda: VERSION
+    )
+
+
+FILES = _system("rocketmq-files", "RocketMQ, file queues", "default")
+ROCKSDB = _system("rocketmq-rocksdb", "RocketMQ, RocksDB queues", "defaultRocksDB")
+PROXY = System(
+    "rocketmq-proxy",
+    "RocketMQ proxy, Python client",
+    _missing_proxy,
+    partial(RocketmqServer, "default", proxy=True),
+    lambda address, durability: command_of(ProxyClient, address, durability),
+    lambda: VERSION,
+)
