@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.peers.echoes import table as echo_table
 from tests.peers.echoes.table import Echoes
-from tests.peers.spread import Spread, short, spread_of
+from tests.peers.spread import NoSpreadError, Spread, short, spread_of
 from tests.peers.values import Durability, Memory, Sample, sample_of
 from tests.peers.works import RESTART, STOP, WORKS, Work
 
@@ -52,6 +52,10 @@ class Measured:
 
 def markdown(document: dict[str, Any]) -> str:
     """All tables. Raises NoSpreadError: of one round nothing is printed."""
+    if document["rounds"] < 2:
+        raise NoSpreadError(
+            "1 round has no spread, so there is no table: measure at least 2 rounds"
+        )
     measured = Measured(document)
     echoes = Echoes(document)
 

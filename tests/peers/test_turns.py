@@ -36,7 +36,7 @@ def run(system: System, directory: Path, rounds: int = 1, scale: float = 0.0) ->
     return found
 
 
-def document(found: Found, *systems: System) -> dict[str, Any]:
+def document(found: Found, *systems: System, rounds: int = 2) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "machine": {
@@ -46,7 +46,7 @@ def document(found: Found, *systems: System) -> dict[str, Any]:
             "time": "2026-11-22",
         },
         "versions": {},
-        "rounds": 2,
+        "rounds": rounds,
         "scale": 1.0,
         "titles": {system.name: system.title for system in systems},
         "left_out": found.left_out,
@@ -124,7 +124,7 @@ def test_tables_have_the_median_its_spread_and_the_ratio(tmp_path: Path) -> None
 def test_one_round_gives_no_table(tmp_path: Path) -> None:
     system = fake_system("kvcq")
     with pytest.raises(NoSpreadError, match="at least 2 rounds"):
-        markdown(document(run(system, tmp_path), system))
+        markdown(document(run(system, tmp_path), system, rounds=1))
 
 
 @pytest.mark.integration

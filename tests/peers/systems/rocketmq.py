@@ -114,7 +114,7 @@ class RocketmqServer:
         if not self._proxy:
             self._run(_BROKER, "boot success", "-c", broker)
             return
-        self._write_topics(data)
+        self._write_config(data)
         proxy = self._directory / "proxy.json"
         settings = {
             "rocketMQClusterName": "bench",
@@ -139,12 +139,12 @@ class RocketmqServer:
         self._processes.append(process)
         wait_until(lambda: ready.encode() in log.read_bytes()[begin:], process)
 
-    def _write_topics(self, data: Path) -> None:
-        """Clients of the proxy make no topics."""
-        path = data / "config" / "topics.json"
-        if path.exists():
+    def _write_config(self, data: Path) -> None:
+        """Topics and groups: clients of the proxy make none."""
+        directory = data / "config"
+        if directory.exists():
             return
-        table = {
+        topics = {
             name: {
                 "topicName": name,
                 "readQueueNums": 1,
@@ -158,9 +158,14 @@ class RocketmqServer:
             for name in _TOPICS
         }
         version = {"counter": 1, "stateVersion": 0, "timestamp": 1}
-        path.parent.mkdir(parents=True)
-        text = json.dumps({"dataVersion": version, "topicConfigTable": table})
-        path.write_text(text, encoding="utf-8")
+        groups = {_group(name): {"groupName": _group(name)} for name in _TOPICS}
+        directory.mkdir(parents=True)
+        for file, table, rows in (
+            ("topics.json", "topicConfigTable", topics),
+            ("subscriptionGroup.json", "subscriptionGroupTable", groups),
+        ):
+            text = json.dumps({"dataVersion": version, table: rows})
+            (directory / file).write_text(text, encoding="utf-8")
 
     def stop(self) -> None:
         while len(self._processes) > 1:
@@ -177,6 +182,10 @@ class RocketmqServer:
 
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes]
+
+
+def _group(queue: str) -> str:
+    return f"read-{queue}"
 
 
 def _settings(path: Path, settings: Mapping[str, object]) -> str:
@@ -250,7 +259,7 @@ class ProxyClient:
     def read_back(self, queue: str, count: int) -> Timed:
         """The way of its protocol: received, 32 a call, and each acknowledged."""
         consumer = self._rocketmq.SimpleConsumer(
-            self._settings, f"read-{queue}", {queue: self._rocketmq.FilterExpression()}
+            self._settings, _group(queue), {queue: self._rocketmq.FilterExpression()}
         )
         consumer.startup()
         acknowledged: list[Future[Any]] = []
