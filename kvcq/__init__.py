@@ -1,0 +1,24 @@
+"""Consume queues, key index and metadata of a store, in RocksDB.
+
+`open_store` opens a store whose queues are all here. The rooms: `engine` is the key-value protocol
+and RocksDB behind it, `tables` the rows, `inspect` what looks a stopped store over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvcq.opening import open_store
+
+__all__ = ["open_store"]
+
+
+def __getattr__(name: str) -> object:
+    # Only when it is asked for: it brings RocksDB and the scheduler, 100 ms that tools and workers
+    # which need rows and keys alone do without.
+    if name != "open_store":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kvcq.opening import open_store
+
+    return open_store

@@ -1,0 +1,42 @@
+"""A store of messages: a commit log in mapped files, and what is derived from it.
+
+What programs that embed one need as values stands here; `kvcq.open_store` opens it. The rooms, each
+of which may use those before it:
+
+* `format`: what lies in the files, as bytes;
+* `log`: the files, the append, the walk over them, recovery, flushing, retention;
+* `topics`: which exist, deletions, what a power loss took;
+* `derive`: from the log to the queues.
+
+Above them are the facade (`message_store`), its parts (`append_path`, `reader`, `checkpoints`,
+`upkeep`, `services`), and `opening`, which puts them together. `consume_queue` and `metadata` are
+the protocols that a database keeps.
+"""
+
+from store.config import FlushMode, StoreConfig
+from store.consume_queue import Boundary, Bounds
+from store.errors import StoreError
+from store.message import (
+    Appended,
+    KeyQueryPage,
+    Message,
+    Placed,
+    Pulled,
+    PullStatus,
+    StoredMessage,
+)
+
+__all__ = [
+    "Appended",
+    "Boundary",
+    "Bounds",
+    "FlushMode",
+    "KeyQueryPage",
+    "Message",
+    "Placed",
+    "PullStatus",
+    "Pulled",
+    "StoreConfig",
+    "StoreError",
+    "StoredMessage",
+]

@@ -367,11 +367,6 @@ class MessageStore:
         """Below this the log is known to be durable."""
         return self._appends.flushed.value
 
-    @property
-    def queues_flushed_offset(self) -> int:
-        """Queues and index are durable for what lies below; a crash takes the rest of them."""
-        return self._upkeep.checkpoints.queues_end
-
     def flush(self) -> None:
         """Log and consume queue are durable up to what was appended before. Raises FlushError."""
         checkpoints = self._upkeep.checkpoints

@@ -69,14 +69,6 @@ class MemoryEngine:
         self._ttl_s: int | None = None
         self._closed = False
 
-    @classmethod
-    def open_backup(cls, path: Path, families: Sequence[str] = ("default",)) -> MemoryEngine:
-        """An engine with the rows that `backup` wrote."""
-        engine = cls(families)
-        for name in families:
-            engine.ingest(name, [path / name], move=False)
-        return engine
-
     def get(self, family: str, key: bytes) -> bytes | None:
         with self._lock:
             return self._family(family).values.get(key)
@@ -163,15 +155,6 @@ class MemoryEngine:
                 if move:
                     path.unlink()
 
-    def backup(self, target: Path) -> None:
-        with self._lock:
-            self._check_open()
-            if target.exists():
-                raise InvalidArgumentError("target", f"{target} exists")
-            target.mkdir()
-            for name, rows in self._families.items():
-                _write_rows(target / name, ((key, rows.values[key]) for key in rows.keys))
-
     def statistics(self) -> dict[str, float]:
         with self._lock:
             self._check_open()
@@ -203,14 +186,10 @@ def write_sorted(path: Path, rows: Iterable[Pair]) -> Path | None:
             raise InvalidArgumentError("rows", f"key {key.hex()} does not rise")
     if not pairs:
         return None
-    _write_rows(path, pairs)
-    return path
-
-
-def _write_rows(path: Path, rows: Iterable[Pair]) -> None:
     with path.open("wb") as file:
-        for key, value in rows:
+        for key, value in pairs:
             file.write(_LENGTHS.pack(len(key), len(value)) + key + value)
+    return path
 
 
 def _read_rows(path: Path) -> Iterator[Pair]:

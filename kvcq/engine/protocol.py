@@ -87,10 +87,6 @@ class KvEngine(Protocol):
         """Add sorted files, written by the engine's own file writer, to the family."""
         ...
 
-    def backup(self, target: Path) -> None:
-        """A consistent copy (hard links where it can) in a directory that does not exist yet."""
-        ...
-
     def statistics(self) -> dict[str, float]: ...
 
     def close(self) -> None:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from store.log import CommitLog, LogAppend, Watermark
     from store.topics import Admission
 
+    #: Sees the records of a run before what lives of them is dispatched.
+    Look = Callable[[Sequence[DispatchRequest]], None]
+
 logger = logging.getLogger(__name__)
 
 #: Parsing hands over this many requests at a time.
@@ -85,7 +88,6 @@ class ReputService:
         self._offered_bytes = 0
         self._taken_bytes = 0
         self._parser = SealedParser()  # under _dispatching
-        self._look: Callable[[Sequence[DispatchRequest]], None] | None = None  # while catching up
         # Replaced whole, so that it can be read without a lock.
         self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
         self._stopped = threading.Event()
@@ -171,7 +173,7 @@ class ReputService:
     def catch_up(
         self,
         progress: Callable[[int], None] | None = None,
-        look: Callable[[Sequence[DispatchRequest]], None] | None = None,
+        look: Look | None = None,
     ) -> None:
         """Dispatch up to the limit on this thread: used on opening, before the thread starts.
 
@@ -179,17 +181,15 @@ class ReputService:
         consume queue that cannot keep up: a long replay writes faster than RocksDB compacts.
         Raises what dispatch raises otherwise, each of LACKS, and what `progress` does.
         """
-        self._look = look
         while self.dispatched.value < self._limit():
             try:
-                self._step()
+                self._step(look)
             except LACKS:
                 raise
             except StoreBusyError:
                 self._stopped.wait(_BUSY_WAIT_S)
             if progress is not None:
                 progress(self.dispatched.value)
-        self._look = None
 
     # --- on the thread ---------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class ReputService:
             logger.info("dispatch goes on")
         self.waits_for = None
 
-    def _step(self) -> None:
+    def _step(self, look: Look | None = None) -> None:
         """Dispatch one run of records that starts at the watermark."""
         with self._dispatching:
             at = self.dispatched.value
@@ -244,7 +244,7 @@ class ReputService:
                     return
             elif pending:
                 limit = min(limit, pending[0].start_offset)
-            self._dispatch(*self._parse(at, limit))
+            self._dispatch(*self._parse(at, limit, look))
 
     def _dispatch_pending(self, limit: int) -> None:
         """Batches that follow each other make one dispatch: the farther behind, the larger."""
@@ -273,7 +273,7 @@ class ReputService:
         self._taken_bytes += batch.end_offset - batch.start_offset
         self._pending.popleft()
 
-    def _parse(self, at: int, limit: int) -> tuple[list[DispatchRequest], int]:
+    def _parse(self, at: int, limit: int, look: Look | None) -> tuple[list[DispatchRequest], int]:
         """Requests of the next records from `at` on, and where they end."""
         for step in walk(
             self._log.segments, at, end=limit, parser=self._parser, count=_PARSE_BATCH
@@ -281,8 +281,8 @@ class ReputService:
             at = step.next_offset
             match step:
                 case Run():
-                    if self._look is not None:
-                        self._look(step.requests)
+                    if look is not None:
+                        look(step.requests)
                     return self._admission.admit_all(step.requests), at
                 case Damage():
                     self._leave_out(step)

@@ -100,7 +100,6 @@ class BatchEncoder:
 
     def __init__(self, store_host: tuple[str, int], *, crc_item: bool) -> None:
         self._store_host = pack_host(store_host)
-        self._crc_item = crc_item
         self._item_bytes = CRC_ITEM_BYTES if crc_item else 0
         # Hosts of producers, packed. Bounded: an edge that passes on every port must not fill it.
         self._hosts: dict[tuple[str, int], bytes] = {}

@@ -44,25 +44,21 @@ class Kind:
         self,
         name: str,
         open_engine: Callable[[Path], Engine],
-        open_backup: Callable[[Path], Engine],
         write_file: Callable[[Path, Iterable[Pair]], object],
     ) -> None:
         self.name = name
         self.open_engine = open_engine
-        self.open_backup = open_backup
         self.write_file = write_file
 
 
 MEMORY = Kind(
     "memory",
     lambda _: MemoryEngine(FAMILIES, filtered=("default", "index")),
-    lambda path: MemoryEngine.open_backup(path, FAMILIES),
     write_sorted,
 )
 ROCKS = Kind(
     "rocks",
     lambda path: RocksEngine.open(path, DERIVED),
-    lambda path: RocksEngine.open_read_only(path, DERIVED),
     lambda path, rows: write_sst(path, rows, FamilyProfile(name="default")),
 )
 
@@ -206,20 +202,6 @@ def test_a_file_of_no_rows_is_none_and_keys_must_rise(kind: Kind, tmp_path: Path
         assert not path.exists()
 
 
-def test_a_backup_holds_what_was_there_then(engine: Engine, kind: Kind, tmp_path: Path) -> None:
-    for family in FAMILIES:
-        put(engine, family, (b"a", family.encode()))
-    engine.backup(tmp_path / "backup")
-    put(engine, "default", (b"b", b"later"))
-    copy = kind.open_backup(tmp_path / "backup")
-    assert [copy.scan(family, *ALL) for family in FAMILIES] == [
-        [(b"a", family.encode())] for family in FAMILIES
-    ]
-    copy.close()
-    with pytest.raises(InvalidArgumentError, match="exists"):
-        engine.backup(tmp_path / "backup")
-
-
 def test_an_armed_filter_drops_old_stamps_in_its_families_only(engine: Engine) -> None:
     now_s = int(time.time())
     rows = {
@@ -262,7 +244,6 @@ def test_after_close_every_call_is_refused(engine: Engine, tmp_path: Path) -> No
         engine.flush,
         lambda: engine.compact("default"),
         lambda: engine.ingest("default", [tmp_path / "x"], move=False),
-        lambda: engine.backup(tmp_path / "backup"),
         lambda: engine.arm(5),
         engine.statistics,
     ]
@@ -369,16 +350,6 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(ttl_s=st.none() | st.just(2**31 - 1))
     def arm(self, ttl_s: int | None) -> None:
         self.engine.arm(ttl_s)  # a ttl this long drops nothing before 2038
-
-    @rule()
-    def backup(self) -> None:
-        self.files += 1
-        target = self.root / f"backup-{self.files}"
-        self.engine.backup(target)
-        copy = self.kind.open_backup(target)
-        for family, rows in self.model.items():
-            assert copy.scan(family, *ALL) == sorted(rows.items())
-        copy.close()
 
     @precondition(lambda self: self.kind is ROCKS)
     @rule()

@@ -40,7 +40,7 @@ from store.errors import InvalidArgumentError
 from store.files import DIRECTORY_MODE, fsync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from rocksdict import Options, Rdict
@@ -68,7 +68,7 @@ class RocksEngine:
 
     Thread: any, see KvEngine. `write`, `get` and `scan` hold the GIL, so they last microseconds;
     `multi_get`, `flush`, `compact`, `arm` and `close` release it while RocksDB works.
-    Locks: two gates, always in this order. `_slow` lets flush, compaction, ingest and backup in;
+    Locks: two gates, always in this order. `_slow` lets flush, compaction and ingest in;
     `_gate` lets every call in. `arm` and `close` take `_slow` first, so they wait for a running
     piece of compaction without holding up reads and writes meanwhile.
     Failure: after an error of RocksDB's background work, or of a sync, writes fail until the
@@ -136,7 +136,7 @@ class RocksEngine:
 
     @classmethod
     def open_read_only(cls, path: Path, profile: Profile) -> RocksEngine:
-        """Open a backup or a closed database; nothing in its directory changes.
+        """Open a closed database, or a copy; nothing in its directory changes.
 
         The directory may be somebody else's, and one that this process may not write to.
 
@@ -274,23 +274,6 @@ class RocksEngine:
             self._compact_piece(family, *part)
             if progress is not None:
                 progress(done / len(parts))
-
-    def backup(self, target: Path) -> None:
-        """See KvEngine. Durable on return. Raises InvalidArgumentError if `target` exists."""
-        if target.exists():
-            raise InvalidArgumentError("target", f"{target} exists")
-        with self._slowly(f"backup to {target}") as opened:
-            self._flush(opened)  # releases the GIL, so that the checkpoint has little to do
-            Checkpoint(opened.db).create_checkpoint(str(target))
-            fsync_directory(target.parent)
-
-    def set_options(self, family: str, options: Mapping[str, str]) -> None:
-        """Change options of one family while it is open, until it is opened again.
-
-        RocksDB's names and values, such as `periodic_compaction_seconds`. Raises EngineFailedError.
-        """
-        with self._slowly(f"options of {family}") as opened:
-            opened.tables[family].set_options(dict(options))
 
     def statistics(self) -> dict[str, float]:
         """Numbers for operators. Per family `<family>.<name>`, the others of the database."""

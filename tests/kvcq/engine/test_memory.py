@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.protocol import KvBatch
-from kvcq.errors import EngineFailedError
 from store.errors import InvalidArgumentError
 from tests.support.fake_clock import FakeClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_line_creeps_with_the_clock() -> None:
@@ -35,9 +30,3 @@ def test_the_line_creeps_with_the_clock() -> None:
 def test_no_filter_without_a_family_for_it() -> None:
     with pytest.raises(InvalidArgumentError):
         MemoryEngine().arm(5)
-
-
-def test_a_backup_without_the_family_is_refused(tmp_path: Path) -> None:
-    MemoryEngine(("default",)).backup(tmp_path / "backup")
-    with pytest.raises(EngineFailedError, match="offset"):
-        MemoryEngine.open_backup(tmp_path / "backup", ("default", "offset"))

@@ -184,12 +184,6 @@ def test_a_last_flush_that_fails_is_told_and_lets_go(path: Path) -> None:
     assert caught.value.__cause__ is not None
 
 
-def test_options_change_while_open(engine: RocksEngine) -> None:
-    engine.set_options("default", {"periodic_compaction_seconds": "86400"})
-    with pytest.raises(EngineFailedError, match="no_such_option"):
-        engine.set_options("default", {"no_such_option": "1"})
-
-
 def test_arming_is_invisible_to_other_threads(engine: RocksEngine) -> None:
     stop = threading.Event()
     errors: list[BaseException] = []
