@@ -43,14 +43,26 @@ _LAST_SEQUENCE = 1 << 62
 _EXPIRED = -1
 
 
+class _Sent(NamedTuple):
+    """A batch as it came, and how it is appended if it is new."""
+
+    producer_id: str
+    sequence: int
+    messages: Sequence[Message]
+    checksum: int
+    append: Append
+
+    def check_same(self, message_count: int, checksum: int) -> None:
+        """Raises NumberReusedError unless this is what stands under its number."""
+        if (message_count, checksum) != (len(self.messages), self.checksum):
+            held = f"{message_count} messages, checksum {checksum:08x}"
+            raise NumberReusedError(self.producer_id, self.sequence, held)
+
+
 class _Batch(NamedTuple):
     sequence: int
     checksum: int
     stored: Stored
-
-    @property
-    def held(self) -> str:
-        return _held(self.stored.columns.message_count, self.checksum)
 
 
 @dataclass(slots=True)
@@ -127,20 +139,15 @@ class ProducerSessions:
             # One batch of a producer at a time: a look into the log must not be overtaken.
             async with turn.lock:
                 append = self._appender.large if large else self._appender.small
-                return await self._append_in_turn(producer_id, sequence, messages, checksum, append)
+                sent = _Sent(producer_id, sequence, messages, checksum, append)
+                return await self._append_in_turn(sent)
         finally:
             turn.users -= 1
             if not turn.users:
                 del self._turns[producer_id]
 
-    async def _append_in_turn(
-        self,
-        producer_id: str,
-        sequence: int,
-        messages: Sequence[Message],
-        checksum: int,
-        append: Append,
-    ) -> Stored:
+    async def _append_in_turn(self, sent: _Sent) -> Stored:
+        producer_id, sequence = sent.producer_id, sent.sequence
         session = self._sessions.get(producer_id)
         if session is None:
             # A batch that is in the log, but not in the index yet, must not be taken for new.
@@ -149,56 +156,35 @@ class ProducerSessions:
             session = _Session(deque(), known or None, is_certain=known is not None)
         expected = session.next_sequence
         if sequence == expected and session.is_certain:
-            return await self._append_new(
-                session, producer_id, sequence, messages, checksum, append
-            )
+            return await self._append_new(session, sent)
         remembered = session.batch(sequence)
         if remembered is not None:
-            if (remembered.stored.columns.message_count, remembered.checksum) != (
-                len(messages),
-                checksum,
-            ):
-                raise NumberReusedError(producer_id, sequence, remembered.held)
+            sent.check_same(remembered.stored.columns.message_count, remembered.checksum)
             return remembered.stored._replace(repeated=True)
         if expected is not None and sequence > expected:
             raise OutOfSequenceError(producer_id, sequence, expected)
         if expected is None and session.is_certain:
-            return await self._append_new(
-                session, producer_id, sequence, messages, checksum, append
-            )
+            return await self._append_new(session, sent)
         await wait_visible(self._store)
         found = await self._workers.run(self._store.batches.find, producer_id, sequence)
         if found is None:
             if expected is not None and sequence < expected:
                 raise NumberPassedError(producer_id, sequence, expected)
-            return await self._append_new(
-                session, producer_id, sequence, messages, checksum, append
-            )
+            return await self._append_new(session, sent)
         mark = found.mark
-        if (mark.message_count, mark.checksum) != (len(messages), checksum):
-            held = _held(mark.message_count, mark.checksum)
-            raise NumberReusedError(producer_id, sequence, held)
+        sent.check_same(mark.message_count, mark.checksum)
         if found.is_deleted:
-            return await self._append_new(
-                session, producer_id, sequence, messages, checksum, append
-            )
+            return await self._append_new(session, sent)
         if not found.standing:
             raise NumberPassedError(producer_id, sequence, max(expected or 0, mark.next_sequence))
-        stored = Stored(
-            _columns_of(found, messages), found.end_offset, found.store_time_ms, repeated=True
-        )
-        self._remember(session, producer_id, _Batch(sequence, checksum, stored), mark.next_sequence)
+        columns = _columns_of(found, sent.messages)
+        stored = Stored(columns, found.end_offset, found.store_time_ms, repeated=True)
+        batch = _Batch(sequence, sent.checksum, stored)
+        self._remember(session, producer_id, batch, mark.next_sequence)
         return stored
 
-    async def _append_new(
-        self,
-        session: _Session,
-        producer_id: str,
-        sequence: int,
-        messages: Sequence[Message],
-        checksum: int,
-        append: Append,
-    ) -> Stored:
+    async def _append_new(self, session: _Session, sent: _Sent) -> Stored:
+        producer_id, sequence, messages, checksum, append = sent
         next_sequence = max(session.next_sequence or 0, sequence + len(messages))
         mark = BatchMark(producer_id, sequence, len(messages), checksum, next_sequence)
         stored = await append(messages, mark)
@@ -253,11 +239,6 @@ def check_number(producer_id: str, sequence: int) -> None:
         )
     if not 0 <= sequence <= _LAST_SEQUENCE:
         raise InvalidArgumentError("producer.sequence", f"{sequence} is not from 0 to 2**62")
-
-
-def _held(message_count: int, checksum: int) -> str:
-    """What stands under a number, for who sent something else."""
-    return f"{message_count} messages, checksum {checksum:08x}"
 
 
 def _columns_of(found: FoundBatch, messages: Sequence[Message]) -> Columns:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from server.workers import Pools
 
 P = ParamSpec("P")
+Step = pb.MigrationStepResponse
 
 _DEFAULT_DIFFERENCES = 1000
 _MAX_DIFFERENCES = 10_000
@@ -48,12 +49,10 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         self._pools = pools
         self._ingest_directory = ingest_directory
 
-    async def _step(
-        self, step: Callable[P, object], *args: P.args, **kwargs: P.kwargs
-    ) -> pb.MigrationStepResponse:
-        def take() -> pb.MigrationStepResponse:
+    async def _step(self, step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Step:
+        def take() -> Step:
             done = step(*args, **kwargs)
-            return pb.MigrationStepResponse(
+            return Step(
                 job_id=done.job_id if isinstance(done, Job) else "",  # otherwise it is done
                 status=status_out(self._migrator.status()),
             )
@@ -63,12 +62,9 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
     async def PlanMigration(
         self, request: pb.PlanMigrationRequest, context: Context
     ) -> pb.MigrationPlan:
-        plan = await self._pools.steps.run(self._migrator.plan)
-        return plan_out(plan)
+        return plan_out(await self._pools.steps.run(self._migrator.plan))
 
-    async def StartMigration(
-        self, request: pb.StartMigrationRequest, context: Context
-    ) -> pb.MigrationStepResponse:
+    async def StartMigration(self, request: pb.StartMigrationRequest, context: Context) -> Step:
         routing = routing_in(request.routing) if request.HasField("routing") else None
         return await self._step(self._migrator.live_for("start").start, routing)
 
@@ -79,9 +75,7 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         status.ingest_directory = str(self._ingest_directory)
         return status
 
-    async def VerifyMigration(
-        self, request: pb.VerifyMigrationRequest, context: Context
-    ) -> pb.MigrationStepResponse:
+    async def VerifyMigration(self, request: pb.VerifyMigrationRequest, context: Context) -> Step:
         every = bounded("key_every", request.key_every, VerifyOptions().key_every, 1 << 30)
         return await self._step(
             self._migrator.live_for("verify").verify, VerifyOptions(key_every=every)
@@ -94,38 +88,26 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         skip = not_negative("skip", request.skip)
         return differences_out(self._migrator.live.differences[skip : skip + limit])
 
-    async def Cutover(
-        self, request: pb.CutoverRequest, context: Context
-    ) -> pb.MigrationStepResponse:
+    async def Cutover(self, request: pb.CutoverRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("cutover").cutover)
 
-    async def Rollback(
-        self, request: pb.RollbackRequest, context: Context
-    ) -> pb.MigrationStepResponse:
+    async def Rollback(self, request: pb.RollbackRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("rollback").rollback)
 
-    async def FinishMigration(
-        self, request: pb.FinishRequest, context: Context
-    ) -> pb.MigrationStepResponse:
+    async def FinishMigration(self, request: pb.FinishRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("finish").finish)
 
     async def GetRouting(self, request: pb.GetRoutingRequest, context: Context) -> pb.RoutingPolicy:
         return routing_out(self._migrator.status().routing)
 
-    async def SetRouting(
-        self, request: pb.SetRoutingRequest, context: Context
-    ) -> pb.MigrationStepResponse:
+    async def SetRouting(self, request: pb.SetRoutingRequest, context: Context) -> Step:
         routing = routing_in(request.routing)
         return await self._step(self._migrator.live_for("routing").set_routing, routing)
 
-    async def CancelMigration(
-        self, request: pb.CancelRequest, context: Context
-    ) -> pb.MigrationStepResponse:
+    async def CancelMigration(self, request: pb.CancelRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("cancel").cancel, request.job_id)
 
-    async def ResumeMigration(
-        self, request: pb.ResumeRequest, context: Context
-    ) -> pb.MigrationStepResponse:
+    async def ResumeMigration(self, request: pb.ResumeRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("resume").resume)
 
     async def IngestFiles(

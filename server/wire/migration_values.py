@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from google.protobuf.message import Message
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.state import Route, RoutingPolicy, Rule
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
     from migration.jobs import JobStatus
     from migration.migrator import MigrationStatus
     from migration.plan import Plan
+    from migration.state import Phase
     from migration.steps import Difference
+
+M = TypeVar("M", bound=Message)
 
 _ROUTES = {
     Route.FILES: pb.ROUTE_FILES,
@@ -46,21 +51,7 @@ def routing_in(policy: pb.RoutingPolicy) -> RoutingPolicy:
 
 
 def job_out(job: JobStatus) -> pb.MigrationJob:
-    return pb.MigrationJob(
-        job_id=job.job_id,
-        kind=job.kind,
-        step=job.step,
-        state=f"JOB_STATE_{job.state.name}",
-        percent=job.percent,
-        done_bytes=job.done_bytes,
-        total_bytes=job.total_bytes,
-        rows=job.rows,
-        rows_per_s=job.rows_per_s,
-        elapsed_s=job.elapsed_s,
-        remaining_s=job.remaining_s,
-        differences=job.differences,
-        error=job.error,
-    )
+    return _filled(pb.MigrationJob, job, state=f"JOB_STATE_{job.state.name}")
 
 
 def status_out(status: MigrationStatus, root: Path | None = None) -> pb.MigrationStatus:
@@ -72,16 +63,7 @@ def status_out(status: MigrationStatus, root: Path | None = None) -> pb.Migratio
         log_end_offset=status.log_end_offset,
         dispatched_offset=status.dispatched_offset,
         deletions=status.deletions,
-        sides=[
-            pb.MigrationSide(
-                name=side.name,
-                dispatched_offset=side.dispatched_offset,
-                behind_bytes=side.behind_bytes,
-                joined=side.joined,
-                failure=side.failure,
-            )
-            for side in status.sides
-        ],
+        sides=[_filled(pb.MigrationSide, side) for side in status.sides],
         jobs=map(job_out, status.jobs),
         next_command=status.next_step.command(root),
         hint=status.next_step.sentence(root),
@@ -89,55 +71,24 @@ def status_out(status: MigrationStatus, root: Path | None = None) -> pb.Migratio
     state = status.state
     if state is None:
         return found
-    found.MergeFrom(
-        pb.MigrationStatus(
-            phase=_phase(state.phase.value),
-            stopped=state.stopped,
-            history=[pb.MigrationEvent(time_ms=at, event=event) for at, event in state.history],
-            blamed_sides=state.blamed,
-            layout=pb.FileLayout(
-                units_per_file=state.layout.units_per_file,
-                index_slots=state.layout.index_slots,
-                index_entries=state.layout.index_entries,
-            ),
-        )
-    )
+    found.phase = _phase(state.phase)
+    found.stopped = state.stopped
+    found.history.extend(pb.MigrationEvent(time_ms=at, event=event) for at, event in state.history)
+    found.blamed_sides.extend(state.blamed)
+    found.layout.CopyFrom(_filled(pb.FileLayout, state.layout))
     if state.pending is not None:
-        found.MergeFrom(
-            pb.MigrationStatus(
-                pending_phase=_phase(state.pending.phase.value),
-                pending_routing=routing_out(state.pending.routing),
-            )
-        )
+        found.pending_phase = _phase(state.pending.phase)
+        found.pending_routing.CopyFrom(routing_out(state.pending.routing))
     if state.verified is not None:
-        found.verified.CopyFrom(
-            pb.VerifyResult(
-                cut_offset=state.verified.cut_offset,
-                compared_units=state.verified.compared_units,
-                difference_count=state.verified.difference_count,
-                finished_ms=state.verified.finished_ms,
-            )
-        )
+        found.verified.CopyFrom(_filled(pb.VerifyResult, state.verified))
     return found
 
 
 def plan_out(plan: Plan, root: Path | None = None) -> pb.MigrationPlan:
     """`root`: as in status_out."""
-    return pb.MigrationPlan(
-        kind=plan.kind,
-        phase=plan.phase,
-        segments=plan.segments,
-        log_bytes=plan.log_bytes,
-        bytes_to_replay=plan.bytes_to_replay,
-        messages=plan.messages,
-        messages_are_estimated=plan.messages_are_estimated,
-        topics=plan.topics,
-        queues=plan.queues,
-        bytes_per_unit=plan.bytes_per_unit,
-        disk_needed_bytes=plan.disk_needed_bytes,
-        disk_free_bytes=plan.disk_free_bytes,
-        units_per_s=plan.units_per_s,
-        expected_s=plan.expected_s,
+    return _filled(
+        pb.MigrationPlan,
+        plan,
         findings=[
             pb.MigrationFinding(
                 path=finding.place,
@@ -149,23 +100,24 @@ def plan_out(plan: Plan, root: Path | None = None) -> pb.MigrationPlan:
             )
             for finding in plan.findings
         ],
-        blocking=plan.blocking,
         next_command=plan.next_step.command(root),
         hint=plan.next_step.sentence(root),
-        config=[pb.MigrationConfigTable(**table._asdict()) for table in plan.config],
-        queues_in_rocksdb=plan.queues_in_rocksdb,
-        dead=[pb.DeadRecords(**each._asdict()) for each in plan.dead],
+        config=[_filled(pb.MigrationConfigTable, table) for table in plan.config],
+        dead=[_filled(pb.DeadRecords, each) for each in plan.dead],
     )
 
 
 def differences_out(differences: Sequence[Difference]) -> pb.ListDifferencesResponse:
     return pb.ListDifferencesResponse(
-        differences=[pb.Difference(**difference._asdict()) for difference in differences]
+        differences=[_filled(pb.Difference, each) for each in differences]
     )
 
 
-_PHASE = "MIGRATION_PHASE_"
+def _phase(phase: Phase) -> pb.MigrationPhase:
+    return getattr(pb, f"MIGRATION_PHASE_{phase.value}")  # type: ignore[no-any-return]
 
 
-def _phase(name: str) -> str:
-    return f"{_PHASE}{name}"
+def _filled(kind: type[M], value: object, **other: object) -> M:
+    """A message with the value's attributes of the same names, but for the `other` fields."""
+    names = [field.name for field in kind.DESCRIPTOR.fields if field.name not in other]
+    return kind(**{name: getattr(value, name) for name in names}, **other)

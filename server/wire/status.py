@@ -54,93 +54,77 @@ class StatusRow(NamedTuple):
     attributes: tuple[str, ...] = ()  # of the exception; they become metadata
 
 
-STATUS_BY_ERROR: dict[type[store_errors.StoreError], StatusRow] = {
-    # What the caller did.
-    store_errors.InvalidArgumentError: StatusRow(
-        _Code.INVALID_ARGUMENT, "INVALID_ARGUMENT", ("field",)
-    ),
-    store_errors.UnknownTopicError: StatusRow(_Code.NOT_FOUND, "UNKNOWN_TOPIC", ("topic",)),
-    store_errors.TopicExistsError: StatusRow(
-        _Code.ALREADY_EXISTS, "TOPIC_EXISTS", ("topic", "queue_count")
-    ),
-    store_errors.UnknownQueueError: StatusRow(
-        _Code.NOT_FOUND, "UNKNOWN_QUEUE", ("topic", "queue_id", "queue_count")
-    ),
-    store_errors.OffsetOutOfRangeError: StatusRow(
-        _Code.OUT_OF_RANGE,
-        "OFFSET_OUT_OF_RANGE",
-        ("topic", "queue_id", "queue_offset", "min_offset", "max_offset"),
-    ),
-    store_errors.MessageNotFoundError: StatusRow(
-        _Code.NOT_FOUND, "MESSAGE_NOT_FOUND", ("message_id",)
-    ),
-    server_errors.UnknownServiceError: StatusRow(_Code.NOT_FOUND, "UNKNOWN_SERVICE", ("service",)),
-    server_errors.OutOfSequenceError: StatusRow(
-        _Code.FAILED_PRECONDITION,
-        "OUT_OF_SEQUENCE",
-        ("producer_id", "sequence", "expected_sequence"),
-    ),
-    server_errors.NumberReusedError: StatusRow(
-        _Code.FAILED_PRECONDITION, "NUMBER_REUSED", ("field", "producer_id", "sequence")
-    ),
-    server_errors.NumberPassedError: StatusRow(
-        _Code.FAILED_PRECONDITION,
-        "NUMBER_PASSED",
-        ("field", "producer_id", "sequence", "expected_sequence"),
-    ),
-    # What cannot be done now.
-    server_errors.MemoryFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "MEMORY_FULL"),
-    server_errors.TooManyCallsError: StatusRow(
-        _Code.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS", ("kind", "limit")
-    ),
-    server_errors.ServerStartingError: StatusRow(
-        _Code.UNAVAILABLE, "STARTING", ("step", "progress_percent")
-    ),
-    server_errors.ServerDrainingError: StatusRow(_Code.UNAVAILABLE, "DRAINING"),
-    server_errors.ServerBindError: StatusRow(_Code.UNAVAILABLE, "CANNOT_LISTEN", ("host", "port")),
-    store_errors.StoreClosedError: StatusRow(_Code.UNAVAILABLE, "STORE_CLOSED"),
-    store_errors.StoreBusyError: StatusRow(_Code.UNAVAILABLE, "STORE_BUSY"),
-    store_errors.OutOfDescriptorsError: StatusRow(_Code.UNAVAILABLE, "OUT_OF_DESCRIPTORS"),
-    kvcq_errors.EngineFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "DISK_FULL"),
-    kvcq_errors.EngineUnavailableError: StatusRow(_Code.UNAVAILABLE, "ENGINE_UNAVAILABLE"),
-    store_errors.FlushTimeoutError: StatusRow(
-        _Code.UNAVAILABLE, "FLUSH_DISK_TIMEOUT", ("end_offset",)
-    ),
-    store_errors.DiskFullError: StatusRow(_Code.RESOURCE_EXHAUSTED, "DISK_FULL"),
-    # What a migration was asked for.
-    migration_errors.IllegalStepError: StatusRow(
-        _Code.FAILED_PRECONDITION, "ILLEGAL_STEP", ("step", "phase", "next_command", "hint")
-    ),
-    migration_errors.JobCancelledError: StatusRow(_Code.ABORTED, "JOB_CANCELLED"),
-    migration_errors.VerificationError: StatusRow(
-        _Code.FAILED_PRECONDITION, "VERIFICATION_BROKE_OFF", ("side",)
-    ),
-    migration_errors.UnknownJobError: StatusRow(_Code.NOT_FOUND, "UNKNOWN_JOB", ("job_id",)),
-    # What is over until an operator acts.
-    store_errors.StoreFailedError: StatusRow(_Code.FAILED_PRECONDITION, "STORE_FAILED"),
-    store_errors.FlushError: StatusRow(_Code.FAILED_PRECONDITION, "FLUSH_FAILED"),
-    store_errors.StoreDirError: StatusRow(
-        _Code.FAILED_PRECONDITION, "STORE_DIRECTORY_REFUSED", ("path",)
-    ),
-    store_errors.StoreLockedError: StatusRow(_Code.FAILED_PRECONDITION, "STORE_LOCKED", ("path",)),
-    store_errors.StoreFormatError: StatusRow(
-        _Code.FAILED_PRECONDITION, "STORE_FORMAT_REFUSED", ("path",)
-    ),
-    # What is wrong on disk.
-    store_errors.CorruptRecordError: StatusRow(
-        _Code.DATA_LOSS, "CORRUPT_RECORD", ("physical_offset",)
-    ),
-    store_errors.CorruptMessageError: StatusRow(
-        _Code.DATA_LOSS,
-        "CORRUPT_RECORD",
-        ("topic", "queue_id", "queue_offset", "physical_offset", "next_offset"),
-    ),
-    store_errors.DamagedQueueError: StatusRow(
-        _Code.DATA_LOSS, "DAMAGED_QUEUE", ("topic", "queue_id", "queue_offset", "next_offset")
-    ),
-    kvcq_errors.CorruptValueError: StatusRow(_Code.DATA_LOSS, "CORRUPT_VALUE"),
-    kvcq_errors.EngineDamagedError: StatusRow(_Code.DATA_LOSS, "ENGINE_DAMAGED"),
-    kvcq_errors.EngineFailedError: StatusRow(_Code.INTERNAL, "ENGINE_FAILED"),
+#: By code, the errors that are told with it: reason, and attributes that become metadata.
+_ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
+    _Code.INVALID_ARGUMENT: {
+        store_errors.InvalidArgumentError: "INVALID_ARGUMENT field",
+    },
+    _Code.NOT_FOUND: {
+        store_errors.UnknownTopicError: "UNKNOWN_TOPIC topic",
+        store_errors.UnknownQueueError: "UNKNOWN_QUEUE topic queue_id queue_count",
+        store_errors.MessageNotFoundError: "MESSAGE_NOT_FOUND message_id",
+        server_errors.UnknownServiceError: "UNKNOWN_SERVICE service",
+        migration_errors.UnknownJobError: "UNKNOWN_JOB job_id",
+    },
+    _Code.ALREADY_EXISTS: {
+        store_errors.TopicExistsError: "TOPIC_EXISTS topic queue_count",
+    },
+    _Code.OUT_OF_RANGE: {
+        store_errors.OffsetOutOfRangeError: (
+            "OFFSET_OUT_OF_RANGE topic queue_id queue_offset min_offset max_offset"
+        ),
+    },
+    _Code.FAILED_PRECONDITION: {
+        server_errors.OutOfSequenceError: "OUT_OF_SEQUENCE producer_id sequence expected_sequence",
+        server_errors.NumberReusedError: "NUMBER_REUSED field producer_id sequence",
+        server_errors.NumberPassedError: (
+            "NUMBER_PASSED field producer_id sequence expected_sequence"
+        ),
+        migration_errors.IllegalStepError: "ILLEGAL_STEP step phase next_command hint",
+        migration_errors.VerificationError: "VERIFICATION_BROKE_OFF side",
+        store_errors.StoreFailedError: "STORE_FAILED",
+        store_errors.FlushError: "FLUSH_FAILED",
+        store_errors.StoreDirError: "STORE_DIRECTORY_REFUSED path",
+        store_errors.StoreLockedError: "STORE_LOCKED path",
+        store_errors.StoreFormatError: "STORE_FORMAT_REFUSED path",
+    },
+    _Code.RESOURCE_EXHAUSTED: {
+        server_errors.MemoryFullError: "MEMORY_FULL",
+        server_errors.TooManyCallsError: "TOO_MANY_CALLS kind limit",
+        kvcq_errors.EngineFullError: "DISK_FULL",
+        store_errors.DiskFullError: "DISK_FULL",
+    },
+    _Code.UNAVAILABLE: {
+        server_errors.ServerStartingError: "STARTING step progress_percent",
+        server_errors.ServerDrainingError: "DRAINING",
+        server_errors.ServerBindError: "CANNOT_LISTEN host port",
+        store_errors.StoreClosedError: "STORE_CLOSED",
+        store_errors.StoreBusyError: "STORE_BUSY",
+        store_errors.OutOfDescriptorsError: "OUT_OF_DESCRIPTORS",
+        kvcq_errors.EngineUnavailableError: "ENGINE_UNAVAILABLE",
+        store_errors.FlushTimeoutError: "FLUSH_DISK_TIMEOUT end_offset",
+    },
+    _Code.ABORTED: {
+        migration_errors.JobCancelledError: "JOB_CANCELLED",
+    },
+    _Code.DATA_LOSS: {
+        store_errors.CorruptRecordError: "CORRUPT_RECORD physical_offset",
+        store_errors.CorruptMessageError: (
+            "CORRUPT_RECORD topic queue_id queue_offset physical_offset next_offset"
+        ),
+        store_errors.DamagedQueueError: "DAMAGED_QUEUE topic queue_id queue_offset next_offset",
+        kvcq_errors.CorruptValueError: "CORRUPT_VALUE",
+        kvcq_errors.EngineDamagedError: "ENGINE_DAMAGED",
+    },
+    _Code.INTERNAL: {
+        kvcq_errors.EngineFailedError: "ENGINE_FAILED",
+    },
+}
+
+STATUS_BY_ERROR = {
+    kind: StatusRow(code, reason, tuple(attributes))
+    for code, rows in _ERRORS.items()
+    for kind, (reason, *attributes) in ((kind, words.split()) for kind, words in rows.items())
 }
 
 INTERNAL_ROW = StatusRow(_Code.INTERNAL, "INTERNAL")
