@@ -200,6 +200,21 @@ class StoreDir:
                 _held.discard(self._lock_key)
                 self._lock_key = None
 
+    def in_use(self) -> bool:
+        """Whether a process has the store open, this one or another. Changes nothing."""
+        path = self.root / _LOCK
+        with _held_guard:
+            if _file_key(path) in _held:
+                return True
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return False
+            try:
+                return _ask_for_lock(descriptor)[0] != fcntl.F_UNLCK
+            finally:
+                os.close(descriptor)
+
     def _take_lock(self) -> None:
         """The lock that RocketMQ takes too: byte 0 of `lock`, so a broker is kept out as well."""
         path = self.root / _LOCK
@@ -233,10 +248,16 @@ def _file_key(path: Path) -> tuple[int, int] | None:
 
 def _holder(descriptor: int) -> str:
     """Pid of the process that holds the lock; it may be gone by now."""
-    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
+    kind, pid = _ask_for_lock(descriptor)
     # On a network file system the holder may be on another machine: its pid is then not above 0.
     return str(pid) if kind != fcntl.F_UNLCK and pid > 0 else "unknown"
+
+
+def _ask_for_lock(descriptor: int) -> tuple[int, int]:
+    """Which lock is in the way of one, and the pid of its holder."""
+    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
+    return kind, pid
 
 
 def _check(root: Path, segment_bytes: int, *, adopt: bool) -> StoreIdentity | None:

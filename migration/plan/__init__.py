@@ -12,6 +12,7 @@ from migration.plan.legacy import (
     take_inventory,
 )
 from migration.plan.log_survey import segment_files
+from migration.plan.note import inventory_for_start
 from migration.plan.plan import Plan, plan_directory, plan_live
 from migration.plan.queue_evidence import end_of_own_rocksdb, own_rocksdb
 
@@ -22,6 +23,7 @@ __all__ = [
     "detect_segment_bytes",
     "end_of_own_rocksdb",
     "find_what_lives",
+    "inventory_for_start",
     "layout_given",
     "own_rocksdb",
     "plan_directory",

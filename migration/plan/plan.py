@@ -18,8 +18,8 @@ from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.inspect import Remedy
 from migration.fill import LogFeed
 from migration.next_step import NO_MIGRATION, NextStep
-from migration.plan.legacy import take_inventory
 from migration.plan.log_survey import segment_files, survey_log
+from migration.plan.note import take_noted_inventory
 from migration.state import Phase, next_step, read_state
 from store.errors import StoreFormatError
 from store.format import SealedParser
@@ -151,7 +151,7 @@ def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) ->
 
 
 def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> Plan:
-    inventory = take_inventory(root, layout, progress)
+    inventory = take_noted_inventory(root, layout, progress)
     progress("measuring", 0.0)
     segments = SegmentSet.load(root / "commitlog", inventory.segment_bytes, read_only=True)
     try:

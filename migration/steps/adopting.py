@@ -22,7 +22,7 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.tables import BOUNDS, UNITS
 from migration.errors import LogDamageError
 from migration.files import Adoption
-from migration.plan import Inventory, own_rocksdb, segment_files, take_inventory
+from migration.plan import Inventory, inventory_for_start, own_rocksdb, segment_files
 from migration.sides import open_files
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
 from store.consume_queue import LastUnit
@@ -79,7 +79,7 @@ def adopt(
         raise StoreFormatError(
             root, "is not a store that RocketMQ wrote: there is nothing to take over"
         )
-    inventory = take_inventory(root, layout, progress)
+    inventory = inventory_for_start(root, layout, progress)
     if inventory.refusals:
         kind_of_error = StoreFormatError if inventory.log.goes_on_at is None else LogDamageError
         raise kind_of_error(root, "; ".join(inventory.refusals) + ". Nothing was changed")

@@ -7,7 +7,7 @@ from store.derive.ends_reserve import EndsReserve
 from store.derive.queue_ends import QueueEnds, noted_log_start
 from store.derive.repair import QueueRepair
 from store.derive.reput import SLICE_ROWS, ReputService
-from store.derive.time_fall import TimeFallFinder, read_time_fall, write_time_fall
+from store.derive.time_fall import TimeFall, TimeFallFinder, read_time_fall, write_time_fall
 
 __all__ = [
     "SLICE_ROWS",
@@ -15,6 +15,7 @@ __all__ = [
     "QueueEnds",
     "QueueRepair",
     "ReputService",
+    "TimeFall",
     "TimeFallFinder",
     "noted_log_start",
     "read_time_fall",

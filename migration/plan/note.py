@@ -1,0 +1,191 @@
+"""What a plan has proved of a directory, so that `start` need not read the same bytes once more.
+
+The note lies in the user's cache, since a plan changes nothing in the directory. It is good as
+long as every file there has the size, the times and the inode that it had before the plan read it,
+and the log still ends where it ended. Anything else, and the directory is looked at again: a note
+can be lost or refused, and never hides a change.
+
+A time stamp is trusted only when it was older than the clock's grain before the plan began, and
+no process had the store open then: a mapped page that is written again, while it waits to be
+written back, leaves its file's times alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvcq.inspect import Finding, Kind, Remedy
+from migration.broker_config import read_config
+from migration.formats import ChecksumError, read_checked, write_checked
+from migration.plan.generations import Generations
+from migration.plan.legacy import Inventory, detect_layout, take_inventory
+from migration.plan.log_survey import LogSurvey
+from migration.state import FileLayout
+from store.derive import TimeFall
+from store.errors import StoreError
+from store.format import SealedParser
+from store.log import End, Run, SegmentSet, walk
+from store.store_dir import StoreDir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from store.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+_VERSION = 1
+#: Coarser than the time stamps of any file system in use.
+_SETTLED_NS = 2_000_000_000
+
+
+def take_noted_inventory(root: Path, layout: FileLayout | None, progress: Progress) -> Inventory:
+    """See `take_inventory`; what it finds is noted for `inventory_for_start`."""
+    before = _state_of(root, time.time_ns() - _SETTLED_NS)
+    inventory = take_inventory(root, layout, progress)
+    if before is not None and not inventory.refusals and _state_of(root) == before:
+        try:
+            path = _path_of(root)
+            path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            write_checked(path, {**_document(inventory), "files": before})
+        except OSError as error:
+            logger.info("what the plan proved is not kept for the start: %s", error)
+    return inventory
+
+
+def inventory_for_start(root: Path, layout: FileLayout | None, progress: Progress) -> Inventory:
+    """What a plan has proved of the very same bytes; otherwise what `take_inventory` finds."""
+    found = _noted(root, layout)
+    if found is None:
+        return take_inventory(root, layout, progress)
+    logger.info("nothing changed in %s since it was planned: it is not read again", root)
+    progress("reading the log", 1.0)
+    return found
+
+
+def _noted(root: Path, layout: FileLayout | None) -> Inventory | None:
+    try:
+        document = read_checked(_path_of(root))
+        if document is None or document["version"] != _VERSION:
+            return None
+        if document["files"] != _state_of(root):
+            return None
+        inventory = _inventory(root, document)
+    except (OSError, ChecksumError, KeyError, TypeError, ValueError) as error:
+        logger.info("the note of a plan is of no use: %s", error)
+        return None
+    wanted = replace(
+        layout or detect_layout(root), index_tags_from=inventory.layout.index_tags_from
+    )
+    return inventory if wanted == inventory.layout and _ends_there(inventory) else None
+
+
+def _path_of(root: Path) -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
+    return Path(cache) / "kvcq" / f"plan-{name}.json"
+
+
+def _state_of(root: Path, settled_ns: int | None = None) -> str | None:
+    """A digest of what is known of every file without reading it.
+
+    None when it says nothing: a file changed after `settled_ns`, or a process has the store open.
+    """
+    if StoreDir(root).in_use():
+        return None
+    digest = hashlib.sha256()
+    for place, found in _files(root, ""):
+        if settled_ns is not None and max(found.st_mtime_ns, found.st_ctime_ns) > settled_ns:
+            return None
+        known = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino)
+        digest.update(f"{place}\0{known}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _files(directory: Path, place: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            name = f"{place}/{entry.name}"
+            if entry.is_dir():
+                yield from _files(Path(entry.path), name)
+            else:
+                yield name, entry.stat()
+
+
+def _ends_there(inventory: Inventory) -> bool:
+    """Whether the last record is there, and the log ends behind it as it did."""
+    log = inventory.log
+    at = log.last_physical_offset if log.records else log.start
+    try:
+        segments = SegmentSet.load(
+            inventory.root / "commitlog", inventory.segment_bytes, read_only=True
+        )
+    except StoreError:
+        return False
+    try:
+        records = 0
+        for step in walk(segments, at, parser=SealedParser()):
+            match step:
+                case Run():
+                    records += step.record_count
+                case End():
+                    there = (records, step.next_offset, step.reason)
+                    return there == (min(1, log.records), log.end, log.end_reason)
+        return False
+    finally:
+        segments.close()
+
+
+def _document(inventory: Inventory) -> dict[str, Any]:
+    log, lives = inventory.log, inventory.generations
+    return {
+        "version": _VERSION,
+        "segment_bytes": inventory.segment_bytes,
+        "segment_count": inventory.segment_count,
+        "layout": asdict(inventory.layout),
+        "log": {
+            name: getattr(log, name)
+            for name in ("start", "end", "records", "units", "last_physical_offset", "end_reason")
+        },
+        "time_fall": list(log.times.found),
+        "last_store_time_ms": inventory.last_store_time_ms,
+        "was_closed": inventory.was_closed,
+        "topics": inventory.topics,
+        "live_from": lives.live_from,
+        "dead_light": lives.dead_light,
+        "findings": [
+            {**asdict(each), "kind": each.kind.name, "own_remedy": each.remedy.name}
+            for each in inventory.findings
+        ],
+        "queues_in_rocksdb": inventory.queues_in_rocksdb,
+    }
+
+
+def _inventory(root: Path, document: dict[str, Any]) -> Inventory:
+    log = LogSurvey(**document["log"])
+    log.times.found = TimeFall(*document["time_fall"])
+    return Inventory(
+        root,
+        document["segment_bytes"],
+        document["segment_count"],
+        FileLayout(**document["layout"]),
+        log,
+        document["last_store_time_ms"],
+        document["was_closed"],
+        document["topics"],
+        Generations(live_from=document["live_from"], dead_light=document["dead_light"]),
+        [
+            Finding(
+                **{**each, "kind": Kind[each["kind"]], "own_remedy": Remedy[each["own_remedy"]]}
+            )
+            for each in document["findings"]
+        ],
+        read_config(root),
+        document["queues_in_rocksdb"],
+    )
