@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import lzma
 import signal
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +16,12 @@ from kvcq_bench.machine import machine, versions
 from tests.peers.cold import ColdMemory
 from tests.peers.echoes.run import echo, installed_pairs
 from tests.peers.fdatasync import bare_fdatasync
+from tests.peers.report import REPORT, write
 from tests.peers.spread import NoSpreadError
 from tests.peers.systems.all import SYSTEMS
 from tests.peers.table import FORMAT, markdown
 from tests.peers.turns import Found, Turn, in_turns, installed
 
-REPORTS = Path("kvcq_bench/reports")
-NAME = "peers.json.xz"
 _FDATASYNC_S = 1.0
 ECHOES = "echoes"
 
@@ -38,7 +34,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="of the amounts; default 1")
     parser.add_argument("--rounds", type=int, default=3, help="the median counts; default 3")
     parser.add_argument("--directory", type=Path, help="where stores are written; default: /tmp")
-    parser.add_argument("--out", type=Path, help=f"default: {REPORTS}/DAY/{NAME}")
+    parser.add_argument("--out", type=Path, default=REPORT, help=f"default: {REPORT}")
     parser.add_argument("--no-cold", action="store_true", help="do not make memory cold")
     options = parser.parse_args()
     unknown = sorted(set(options.systems) - set(names))
@@ -53,11 +49,8 @@ def main() -> int:
         notes.print(f"{time.monotonic() - began_s:6.0f} s  {text}", markup=False, soft_wrap=True)
 
     document = measure(options, say)
-    out = options.out or REPORTS / datetime.now(UTC).date().isoformat() / NAME
-    out.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, separators=(",", ":"))
-    out.write_bytes(lzma.compress(text.encode()))
-    say(f"kept in {out}")
+    write(document, options.out)
+    say(f"kept in {options.out}")
     try:
         sys.stdout.write(markdown(document) + "\n")
     except NoSpreadError as error:

@@ -50,6 +50,43 @@ class Measured:
         return spread_of([figure(one) for one in samples]) if len(samples) > 1 else None
 
 
+#: Title of a panel, what is below it, durability and name of the work.
+_PLOTTED = (
+    ("Put, batches of 128", Durability.BEFORE_FSYNC, "put, batches of 128"),
+    ("Put, one at a time", Durability.BEFORE_FSYNC, "put, one at a time, blocking"),
+    ("Put, 64 callers, after fsync", Durability.AFTER_FSYNC, "put, 64 callers, one a call"),
+    ("Read back, consumer", Durability.BEFORE_FSYNC, "read back, consumer"),
+    ("Pull, 32 a call", Durability.BEFORE_FSYNC, "pull, 32 a call"),
+    ("First message to new queues", Durability.BEFORE_FSYNC, "first message to new queues"),
+)
+_SHORT_TITLES = {
+    "kvcq": "kvcq",
+    "redis": "Redis",
+    "nats": "NATS",
+    "rocketmq-files": "RMQ",
+    "rocketmq-rocksdb": "RMQ/R",
+    "rocketmq-proxy": "proxy",
+}
+
+
+def figures_of_plot(measured: Measured) -> list[tuple[str, str, list[tuple[str, Spread, bool]]]]:
+    """Panels: title, unit, and of each system its short name, its rate, and whether it is ours."""
+    panels = []
+    for title, durability, name in _PLOTTED:
+        work = next(
+            one for one in WORKS[durability] if one.name == name and one.memory is Memory.COLD
+        )
+        found = [
+            (_SHORT_TITLES.get(system, system), spread, system == OURS)
+            for system in measured.systems
+            if (spread := measured.spread(system, durability, work, lambda one: one.rate))
+            is not None
+        ]
+        if found:
+            panels.append((title, work.unit, found))
+    return panels
+
+
 def markdown(document: dict[str, Any]) -> str:
     """All tables. Raises NoSpreadError: of one round nothing is printed."""
     if document["rounds"] < 2:

@@ -1,0 +1,21 @@
+"""The kept document of a run: compressed JSON, with each round of each piece of work."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+REPORT = Path("docs/peers.json.gz")
+
+
+def write(document: dict[str, Any], path: Path) -> None:
+    text = json.dumps(document, separators=(",", ":"))
+    # Without the time, so that the same run is the same file.
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def read(path: Path = REPORT) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return document
