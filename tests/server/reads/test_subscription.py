@@ -248,9 +248,8 @@ async def test_cold_queues_share_responses_too_and_errors_stand_among_them(tmp_p
         call.cancel()
 
 
-@pytest.mark.damages
 async def test_a_queue_whose_units_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
-    async with serving(tmp_path, store={"hot_read_bytes": 1}) as served:
+    async with serving(tmp_path, store={"hot_read_bytes": 1}, damaged=True) as served:
         for queue_id in range(3):
             await _put(served, queue_id, [b"%d" % queue_id])
         engine = served.store.queues._engine  # type: ignore[attr-defined] # RocksDB's
