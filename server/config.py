@@ -11,12 +11,13 @@ import difflib
 import enum
 import ipaddress
 import tomllib
-import types
 import typing
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from server.errors import UnknownSettingError
 from store.bounds import check_settings
@@ -201,68 +202,38 @@ def _convert(name: str, key: str, value: object, owner: type) -> object:
     # The store imports Path for type checkers alone.
     kind = typing.get_type_hints(owner, localns={"Path": Path})[key]
     try:
-        return _as_kind(value, kind)
-    except (ValueError, TypeError) as error:
+        if kind == tuple[str, int]:
+            return _host(str(value))
+        if kind is Path:
+            return _path(value)
+        given: object = value
+        if isinstance(value, str):
+            given = value.split(",") if typing.get_origin(kind) is tuple else value.lower()
+        is_text = isinstance(value, str) and kind is not str
+        return msgspec.convert(given if is_text else value, kind, strict=not is_text)
+    except msgspec.ValidationError:
+        raise InvalidArgumentError(name, f"{value!r} is not {_words(kind)}") from None
+    except ValueError as error:
         raise InvalidArgumentError(name, str(error)) from error
 
 
-def _as_kind(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a generic alias
-    if isinstance(kind, types.UnionType):  # of a kind and None, which stands for "not set"
-        kind = next(each for each in typing.get_args(kind) if each is not type(None))
-    if isinstance(kind, types.GenericAlias) or typing.get_origin(kind) is tuple:
-        return _as_tuple(value, typing.get_args(kind))
-    if kind is bool:
-        return _as_bool(value)
+def _host(text: str) -> tuple[str, int]:
+    address, _, port = text.rpartition(":")
+    return str(ipaddress.ip_address(address.strip("[]"))), int(port)
+
+
+def _path(value: object) -> Path:
+    if not value or not isinstance(value, str | Path):
+        raise ValueError(f"{value!r} is not a path")
+    return Path(value).expanduser()
+
+
+def _words(kind: Any) -> str:  # noqa: ANN401 - a type, or a generic alias
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _as_enum(value, kind)
-    if kind is Path and isinstance(value, str | Path):
-        if value == "":
-            raise ValueError("is empty")
-        return Path(value).expanduser()
-    if kind is int and (isinstance(value, str) or type(value) is int):
-        return _as_number(value, int)
-    if kind is float and (isinstance(value, str) or type(value) in (int, float)):
-        return _as_number(typing.cast("str | float", value), float)
-    if kind is str and isinstance(value, str):
-        return value
-    raise TypeError(f"{value!r} is not of type {getattr(kind, '__name__', kind)}")
-
-
-def _as_number(value: str | float, kind: type[int] | type[float]) -> float:
-    try:
-        return kind(value)
-    except ValueError:
-        wanted = "a whole number" if kind is int else "a number"
-        raise ValueError(f"{value!r} is not {wanted}") from None
-
-
-def _as_bool(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise TypeError(f"{value!r} is neither true nor false")
-
-
-def _as_enum(value: object, kind: type[enum.Enum]) -> enum.Enum:
-    if isinstance(value, kind):
-        return value
-    try:
-        return kind(str(value).lower())
-    except ValueError:
-        choices = ", ".join(str(one.value) for one in kind)
-        raise ValueError(f"{value!r} is none of: {choices}") from None
-
-
-def _as_tuple(value: object, inner: tuple[Any, ...]) -> tuple[object, ...]:
-    """A host is "address:port"; anything else a list, or text with commas."""
-    if inner == (str, int):
-        address, _, port = str(value).rpartition(":")
-        return str(ipaddress.ip_address(address.strip("[]"))), int(port)
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple):
-        raise TypeError(f"{value!r} is not a list")
-    return tuple(_as_kind(part, inner[0]) for part in parts)
+        return "one of " + ", ".join(str(one.value) for one in kind)
+    if typing.get_origin(kind) is tuple:
+        return "a list of whole numbers"
+    return {int: "a whole number", float: "a number", str: "text"}.get(kind, "true or false")
 
 
 def _advertised(host: str) -> str:

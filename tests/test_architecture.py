@@ -251,6 +251,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("migration/spark/", "migration/columnar/"),
     "apscheduler": ("store/jobs.py",),
     "asyncio": ("server/", "kvcq_client/"),
+    "msgspec": ("server/config.py",),
     "click": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "matplotlib": ("migration/spark/jobs/report_plots.py", "kvcq_bench/report/plots.py"),

@@ -53,9 +53,16 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: str, names: str) -
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [("store.segment_bytes", "'1G' is not a whole number"), ("drain_grace_s", "'1G' is not a num")],
+    [
+        ("store.segment_bytes", "'1G' is not a whole number"),
+        ("drain_grace_s", "'1G' is not a number"),
+        ("store.crc_item", "'1G' is not true or false"),
+        ("store.reclaim_unexpired", "'1G' is not true or false"),
+        ("store.flush_mode", "'1G' is not one of async, sync"),
+        ("store.delete_when_hours", "'1G' is not a list of whole numbers"),
+    ],
 )
-def test_what_is_no_number_is_said_in_plain_words(name: str, rule: str) -> None:
+def test_what_is_of_another_kind_is_said_in_plain_words(name: str, rule: str) -> None:
     with pytest.raises(InvalidArgumentError, match=rule):
         load_config(None, {name: "1G"})
 
