@@ -27,6 +27,8 @@ _COLD_SHARE = 0.5
 _IN_A_ROW = 2
 #: The host takes free memory back by about half a gigabyte a second.
 _HOST_TAKES_S = 10.0
+#: All memory of a small machine, at the rate of memory that is there.
+_MOST_S = 20.0
 
 
 def touched_chunk(size: int = CHUNK_BYTES) -> tuple[mmap.mmap, float]:
@@ -49,6 +51,7 @@ class ColdMemory:
         touch: Callable[[], tuple[mmap.mmap, float]] = touched_chunk,
         limit_bytes: int | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._touch = touch
         self._held: list[mmap.mmap] = []
@@ -57,11 +60,16 @@ class ColdMemory:
             limit_bytes = psutil.virtual_memory().available * 2 // 3
         self._limit = limit_bytes
         self._sleep = sleep
+        self._clock = clock
         self.warm_mb_s = 0.0
         self.cold_mb_s = 0.0
 
     def fill(self) -> bool:
-        """Grow until memory comes slowly; whether it does. With a limit of 0 it never does."""
+        """Grow until memory comes slowly; whether it does. With a limit of 0 it never does.
+
+        Where others work on the machine, what they free comes fast again and again: after a while
+        it is left at that.
+        """
         if not self._limit:
             return False
         if not self.warm_mb_s:
@@ -70,14 +78,19 @@ class ColdMemory:
             self.release()
             self._sleep(_HOST_TAKES_S)
         slow = 0
-        while len(self._held) * CHUNK_BYTES < self._limit:
+        end_s = self._clock() + _MOST_S
+        while self.held_bytes < self._limit:
+            if self._clock() > end_s:
+                return False
             memory, rate = self._touch()
             self._held.append(memory)
             slow = slow + 1 if rate < self.warm_mb_s * _COLD_SHARE else 0
             if slow == _IN_A_ROW:
                 self.cold_mb_s = rate
                 return True
+        # Fresh memory is never slow here: that is found out once.
         self.release()
+        self._limit = 0
         return False
 
     @property

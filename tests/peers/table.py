@@ -299,6 +299,11 @@ def _notes(measured: Measured) -> list[str]:
     for system, reasons in document["not_offered"].items():
         texts = "; ".join(f"{work}: {why}" for work, why in reasons.items())
         lines.append(f"* {measured.title(system)} has no figure of: {texts}.")
+    cold = [one["more"]["is_cold"] for one in document["samples"] if "is_cold" in one["more"]]
+    if 0 in cold:
+        lines.append(
+            f"* Of {len(cold)} works on cold memory {cold.count(0)} found that memory comes fast."
+        )
     lines += [f"* Left out: {line}." for line in document["left_out"].values()]
     lines += [f"* Failed: {line}" for line in document["failures"]]
     return lines

@@ -33,6 +33,7 @@ def test_says_where_memory_is_never_slow_and_holds_none() -> None:
     with ColdMemory(_comes_at([*_WARM_UP, 1700]), 10 * CHUNK_BYTES) as cold:
         assert not cold.fill()
         assert cold.held_bytes == 0
+        assert not cold.fill()
 
 
 def test_gives_back_what_is_to_be_touched() -> None:
@@ -53,6 +54,15 @@ def test_starts_over_when_it_holds_too_much() -> None:
         assert cold.fill()  # 7 of 12 are held
         assert len(slept) == 1
         assert cold.held_bytes == 2 * CHUNK_BYTES
+
+
+def test_leaves_it_at_that_where_others_free_memory_again_and_again() -> None:
+    seconds = iter(range(1000))
+    with ColdMemory(
+        _comes_at([*_WARM_UP, 1700.0]), 1 << 40, clock=lambda: float(next(seconds))
+    ) as cold:
+        assert not cold.fill()
+        assert 0 < cold.held_bytes < 100 * CHUNK_BYTES
 
 
 def test_touches_memory_for_real() -> None:

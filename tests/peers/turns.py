@@ -184,8 +184,14 @@ class Turn:
 
     def _prepare_memory(self, memory: Memory) -> dict[str, float]:
         if memory is Memory.COLD:
+            began_s = perf_counter()
             is_cold = self._cold.fill()
-            return {"is_cold": float(is_cold), "fresh_memory_mb_s": self._cold.cold_mb_s}
+            return {
+                "is_cold": float(is_cold),
+                "fresh_memory_mb_s": self._cold.cold_mb_s,
+                "held_bytes": self._cold.held_bytes,
+                "held_after_s": perf_counter() - began_s,
+            }
         size = max(1 << 24, round(_TOUCHED_BYTES * self._scale))
         self._cold.give(size)
         return {"fresh_memory_mb_s": touch_memory(size)}
