@@ -1,8 +1,8 @@
 """The consume queues and the key index in RocksDB: what the log asks for, on top of the tables.
 
-All rows of one dispatch go into one batch, with the dispatch checkpoint; the write-ahead log is
+All rows of one dispatch go into one batch, with the dispatch point; the write-ahead log is
 off, and flushes are atomic over the families. So whatever a crash leaves stands at one dispatch
-point, and dispatching from the checkpoint on makes the rest again.
+point, and dispatching from there on rebuilds the rest.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from kvcq.engine import KvBatch
 from kvcq.errors import CorruptValueError
 from kvcq.tables import (
     BOUNDS,
-    CHECKPOINT_KEY,
     DELETIONS_KEY,
+    DISPATCHED_KEY,
     INDEX,
     UNITS,
     DispatchBatchBuilder,
@@ -88,7 +88,7 @@ class KvConsumeQueueStore:
         # Guarded by _writing.
         self._builder = DispatchBatchBuilder()
         # Read freely; written under _writing, after the batch is in.
-        self._dispatched_offset = self._read_number(CHECKPOINT_KEY)
+        self._dispatched_offset = self._read_number(DISPATCHED_KEY)
 
     # --- dispatch --------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class KvConsumeQueueStore:
             self._engine.write(batch)
             self._dispatched_offset = end_offset
 
-    def restore(self, requests: Sequence[DispatchRequest]) -> None:
+    def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
         """Write units and index rows that dispatch wrote before and that were damaged since."""
         if not requests:
             return
@@ -130,14 +130,14 @@ class KvConsumeQueueStore:
             return
         with self._writing:
             batch = self._builder.build(requests, 0)
-            batch.puts[BOUNDS] = [row for row in batch.puts[BOUNDS] if row[0] != CHECKPOINT_KEY]
+            batch.puts[BOUNDS] = [row for row in batch.puts[BOUNDS] if row[0] != DISPATCHED_KEY]
             self._engine.write(batch)
 
     def ingest(self, files: Mapping[str, Sequence[Path]], end_offset: int, *, move: bool) -> None:
         """Take over sorted files, by family, made from all records up to `end_offset`.
 
         They must go on where this database ends. Repeatable: a crash in between leaves rows that
-        dispatching from the checkpoint writes again, the same. Durable on return.
+        dispatching from the dispatch point writes again, the same. Durable on return.
         """
         with self._writing:
             if end_offset <= self._dispatched_offset:
@@ -145,7 +145,7 @@ class KvConsumeQueueStore:
             # Bounds last, so that no bound is there whose units are not.
             for family in (UNITS, INDEX, BOUNDS):
                 self._engine.ingest(family, files.get(family, ()), move=move)
-            row = (CHECKPOINT_KEY, pack_i64(end_offset))
+            row = (DISPATCHED_KEY, pack_i64(end_offset))
             self._engine.write(KvBatch(puts={BOUNDS: [row]}))
             self._dispatched_offset = end_offset
             self._min_offsets.clear()
@@ -255,7 +255,7 @@ class KvConsumeQueueStore:
         while rows := self._engine.scan(BOUNDS, start, _END, limit=_PAGE, fill_cache=False):
             for key, value in rows:
                 topic, marker, queue_id = unpack_bounds_key(key)
-                if marker == "max" and key not in (CHECKPOINT_KEY, DELETIONS_KEY):
+                if marker == "max" and key not in (DISPATCHED_KEY, DELETIONS_KEY):
                     physical_offset, queue_offset = unpack_max(value)
                     yield topic, queue_id, queue_offset, physical_offset
             start = rows[-1][0] + b"\0"
@@ -357,5 +357,5 @@ class KvConsumeQueueStore:
             return 0
         number = unpack_i64(row)
         if number < 0:
-            raise CorruptValueError(f"a checkpoint of {number}")
+            raise CorruptValueError(f"a dispatch point of {number}")
         return number

@@ -1,4 +1,4 @@
-"""What the engine raises; the consume queue store turns these into the store's own errors."""
+"""What the key-value side raises. Each is an error of the store, too."""
 
 from store.errors import (
     DiskFullError,
@@ -35,12 +35,12 @@ class EngineFailedError(KvcqError):
 
 
 class EngineDamagedError(EngineFailedError):
-    """A file of the database does not verify. What is derived is made again on the next opening."""
+    """A file of the database does not verify. What is derived is rebuilt by the next opening."""
 
 
 class EngineUnavailableError(EngineFailedError):
     """The database cannot be opened for lack of space, of file descriptors, of a permission, or
-    because somebody else has it open. Nothing says that it is damaged: try again when that is over.
+    because another process has it open. Nothing says that it is damaged: try again later.
     """
 
 

@@ -37,7 +37,7 @@ def open_store(
     """A running store in `config.root`, made there if the directory is empty or absent.
 
     A `kvcq/` database that is lost or damaged is rebuilt from the log; a damaged one is kept beside
-    it under another name. `progress` is told what is being done, and how much, 0 to 1.
+    it under another name. `progress` is called with what is being done, and how much, 0 to 1.
     Raises StoreLockedError, StoreFormatError, DiskFullError, CorruptRecordError,
     EngineUnavailableError.
     """
@@ -78,7 +78,9 @@ def open_derived(path: Path) -> RocksEngine:
     if mark.exists():
         if path.exists():
             aside = move_aside(path, "damaged")
-            logger.error("%s was found damaged: moved to %s and made again", path, aside.name)
+            logger.error(
+                "%s was found damaged: moved to %s and rebuilt from the log", path, aside.name
+            )
         mark.unlink()
     try:
         return RocksEngine.open(path, DERIVED)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 DRAIN_TIMEOUT_S = 60.0
-#: No watermark reaches it: a callback that waits for it is told of the failure.
+#: No watermark reaches it: a callback that waits for it gets the failure.
 _NEVER = 1 << 63
 
 

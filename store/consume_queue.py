@@ -41,7 +41,7 @@ class Bounds(NamedTuple):
 
 
 class LastUnit(NamedTuple):
-    """Where a queue ends. Its record may be gone from the log: the queue's offsets go on."""
+    """Where a queue ends. Its record may be gone from the log; the queue's offsets continue."""
 
     topic: str
     queue_id: int
@@ -78,7 +78,7 @@ class Dispatcher(Protocol):
         """Take all `requests`, or none. `end_offset` is the log position after the last one.
 
         Repeating what was dispatched before changes nothing.
-        Raises StoreBusyError when it cannot be taken now: the same call may be made again.
+        Raises StoreBusyError when it cannot be taken now: the same call may be repeated.
         """
         ...
 
@@ -91,8 +91,8 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """End of what is dispatched and visible."""
         ...
 
-    def restore(self, requests: Sequence[DispatchRequest]) -> None:
-        """Write again what was dispatched before and is damaged; bounds and checkpoint stay."""
+    def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
+        """Write again what was dispatched before and is damaged; bounds and dispatch point stay."""
         ...
 
     def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
@@ -168,7 +168,7 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         ...
 
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
-        """Queues that end before these units go on behind them; others stay. Repeatable."""
+        """Queues that end before these units continue behind them; others stay. Repeatable."""
         ...
 
     def truncate(self, log_end: int) -> None:
@@ -180,10 +180,10 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         ...
 
     def maintain(self) -> int:
-        """Called about every second: what has to be looked after from time to time.
+        """What is due from time to time; called about every second.
 
         Returns a store time, ms, if units stored up to then may be gone before they expired; else
-        0. Each is told once.
+        0. Each is reported once.
         """
         ...
 

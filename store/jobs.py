@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
-# The scheduler warns of every run that is left out while the last one goes on: as it should be.
+# The scheduler warns of runs skipped because the previous one is still running; that is intended.
 logging.getLogger("apscheduler.scheduler").setLevel(logging.ERROR)
 
 _WORKERS = 2

@@ -40,7 +40,7 @@ class Message(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where one message of a put came to stand."""
+    """The position assigned to one message."""
 
     queue_id: int
     queue_offset: int

@@ -96,7 +96,7 @@ class MessageStore:
     def make_segments_aside(self) -> None:
         """From now on no append makes a segment itself, also with `preallocate` off. Repeatable.
 
-        For a service, which would stand still meanwhile: it is told SegmentNotReadyError instead.
+        For a service, which would stand still meanwhile; an append raises SegmentNotReadyError.
         """
         self.log.make_segments_aside()
 
@@ -150,9 +150,9 @@ class MessageStore:
         max_bytes: int = 4 << 20,
         tag_filter: str | TagFilter | None = "",
     ) -> Pulled:
-        """Messages from `offset` on, at most so many and so many bytes, but one if there is one.
+        """Messages from `offset` on, up to both limits, but at least one if there is one.
 
-        `tag_filter` may be parsed already, for who pulls again and again.
+        `tag_filter` may be parsed already, for a caller that pulls repeatedly.
         For a light queue: its name as topic, queue 0. Raises UnknownTopicError,
         UnknownQueueError, OffsetOutOfRangeError outside min..max, CorruptRecordError, and
         DamagedQueueError; the damaged queue is then rebuilt from the log in the background.
@@ -171,9 +171,9 @@ class MessageStore:
             raise
 
     def _repair_queue_of(self, error: DamagedQueueError) -> None:
-        """Rebuild its queue in the background; after that was in vain it says where to read on."""
+        """Rebuild its queue in the background; if that has not helped, say where to read on."""
         place = error.topic, error.queue_id, error.queue_offset
-        if self._repair.is_hopeless(*place):
+        if self._repair.has_failed(*place):
             error.next_offset = error.behind
         else:
             self._repair.start(*place)
@@ -257,8 +257,7 @@ class MessageStore:
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         """Offset by store time; the table is in kvcq/tables/time_search.py.
 
-        Raises as `pull` does. What is missing after a rebuild from the log was in vain is passed
-        over.
+        Raises as `pull` does. What is missing after a rebuild from the log is passed over.
         """
         self._appends.check_open()
         try:
@@ -293,7 +292,7 @@ class MessageStore:
         """
         with self._appends.held():
             created = self._topics.create(topics, self.log.appended_offset)
-        # Not under the lock: who appends, the event loop of a service for one, would wait for the
+        # Not under the lock: appenders, the event loop of a service for one, would wait for the
         # disk. A message that comes first is no harm: the log's flush syncs topics before records.
         self.metadata.sync()
         return created

@@ -272,7 +272,7 @@ def _tell_of_old_queues(directory: StoreDir, queues: ConsumeQueueStore, log_end:
         logger.error(
             "the store was closed in order at %d, but its queues are of a time when the log "
             "ended at %d, a copy perhaps: they are brought up to date, but may hold rows of "
-            "topics deleted since. `kvcq repair %s --queues` makes them anew",
+            "topics deleted since. `kvcq repair %s --queues` rebuilds them",
             log_end,
             queues.dispatched_offset,
             directory.root,

@@ -45,7 +45,7 @@ _I64_MAX = (1 << 63) - 1
 
 
 class TagFilter:
-    """Which tags a pull wants: `*` or nothing for all, else `tagA || tagB`."""
+    """Which tags a pull wants: `*` or nothing for all, otherwise `tagA || tagB`."""
 
     __slots__ = ("codes", "tags")
 
@@ -77,7 +77,7 @@ class TagFilter:
 def _fitting(
     units: Sequence[tuple[int, CqUnit]], limit: int, room: int, *, first: bool
 ) -> tuple[int, int]:
-    """How many of the units fit in so many messages and bytes, and the bytes left then.
+    """How many of the units fit in both limits, and the bytes left then.
 
     The `first` message of a pull fits whatever its size.
     """

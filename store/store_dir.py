@@ -296,7 +296,7 @@ def _crc_of(document: dict[str, object]) -> int:
 
 
 def _check_crc(path: Path, document: dict[str, object]) -> None:
-    """Raise StoreFormatError when the checksum is wrong, or was there and is not any more."""
+    """Raise StoreFormatError when the checksum is wrong or has been removed."""
     if _CRC in document:
         sound = document[_CRC] == _crc_of(document)
     else:

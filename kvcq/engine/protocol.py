@@ -22,7 +22,7 @@ class KvBatch:
     puts: dict[str, list[Pair]] = field(default_factory=dict)  # family -> rows
     deletes: list[tuple[str, bytes]] = field(default_factory=list)  # (family, key)
     delete_ranges: list[tuple[str, bytes, bytes]] = field(default_factory=list)  # end exclusive
-    #: Only with a write-ahead log: durable when `write` returns, or else after the next `flush`.
+    #: Only with a write-ahead log: durable when `write` returns, otherwise after the next `flush`.
     sync: bool = True
 
     def put(self, family: str, key: bytes, value: bytes) -> None:
@@ -68,7 +68,7 @@ class KvEngine(Protocol):
         """Set right what is due; to be called every second or so.
 
         Range deletions leave memory when they are so many that they slow reads, which is as slow as
-        `flush`; after a full disk, writes are taken again when there is room. Else cheap. Says
+        `flush`; after a full disk, writes are taken again when there is room. Otherwise cheap. Says
         nothing about durability.
         """
         ...

@@ -11,8 +11,8 @@ from kvcq.inspect.findings import Kind
 from kvcq.inspect.rows import BAD_ROW
 from kvcq.tables import (
     BOUNDS,
-    CHECKPOINT_KEY,
     DELETIONS_KEY,
+    DISPATCHED_KEY,
     UNITS,
     pack_i64,
     unit_key,
@@ -49,7 +49,7 @@ def look_at_bounds(lookup: Rows) -> None:
 def _bound(lookup: Rows, row: Pair) -> _Bound | None:
     """What is to be held against the units; None when there is no need to."""
     key, value = row
-    if key in (CHECKPOINT_KEY, DELETIONS_KEY):
+    if key in (DISPATCHED_KEY, DELETIONS_KEY):
         if len(value) != 8:
             lookup.bad_row(BOUNDS, key, value)
         return None

@@ -20,7 +20,7 @@ from kvcq.inspect.rows import BAD_ROW, Rows
 from kvcq.inspect.units import UnitOrder, plain_units
 from kvcq.tables import (
     BOUNDS,
-    CHECKPOINT_KEY,
+    DISPATCHED_KEY,
     INDEX,
     UNITS,
     expiry_stamp,
@@ -125,7 +125,7 @@ class RowCheck:
         """
         bad = self._expected.bad_checkpoint
         if bad is not None:
-            self._lookup.bad_row(BOUNDS, CHECKPOINT_KEY, bad)
+            self._lookup.bad_row(BOUNDS, DISPATCHED_KEY, bad)
             self._checkpoint = self._log.end_offset
         self._lookup.checkpoint = self._checkpoint
         self._look_at_checkpoint(was_closed=was_closed, all_dispatched=all_dispatched)
@@ -146,7 +146,7 @@ class RowCheck:
             self._tell(
                 Kind.AHEAD_OF_LOG,
                 BOUNDS,
-                f"a dispatch checkpoint up to the log's end, {end}",
+                f"a dispatch point up to the log's end, {end}",
                 f"{self._checkpoint}: the log had more, and its end is missing"
                 if is_missing
                 else self._checkpoint,
@@ -160,7 +160,7 @@ class RowCheck:
                 Kind.OLD_DATABASE,
                 BOUNDS,
                 f"all records dispatched, up to {end}, as when the store was closed",
-                f"a dispatch checkpoint of {self._checkpoint}: a copy from before. Opening brings "
+                f"a dispatch point of {self._checkpoint}: a copy from before. Opening brings "
                 "it up to date, but rows of topics deleted since stay",
                 physical_offset=self._checkpoint,
             )
@@ -169,7 +169,7 @@ class RowCheck:
                 Kind.UNDISPATCHED,
                 BOUNDS,
                 f"all records dispatched, up to {end}",
-                f"a dispatch checkpoint of {self._checkpoint}: opening replays the rest",
+                f"a dispatch point of {self._checkpoint}: opening replays the rest",
                 physical_offset=self._checkpoint,
                 note=f"The last {size_text(-ahead)} of the log are not in the queues yet (a kill "
                 "does that); the next start puts them in.",

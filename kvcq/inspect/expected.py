@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.inspect.rows import pending_prefixes, without
 from kvcq.inspect.sums import RowSums
-from kvcq.tables import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, DispatchBatchBuilder
+from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, DispatchBatchBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,9 +41,9 @@ class ExpectedRows:
         self._builder = DispatchBatchBuilder()
         self.sums = {UNITS: RowSums(), INDEX: RowSums()}
         self.counts = {UNITS: 0, INDEX: 0}
-        row = engine.get(BOUNDS, CHECKPOINT_KEY)
+        row = engine.get(BOUNDS, DISPATCHED_KEY)
         checkpoint = int.from_bytes(row or b"", "big", signed=True)
-        #: The dispatch checkpoint's row when it makes no sense.
+        #: The dispatch point's row when it makes no sense.
         self.bad_checkpoint = row if row is not None and (len(row) != 8 or checkpoint < 0) else None
         self.checkpoint = checkpoint if self.bad_checkpoint is None else _NOWHERE
 

@@ -33,7 +33,7 @@ class Kind(enum.Enum):
     DATABASE = "database unreadable"
     NO_DATABASE = "no database"  # information: made on opening
     OLD_DATABASE = "database of an earlier time"
-    BEYOND_CHECKPOINT = "row beyond the dispatch checkpoint"
+    BEYOND_CHECKPOINT = "row beyond the dispatch point"
     MISSING_BOUND = "missing bound"
     WRONG_BOUND = "wrong bound"
     DEAD_ROW = "row of a topic that does not exist"

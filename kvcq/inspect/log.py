@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.inspect.findings import Kind
 from store.errors import CorruptRecordError
-from store.format import Found, SealedParser, unpack_record
+from store.format import FastParser, Found, unpack_record
 from store.light_queue import is_light
 from store.log import Damage, Poison, PreadWindow, Run, look_at, pread, walk
 
@@ -80,7 +80,7 @@ class LogCheck:
             self._segments,
             self.start_offset,
             written_end=self._durable_end,
-            parser=SealedParser(),
+            parser=FastParser(),
             look=PreadWindow(),
         ):
             self.end_offset = step.next_offset

@@ -7,8 +7,8 @@ a lock of the store above.
 from kvcq.tables.dispatch_batch import DispatchBatchBuilder
 from kvcq.tables.keys import (
     BOUNDS,
-    CHECKPOINT_KEY,
     DELETIONS_KEY,
+    DISPATCHED_KEY,
     INDEX,
     NO_TOPIC,
     UNITS,
@@ -46,8 +46,8 @@ from kvcq.tables.values import (
 
 __all__ = [
     "BOUNDS",
-    "CHECKPOINT_KEY",
     "DELETIONS_KEY",
+    "DISPATCHED_KEY",
     "INDEX",
     "NO_TOPIC",
     "ROCKETMQ_UNIT_SIZE",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvcq.engine import KvBatch
 from kvcq.tables.keys import (
     BOUNDS,
-    CHECKPOINT_KEY,
+    DISPATCHED_KEY,
     INDEX,
     LIGHT_MAX,
     LIGHT_UNIT,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Prefixes are kept for queues in use; a million topics must not all stay in memory.
 _CACHE_LIMIT = 65_536
-#: Rows of so many queues are sorted: RocksDB takes neighbours one after another 30 % faster.
+#: Rows of this many queues are sorted: RocksDB takes neighbours one after another 30 % faster.
 _MANY_QUEUES = 256
 
 
@@ -84,7 +84,7 @@ class DispatchBatchBuilder:
         if len(last) >= _MANY_QUEUES:
             units.sort()
             bounds.sort()
-        bounds.append((CHECKPOINT_KEY, pack_i64(end_offset)))
+        bounds.append((DISPATCHED_KEY, pack_i64(end_offset)))
         return KvBatch(puts={UNITS: units, BOUNDS: bounds, INDEX: index})
 
     def _add_prefix(self, topic: str, queue_id: int) -> tuple[bytes, bytes]:

@@ -24,7 +24,7 @@ Bounds (family `offset`): 14 + T bytes
 |    1 | 01   |              |                                      |
 |    4 | i32  | queue_id     |                                      |
 
-Two bounds rows are no queue's: topic CHECKPOINT_TOPIC, queue 0 is the dispatch checkpoint, queue 1
+Two bounds rows are no queue's: topic CHECKPOINT_TOPIC, queue 0 is the dispatch point, queue 1
 the number of the last topic deletion. Their values are 8 bytes, a queue's are 16.
 
 Key index (family `index`): 28 + T + K bytes
@@ -179,7 +179,7 @@ def name_range(prefix: str, length: int) -> tuple[bytes, bytes]:
     return start, start[:-1] + bytes([start[-1] + 1])
 
 
-CHECKPOINT_KEY = max_key("CHECKPOINT_TOPIC", 0)
+DISPATCHED_KEY = max_key("CHECKPOINT_TOPIC", 0)
 DELETIONS_KEY = max_key("CHECKPOINT_TOPIC", 1)
 
 

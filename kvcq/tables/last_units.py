@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kvcq.engine import KvEngine
 
 _END = b"\xff"  # above every key: those begin with a length
-#: A scan of so many rows holds the GIL for about half a millisecond.
+#: A scan of this many rows holds the GIL for about half a millisecond.
 _PAGE = 1024
 
 

@@ -1,4 +1,4 @@
-"""How the rows of a range are removed: one by one when they are few, else by one range deletion.
+"""How the rows of a range are removed: one by one when they are few, or by one range deletion.
 
 A range deletion costs the same whatever it covers, but as long as it is in a memtable, the first
 read after each write sorts all of them again: 0.4 µs of processor time for each. So topics and

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kvcq.engine import KvBatch
 from kvcq.tables.keys import (
     BOUNDS,
-    CHECKPOINT_KEY,
+    DISPATCHED_KEY,
     INDEX,
     UNITS,
     pack_i64,
@@ -56,13 +56,13 @@ def truncate_rows(engine: KvEngine, log_end: int) -> None:
         dead = [(INDEX, key) for key, _ in page if time_and_offset_of(key)[1] >= log_end]
         if dead:
             _write(engine, KvBatch(deletes=dead))
-    _write(engine, KvBatch(puts={BOUNDS: [(CHECKPOINT_KEY, pack_i64(log_end))]}))
+    _write(engine, KvBatch(puts={BOUNDS: [(DISPATCHED_KEY, pack_i64(log_end))]}))
 
 
 def _write(engine: KvEngine, batch: KvBatch) -> None:
-    """Waits out a stall: nobody else writes, and a store that is half cut cannot be opened.
+    """Waits out a stall: nothing else writes, and a store that is half cut cannot be opened.
 
-    Raises each of LACKS: the cut is made again by the next opening.
+    Raises each of LACKS: the next opening repeats the cut.
     """
     retry_while_busy(partial(engine.write, batch), give_up=False)
 

@@ -248,7 +248,7 @@ class FileQueueStore(FileQueueReads):
         )
         self._clean = clean
 
-    def restore(self, requests: Sequence[DispatchRequest]) -> None:
+    def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
         """See ConsumeQueueStore. Writes units over others, the only call that does."""
         with self._writing:
             self._check_writable()

@@ -21,10 +21,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import DERIVED, write_sst
-from kvcq.tables import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, DispatchBatchBuilder
+from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, DispatchBatchBuilder
 from migration.state import Routes, SideName
 from store.errors import CorruptRecordError
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import Damage, Run, Segment, segment_name, walk
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BulkWorker:
         self._plan = plan
         self._routes = Routes(plan.phase, plan.routing)
         self._builder = DispatchBatchBuilder()
-        self._parser = SealedParser()
+        self._parser = FastParser()
         self._numbers = count(1)
         self._log = LogFiles(plan.commitlog, plan.segment_bytes)
         self._at = plan.start
@@ -101,7 +101,7 @@ class BulkWorker:
         batch = self._builder.build(self._routes.split(requests, SideName.ROCKSDB), 0)
         for family, pairs in batch.puts.items():
             rows[family].update(pairs)
-        del rows[BOUNDS][CHECKPOINT_KEY]
+        del rows[BOUNDS][DISPATCHED_KEY]
 
 
 def main() -> None:

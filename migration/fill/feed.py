@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import Damage, Run, walk
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class LogFeed:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._log = store.log
-        self._parser = SealedParser()
+        self._parser = FastParser()
 
     @property
     def start_offset(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from migration.plan.queue_runs import QueueRuns
 from store.derive import TimeFallFinder
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import Damage, End, Poison, Run, parse_segment_name, walk
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def survey_log(
     """
     found = LogSurvey(start=segments.first_offset)
     span = max(1, len(segments) * segments.segment_bytes)
-    for step in walk(segments, found.start, parser=SealedParser()):
+    for step in walk(segments, found.start, parser=FastParser()):
         match step:
             case Run():
                 found.add(step.requests)
@@ -93,7 +93,7 @@ def survey_log(
 
 def walk_log(segments: SegmentSet, take: Take) -> None:
     """Give the records that a survey sees."""
-    for step in walk(segments, segments.first_offset, parser=SealedParser()):
+    for step in walk(segments, segments.first_offset, parser=FastParser()):
         if isinstance(step, Damage):
             return
         if isinstance(step, Run):

@@ -29,7 +29,7 @@ from migration.plan.log_survey import LogSurvey
 from migration.state import FileLayout
 from store.derive import TimeFall
 from store.errors import StoreError
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import End, Run, SegmentSet, walk
 from store.store_dir import StoreDir
 
@@ -130,7 +130,7 @@ def _ends_there(inventory: Inventory) -> bool:
         return False
     try:
         records = 0
-        for step in walk(segments, at, parser=SealedParser()):
+        for step in walk(segments, at, parser=FastParser()):
             match step:
                 case Run():
                     records += step.record_count

@@ -22,7 +22,7 @@ from migration.plan.log_survey import segment_files, survey_log
 from migration.plan.note import take_noted_inventory
 from migration.state import Phase, next_step, read_state
 from store.errors import StoreFormatError
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import Run, SegmentSet, walk
 from store.store_dir import DirKind, inspect
 
@@ -277,6 +277,6 @@ def _feed_runs(feed: LogFeed, at: int, end: int) -> Iterator[list[DispatchReques
 
 def _runs(segments: SegmentSet) -> Iterator[list[DispatchRequest]]:
     """Runs from the first segment on, for the sample."""
-    for step in walk(segments, segments.first_offset, parser=SealedParser(), count=_BATCH):
+    for step in walk(segments, segments.first_offset, parser=FastParser(), count=_BATCH):
         if isinstance(step, Run):
             yield step.requests

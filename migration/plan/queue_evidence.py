@@ -17,7 +17,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.errors import KvcqError
 from kvcq.inspect import stands_in
-from kvcq.tables import BOUNDS, CHECKPOINT_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
+from kvcq.tables import BOUNDS, DISPATCHED_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
 from migration.formats import (
     UNIT_SIZE,
     parse_file_name,
@@ -216,7 +216,7 @@ def end_of_own_rocksdb(root: Path) -> int | None:
         return None
     engine = RocksEngine.open_read_only(database, ROCKETMQ)
     try:
-        end = engine.get(BOUNDS, CHECKPOINT_KEY)
+        end = engine.get(BOUNDS, DISPATCHED_KEY)
     finally:
         engine.close()
     return 0 if end is None else unpack_i64(end)

@@ -21,7 +21,7 @@ from store.clock import SystemClock
 from store.derive import TimeFallFinder, write_time_fall
 from store.errors import StoreFormatError
 from store.files import fsync_directory, move_aside
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import Damage, Run, SegmentSet, walk
 from store.metadata import TopicConfig
 from store.progress import no_progress
@@ -111,7 +111,7 @@ def _topics(
         span = max(1, segments.end_offset - start)
         counts = {} if known is None else dict(known.queue_counts)
         live_from = {} if known is None else dict(known.live_from)
-        for step in walk(segments, start, parser=SealedParser()):
+        for step in walk(segments, start, parser=FastParser()):
             if isinstance(step, Damage):
                 _report(step)
             requests = step.requests if isinstance(step, Run) else []

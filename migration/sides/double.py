@@ -36,17 +36,17 @@ class DoubleQueueStore(SidePair):
         #: Expiry that a side was too busy for, done again by `maintain`: log start, store time.
         self._owed_expiry: dict[SideName, tuple[int, int]] = {}
 
-    def restore(self, requests: Sequence[DispatchRequest]) -> None:
+    def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
         """See ConsumeQueueStore: on every side that has the queues.
 
         Raises StoreBusyError also for a side that nothing is read from; repeatable.
         """
 
-        def restore(side: Side) -> None:
+        def rewrite(side: Side) -> None:
             if side.joined:
-                side.store.restore(self.routes.split(requests, side.name))
+                side.store.rewrite(self.routes.split(requests, side.name))
 
-        self._on_each(restore)
+        self._on_each(rewrite)
 
     # --- reads -----------------------------------------------------------------------------
 

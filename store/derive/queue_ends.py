@@ -1,6 +1,6 @@
-"""Queues whose last message leaves the log go on where they were, also when `kvcq/` is lost.
+"""Queues whose last message leaves the log keep their end offset, also when `kvcq/` is lost.
 
-What is derived from the log can be made again from it, but for one thing: where a queue ends whose
+What is derived from the log can be rebuilt from it, but for one thing: where a queue ends whose
 messages are all gone from it. So before segments are removed, the last units of the queues that
 lose their last record with them are put into the metadata, durably; a rebuild begins with them.
 
@@ -115,7 +115,7 @@ class QueueEnds:
             page = next(pages, None)
             if page is None:
                 break
-            # Else rows of a topic might be put back that was deleted since the look.
+            # Otherwise rows of a topic might come back that was deleted since the look.
             with self._topics.deletions.none_meanwhile() as now:
                 if now != deletions:
                     page = self._still_there(page)

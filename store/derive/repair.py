@@ -1,4 +1,4 @@
-"""Make the units of a damaged queue again from the log, while the store runs."""
+"""Rebuild the units of a damaged queue from the log, while the store runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import StoreBusyError, StoreError
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import Damage, Run, walk
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class QueueRepair:
         topics: Topics,
         begins_at: Callable[[str, int, int], None],
     ) -> None:
-        """`begins_at` is told of a queue whose first record in the log has this queue offset, when
-        that was found in a log without damage."""
+        """`begins_at` is called with a queue and the queue offset of its first record in the log,
+        when that was found in a log without damage."""
         # Constant after construction.
         self._log = log
         self._queues = queues
@@ -60,24 +60,24 @@ class QueueRepair:
         # Guarded by _lock.
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._parser = SealedParser()  # under _restoring
+        self._parser = FastParser()  # under _rewriting
         # Units that a repair of their queue did not change.
-        self._hopeless: set[tuple[str, int, int]] = set()
+        self._failed: set[tuple[str, int, int]] = set()
         self.done = 0  # repairs that ran to their end
-        self._restoring = topics.deletions.restoring
+        self._rewriting = topics.deletions.rewriting
 
     def start(self, topic: str, queue_id: int, offset: int = 0) -> None:
         """Begin, unless a repair is running: whoever reads the queue next starts the next one.
 
         `offset` is where the damage was met.
         """
-        if self.is_hopeless(topic, queue_id, offset):
+        if self.has_failed(topic, queue_id, offset):
             return  # reading all of the log again would not help
         self._begin(lambda: self._run(topic, queue_id, offset))
 
-    def is_hopeless(self, topic: str, queue_id: int, offset: int) -> bool:
+    def has_failed(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a repair has not helped there: the log does not have the record either."""
-        return (topic, queue_id, offset) in self._hopeless
+        return (topic, queue_id, offset) in self._failed
 
     def refill(self, store_time_ms: int) -> bool:
         """Write the units of all records stored up to then again; False while a repair runs."""
@@ -109,7 +109,7 @@ class QueueRepair:
     # --- one queue -------------------------------------------------------------------------
 
     def _run(self, topic: str, queue_id: int, offset: int) -> None:
-        logger.error("queue %d of %r is damaged: its units are made again", queue_id, topic)
+        logger.error("queue %d of %r is damaged: its units are rebuilt", queue_id, topic)
         try:
             before = self._queues.read_units(topic, queue_id, offset, 1)
             found = self.rebuild(topic, queue_id)
@@ -123,11 +123,11 @@ class QueueRepair:
         if found.first_offset and not found.damaged_records:
             self._begins_at(topic, queue_id, found.first_offset)
         if before == after:
-            if len(self._hopeless) >= _MANY_HOLES:
-                self._hopeless.clear()
-            self._hopeless.add((topic, queue_id, offset))
+            if len(self._failed) >= _MANY_HOLES:
+                self._failed.clear()
+            self._failed.add((topic, queue_id, offset))
             logger.error(
-                "offset %d in queue %d of %r could not be made again: %s",
+                "offset %d in queue %d of %r could not be rebuilt: %s",
                 offset,
                 queue_id,
                 topic,
@@ -146,10 +146,10 @@ class QueueRepair:
         first: int | None = None
         damaged: list[int] = []
         while at < end and not self._stopping.is_set():
-            with self._restoring:
+            with self._rewriting:
                 found, at = self._collect(at, end, damaged)
                 requests = [each for each in found if _concerns(each, topic, queue_id)]
-                self._queues.restore(requests)
+                self._queues.rewrite(requests)
             if first is None:
                 offsets = (_offset_in(each, topic) for each in requests if each.in_queue)
                 first = next(offsets, None)
@@ -165,10 +165,10 @@ class QueueRepair:
         try:
             while at < end and not self._stopping.wait(_PAUSE_S):
                 try:
-                    with self._restoring:
+                    with self._rewriting:
                         found, behind = self._collect(at, end, [])
                         requests = [each for each in found if each.store_time_ms <= store_time_ms]
-                        self._queues.restore(requests)
+                        self._queues.rewrite(requests)
                 except StoreBusyError:
                     continue
                 if found and not requests:
@@ -176,10 +176,10 @@ class QueueRepair:
                 at = behind
                 count += len(requests)
         except StoreError:
-            logger.exception("units stored up to %d could not all be made again", store_time_ms)
+            logger.exception("units stored up to %d could not all be rebuilt", store_time_ms)
             return
         self.done += 1
-        logger.warning("units stored up to %d ms are made again: %d", store_time_ms, count)
+        logger.warning("units stored up to %d ms are rebuilt: %d", store_time_ms, count)
 
     # --- from the log ----------------------------------------------------------------------
 

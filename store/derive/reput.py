@@ -23,7 +23,7 @@ from store.errors import (
     StoreClosedError,
     StoreFailedError,
 )
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import Damage, Poison, Run, walk
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 _PARSE_BATCH = 1024
 #: Log bytes that may wait in the list; what is beyond is parsed from the log.
 _PENDING_BYTES = 64 << 20
-#: One dispatch makes so many rows, but for the last message in it: a write of that many holds the
+#: One dispatch makes this many rows, but for the last message in it: a write of that many holds the
 #: interpreter for about 10 ms. A message is never divided.
 SLICE_ROWS = 4096
 #: Batches of more rows are dispatched together with those behind them, where that is cheaper.
@@ -87,7 +87,7 @@ class ReputService:
         self._pending: deque[LogAppend] = deque()
         self._offered_bytes = 0
         self._taken_bytes = 0
-        self._parser = SealedParser()  # under _dispatching
+        self._parser = FastParser()  # under _dispatching
         # Replaced whole, so that it can be read without a lock.
         self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
         self._stopped = threading.Event()

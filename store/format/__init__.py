@@ -16,7 +16,7 @@ from store.format.batch_place import (
     place_of,
 )
 from store.format.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from store.format.fast_scan import SealedParser, are_sealed, skip_sealed
+from store.format.fast_scan import FastParser, are_whole, skip_whole
 from store.format.limits import (
     OWN_PROPERTIES,
     PLAIN,
@@ -113,10 +113,10 @@ __all__ = [
     "BatchPlace",
     "Checked",
     "Checkpoint",
+    "FastParser",
     "Found",
     "Prepared",
-    "SealedParser",
-    "are_sealed",
+    "are_whole",
     "check_group",
     "check_light_queue",
     "check_queue_count",
@@ -140,7 +140,7 @@ __all__ = [
     "prepare",
     "properties_size",
     "read_checkpoint",
-    "skip_sealed",
+    "skip_whole",
     "store_time_of",
     "tag_code_of",
     "tag_of",

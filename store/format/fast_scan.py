@@ -74,7 +74,7 @@ _FIELDS = struct.Struct(">ii4xi4xqqi16xq20xi")
 assert _FIELDS.size == HEADER_V4_BYTES
 
 
-def skip_sealed(data: memoryview, base: int, at: int, end: int, limit: int) -> tuple[int, int, int]:
+def skip_whole(data: memoryview, base: int, at: int, end: int, limit: int) -> tuple[int, int, int]:
     """Pass whole records from physical offset `at` on; `data[0]` lies at `base`.
 
     Returns where it ended, how many it passed, and where the last of them begins (-1: none).
@@ -102,7 +102,7 @@ def skip_sealed(data: memoryview, base: int, at: int, end: int, limit: int) -> t
     return at, count, last
 
 
-def are_sealed(records: Sequence[bytes], places: Sequence[tuple[int, int]]) -> bool:
+def are_whole(records: Sequence[bytes], places: Sequence[tuple[int, int]]) -> bool:
     """Whether each record is one that lies at its (offset, size), closed by the CRC of its bytes.
 
     Passes over all of them that run in C, not a step of the interpreter for each check: reading is
@@ -125,7 +125,7 @@ def are_sealed(records: Sequence[bytes], places: Sequence[tuple[int, int]]) -> b
 _Tail = tuple[str, int, tuple[str, ...], tuple[tuple[str, int], ...]]
 
 
-class SealedParser:
+class FastParser:
     """Makes dispatch requests of records, the same as `record.dispatch_request` does.
 
     Thread: one at a time. Memory: bounded caches of names and property strings met before, 16 MiB

@@ -64,7 +64,7 @@ _LONG_PREFIXES = ("%RETRY%", "%DLQ%")
 _NO_CARRIER_PREFIXES = ("%RETRY%", "rmq_sys_")
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
-#: Rows of the bounds family use this name for the dispatch checkpoint.
+#: Rows of the bounds family use this name for the dispatch point.
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 
 #: Property names that the store fills in itself, and why a caller may not.

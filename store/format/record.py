@@ -294,9 +294,9 @@ def crc_mismatch(
 def _was_crc_item(item: bytes) -> bool:
     """Whether the end of a record, which is no CRC item, must have been one.
 
-    Else damage to the item itself would pass for a record that never had one. A torn write leaves
-    zeros at the end, or in front of what is left of the item; a flipped bit leaves most of its
-    name.
+    Otherwise damage to the item itself would pass for a record that never had one. A torn write
+    leaves zeros at the end, or in front of what is left of the item; a flipped bit leaves most of
+    its name.
     """
     rest = item.lstrip(b"\0")
     zeros = len(item) - len(rest)

@@ -1,10 +1,10 @@
-"""The one append-only run of records. Everything else in a store can be made from it again.
+"""The one append-only run of records. Everything else in a store can be rebuilt from it.
 
 Append: records become readable bytes of the mapped segment under one lock, and get their queue
 offsets in the same critical section. They are durable once `flush` has passed them.
 Ctrl-C, or whatever else a signal handler raises, may end an append between any two steps. So what
-it is about to do is noted first, and who comes next undoes it, or does the rest: `settle`.
-Read: by physical offset, from the mapping when the bytes are hot, else through the file.
+it is about to do is noted first, and the next caller undoes it, or does the rest: `settle`.
+Read: by physical offset, from the mapping when the bytes are hot, otherwise through the file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from store.format import (
     MIN_RECORD_BYTES,
     PLAIN,
     Found,
-    are_sealed,
+    are_whole,
     check_record,
     crc_item,
     pack_blank,
@@ -63,7 +63,7 @@ _COLD_GAP_BYTES = 32 << 10
 _BEGINS_KEPT = 64
 
 
-#: An append that must not wait looks up so many queues at most: 10 to 20 us each.
+#: An append that must not wait looks up this many queues at most: 10 to 20 us each.
 _FEW_QUEUES = 256
 
 #: All that an append copies, each with its physical offset. From here on it is finished, whatever
@@ -352,7 +352,7 @@ class CommitLog:
         while len(records) < len(places):
             at = len(records)
             copies = self._copy_run(places, at)
-            if copies and are_sealed(copies, places[at : at + len(copies)]):
+            if copies and are_whole(copies, places[at : at + len(copies)]):
                 records += copies
                 continue
             # Of another kind, or damaged, or not in this source: one by one.
@@ -383,7 +383,7 @@ class CommitLog:
     ) -> tuple[mmap | bytes, int, int]:
         """Bytes that hold the record at `places[index]`: them, where they begin and end.
 
-        The mapping of its segment when that is hot. Else one read through the file that takes
+        The mapping of its segment when that is hot. Otherwise one read through the file that takes
         the records behind it along, as long as they lie close: a page fault would hold the GIL
         while the disk works, and a read for each record costs more than the gaps between them.
         """

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import CorruptRecordError
-from store.format import BLANK_BYTES, Found, check_record, dispatch_request, skip_sealed
+from store.format import BLANK_BYTES, Found, check_record, dispatch_request, skip_whole
 from store.log.log_bytes import mapped
 from store.log.resync import goes_on_behind, next_record
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store.consume_queue import DispatchRequest
-    from store.format import SealedParser
+    from store.format import FastParser
     from store.log.log_bytes import Look, Segments
     from store.log.segment import Segment
 
@@ -80,7 +80,7 @@ def walk(
     *,
     end: int | None = None,
     written_end: int | None = None,
-    parser: SealedParser | None = None,
+    parser: FastParser | None = None,
     count: int = RUN,
     look: Look = mapped,
 ) -> Iterator[Step]:
@@ -137,7 +137,7 @@ def _run(
     segment: Segment,
     begin: int,
     stop: int,
-    parser: SealedParser | None,
+    parser: FastParser | None,
     count: int,
 ) -> tuple[Run, Blank | Poison | str | None]:
     """Records from `begin` on, where the view begins, and what ended them.
@@ -151,7 +151,7 @@ def _run(
     behind: Blank | Poison | str | None = None
     while True:
         if parser is None:
-            at, sealed, newest = skip_sealed(view, begin, at, held, count - passed)
+            at, sealed, newest = skip_whole(view, begin, at, held, count - passed)
             passed += sealed
             if sealed:
                 last = newest

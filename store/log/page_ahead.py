@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 #: How far ahead pages are kept: a third of a second at 200 MB/s.
 AHEAD_BYTES = 64 << 20
 _STEP_BYTES = 1 << 20
-_COPIED_SHARE = 8  # pages are read ahead when at least one byte in so many is copied into them
+_COPIED_SHARE = 8  # pages are read ahead when at least one byte in this many is copied into them
 _BUSY_WAIT_S = 0.05
 _IDLE_WAIT_S = 0.5
 

@@ -75,7 +75,7 @@ def recover_log(
 
     `flushed_offset` is a record boundary known to be durable, `dispatched_offset` one that the
     derived database has seen. After a `clean` stop there is nothing behind the end, and nothing is
-    cut. `before_cut` is told the end before segments are removed: it cuts what is derived.
+    cut. `before_cut` gets the end before segments are removed: it cuts what is derived.
     Raises StoreFormatError when files of the log are missing: it ends before `flushed_offset`, its
     files end before `dispatched_offset`, or after a clean stop it ends before that;
     DamagedLogError when it goes on behind damage after a clean stop. Nothing was changed then.
@@ -115,7 +115,7 @@ def recover_log(
     before_cut(found.end_offset)
     if found.end_offset == files_end:
         for segment in segments:
-            segment.force()
+            segment.flush_file()
         segments.roll()
     else:
         if not clean and found.end_offset != start:
@@ -136,7 +136,7 @@ def _missing(segments: SegmentSet, end: int, dispatched_offset: int) -> StoreFor
         segments.directory,
         f"ends at {end}, but the queues have records up to {dispatched_offset}: the end of the log "
         "is missing, which no loss of power explains. Nothing was changed. Bring the segments back "
-        "from a copy; or, to go on without those messages, have the queues made again from what "
+        "from a copy; or, to go on without those messages, have the queues rebuilt from what "
         f"is there: `kvcq repair {segments.directory.parent} --queues`",
     )
 

@@ -68,8 +68,8 @@ def plan_drop(
     Nothing when it is neither time (`time_up`) nor the disk above the first level. Then segments
     that expired `reserved_ms` after their last record, with `reclaim_unexpired` those of any age
     from CLEAN_FORCIBLY on, until the first that is not, at most `batch_max`. Never the last
-    segment; never one that is not flushed or reaches above `safe_end`, a physical offset: something
-    still has to read it.
+    segment; never one that is not flushed or reaches above `safe_end`, a physical offset: all below
+    is dispatched and durable.
     `last_store_time_ms` gives None for a segment without a record, which may go with the rest.
     When it raises, the plan ends there and carries the error, whatever the level: the
     time is needed to expire the units too.

@@ -142,7 +142,7 @@ class Segment:
         """The segment in `path`, taken as full: recovery finds where it ends, and cuts it there.
 
         With `writable` all its blocks are allocated first, as files copied or made by others may
-        be sparse; else nothing on disk is touched.
+        be sparse; otherwise nothing on disk is touched.
         Raises StoreFormatError when name or length is wrong, DiskFullError.
         """
         start_offset = parse_segment_name(path.name)
@@ -292,17 +292,17 @@ class Segment:
         """
         end = self.appended
         if end > self.flushed:
-            self.force()
+            self.flush_file()
             self.flushed = end
         return end
 
-    def force(self) -> None:
+    def flush_file(self) -> None:
         """What the file holds is durable, whoever wrote it. Raises OSError."""
         with self._in_use() as descriptor:
             os.fdatasync(descriptor)
 
     def write_again(self, start: int, end: int) -> None:
-        """Write start..end over with what is there, so that the next `force` really writes it.
+        """Write start..end over with what is there, so that the next flush really writes it.
 
         After a failed fsync the kernel may call pages clean that never reached the disk: reading
         gives them, as long as they are in memory, and fsync would say they are durable.
@@ -422,7 +422,7 @@ def _write_all(descriptor: int, data: bytes, position: int) -> None:
 
 
 def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges of start..end that may hold something else than zeros, rising."""
+    """Ranges of start..end that may hold other bytes than zeros, rising."""
     while start < end:
         try:
             data = os.lseek(descriptor, start, os.SEEK_DATA)

@@ -238,7 +238,7 @@ class SegmentSet:
                 self._segments = self._segments[:-1]
             segment.destroy()
         for segment in self._segments:
-            segment.force()
+            segment.flush_file()
         last = self._segments[-1]
         changed = last.zero_from(offset - last.start_offset)
         return None if changed is None else last.start_offset + changed

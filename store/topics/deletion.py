@@ -56,7 +56,7 @@ class Deletions:
 
     Thread: any. Memory: an entry for each mark. Of a light queue the mark stays while its records
     are in the log.
-    Locks: `restoring`, `committing`, `_numbering`, taken in this order; see docs/threads.md.
+    Locks: `rewriting`, `committing`, `_numbering`, taken in this order; see docs/threads.md.
     """
 
     def __init__(self, metadata: Metadata, queues: ConsumeQueueStore, live: LiveTopics) -> None:
@@ -66,7 +66,7 @@ class Deletions:
         self._live = live
         #: Held while rows are looked up in the log and written to queues: none of a topic that is
         #: removed meanwhile.
-        self.restoring = threading.Lock()
+        self.rewriting = threading.Lock()
         #: Held while offsets of a group are checked and stored, likewise.
         self.committing = threading.Lock()
         self._numbering = threading.Lock()
@@ -121,7 +121,7 @@ class Deletions:
             # Its offsets were forgotten: they can be loaded again once all of it is dispatched.
             appends.dispatched.call_when(below, lambda _error: self._end(name))
             raise
-        with self.restoring, self.committing, self._numbering:
+        with self.rewriting, self.committing, self._numbering:
             self._mark(name, below)
             # Earlier ones that met a stall come first: their numbers count as applied with this.
             for applied in self._remove_marked():

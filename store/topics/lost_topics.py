@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from store.format import SealedParser
+from store.format import FastParser
 from store.log import Run, walk
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class LostTopics:
         """Look at the records below `end`, at least."""
         if self._start >= end:
             return
-        for step in walk(self._segments, self._start, parser=SealedParser()):
+        for step in walk(self._segments, self._start, parser=FastParser()):
             if isinstance(step, Run):
                 self.look(step.requests)
             if self._is_done or step.next_offset >= end:
@@ -80,7 +80,7 @@ class LostTopics:
         found: dict[str, tuple[int, int]] = {}
         dead_below = self._topics.deletions.dead_below()
         # Damage and poison are reported when the log is dispatched.
-        for step in walk(self._segments, self._start, parser=SealedParser()):
+        for step in walk(self._segments, self._start, parser=FastParser()):
             for request in step.requests if isinstance(step, Run) else ():
                 name, queue_id, at = request.topic, request.queue_id, request.physical_offset
                 if at < dead_below.get(name, 0):

@@ -8,7 +8,7 @@ import pytest
 
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import FamilyProfile, Profile
-from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unpack_bounds_key, unpack_unit_key
+from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, UNITS, unpack_bounds_key, unpack_unit_key
 from kvcq.tables.values import unpack_i64, unpack_max, unpack_unit
 from tests.support.golden_store import QUEUE_DIRECTORY, STORES, expected, extract_golden
 
@@ -55,7 +55,7 @@ def test_bounds_of_rocketmqs_database_are_read(name: str, engine: RocksEngine) -
     rows = {
         unpack_bounds_key(key): unpack_max(value)
         for key, value in engine.scan(BOUNDS, _FIRST, _LAST)
-        if key != CHECKPOINT_KEY
+        if key != DISPATCHED_KEY
     }
     for queue in expected(name)["queues"]["rocksdb"]:
         row = rows.get((queue["topic"], "max", queue["queue_id"]))
@@ -70,7 +70,7 @@ def test_bounds_of_rocketmqs_database_are_read(name: str, engine: RocksEngine) -
 def test_checkpoint_of_rocketmqs_database_is_the_end_of_the_last_unit(
     name: str, engine: RocksEngine
 ) -> None:
-    checkpoint = engine.get(BOUNDS, CHECKPOINT_KEY)
+    checkpoint = engine.get(BOUNDS, DISPATCHED_KEY)
     assert checkpoint is not None
     end = unpack_i64(checkpoint)
     records = expected(name)["log"]["records"]

@@ -12,7 +12,7 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import CorruptValueError, EngineBusyError
-from kvcq.tables.keys import CHECKPOINT_KEY, FAMILIES, unit_key
+from kvcq.tables.keys import DISPATCHED_KEY, FAMILIES, unit_key
 from store.consume_queue import Boundary, CqUnit, DispatchRequest
 from store.errors import DamagedQueueError, StoreBusyError
 
@@ -66,7 +66,7 @@ def test_units_read_back_in_order_and_a_hole_shows(engine: MemoryEngine | RocksE
     assert [offset for offset, _ in store.read_units("T", 0, 2, 3)] == [2, 4]
     with pytest.raises(DamagedQueueError):
         store.search_time("T", 0, 3 * SIZE, Boundary.LOWER, 0)
-    store.restore([message("T", 3, 3 * SIZE)])
+    store.rewrite([message("T", 3, 3 * SIZE)])
     assert [offset for offset, _ in store.read_units("T", 0, 2, 3)] == [2, 3, 4]
     assert store.next_offsets([("T", 0)]) == [6]
 
@@ -119,7 +119,7 @@ def test_a_stall_is_busy_and_the_same_dispatch_may_be_made_again(
 
 
 def test_a_negative_checkpoint_is_damage(engine: MemoryEngine | RocksEngine) -> None:
-    row = (CHECKPOINT_KEY, (-1).to_bytes(8, "big", signed=True))
+    row = (DISPATCHED_KEY, (-1).to_bytes(8, "big", signed=True))
     engine.write(KvBatch(puts={"offset": [row]}))
     with pytest.raises(CorruptValueError):
         KvConsumeQueueStore(engine)

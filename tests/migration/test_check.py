@@ -15,7 +15,7 @@ from kvcq.inspect.findings import Finding, Findings, Kind, Remedy, size_text
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables.keys import (
     BOUNDS,
-    CHECKPOINT_KEY,
+    DISPATCHED_KEY,
     INDEX,
     UNITS,
     index_key,
@@ -270,7 +270,7 @@ def test_what_was_looked_at_is_counted(root: Path) -> None:
     checked = examine_store(root).checked
     assert (checked.records, checked.units, checked.index_rows) == (60, 80, 120)
     with database(root) as engine:
-        row = engine.get(BOUNDS, CHECKPOINT_KEY) or b""
+        row = engine.get(BOUNDS, DISPATCHED_KEY) or b""
     assert checked.log_bytes == int.from_bytes(row, "big")
 
 
@@ -562,7 +562,7 @@ def test_families_at_two_points(root: Path) -> None:
     # The checkpoint is behind the units: as if families had been flushed one by one.
     with database(root) as engine:
         unit = unpack_unit(engine.get(UNITS, unit_key("beta", 1, 14)) or b"")
-        row = (CHECKPOINT_KEY, pack_i64(unit.physical_offset))
+        row = (DISPATCHED_KEY, pack_i64(unit.physical_offset))
         engine.write(KvBatch(puts={BOUNDS: [row]}))
     found = check_store(root)
     assert {finding.kind for finding in found} == {Kind.OLD_DATABASE, Kind.BEYOND_CHECKPOINT}
@@ -572,7 +572,7 @@ def test_families_at_two_points(root: Path) -> None:
 
 def test_a_checkpoint_ahead_of_a_closed_log(root: Path) -> None:
     with database(root) as engine:
-        engine.write(KvBatch(puts={BOUNDS: [(CHECKPOINT_KEY, pack_i64(1 << 40))]}))
+        engine.write(KvBatch(puts={BOUNDS: [(DISPATCHED_KEY, pack_i64(1 << 40))]}))
     assert only(root, Kind.AHEAD_OF_LOG).physical_offset == 1 << 40
 
 

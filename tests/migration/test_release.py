@@ -11,7 +11,7 @@ import pytest
 
 from kvcq.engine.rocks import RocksEngine, list_families
 from kvcq.engine.rocks.options import ROCKETMQ
-from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, UNITS, unit_key
+from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, UNITS, unit_key
 from kvcq.tables.values import unpack_i64
 from migration.broker_config import GroupOffset, read_config
 from migration.errors import IllegalStepError, MigrationStateError
@@ -131,7 +131,7 @@ def test_a_store_is_given_back_on_rocksdb_with_the_families_that_a_broker_names(
     assert any((root / "index").iterdir())
     engine = RocksEngine.open_read_only(database, ROCKETMQ)
     assert engine.get(UNITS, unit_key("orders", placed.queue_id, placed.queue_offset)) is not None
-    checkpoint = engine.get(BOUNDS, CHECKPOINT_KEY)
+    checkpoint = engine.get(BOUNDS, DISPATCHED_KEY)
     engine.close()
     assert checkpoint is not None
     assert unpack_i64(checkpoint) == end

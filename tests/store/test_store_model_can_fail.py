@@ -9,7 +9,7 @@ import pytest
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.protocol import KvBatch
 from kvcq.tables.dispatch_batch import DispatchBatchBuilder
-from kvcq.tables.keys import BOUNDS, CHECKPOINT_KEY, INDEX, UNITS, pack_i64, topic_range, unit_key
+from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, pack_i64, topic_range, unit_key
 from kvcq.tables.min_offsets import MinOffsets
 from kvcq.tables.values import pack_max
 from store.message import Message
@@ -130,7 +130,7 @@ def test_p4_the_model_finds_a_stale_min(
         KvBatch(deletes=[(UNITS, unit_key("A", 0, 1))]),
         KvBatch(puts={UNITS: [(unit_key("A", 0, 1), bytes(7) + b"\x01" * 25)]}),
         KvBatch(puts={UNITS: [(unit_key("A", 1, 0), bytes(8) + b"\x00\x00\x00\x01" * 6)]}),
-        KvBatch(puts={BOUNDS: [(CHECKPOINT_KEY, pack_i64(10))]}),
+        KvBatch(puts={BOUNDS: [(DISPATCHED_KEY, pack_i64(10))]}),
         KvBatch(
             puts={BOUNDS: [(b"\x00\x00\x00\x01\x01A\x01max\x01\x00\x00\x00\x00", pack_max(0, 0))]}
         ),

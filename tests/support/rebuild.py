@@ -13,8 +13,8 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.memory import MemoryEngine
 from kvcq.tables.keys import (
     BOUNDS,
-    CHECKPOINT_KEY,
     DELETIONS_KEY,
+    DISPATCHED_KEY,
     FAMILIES,
     INDEX,
     UNITS,
@@ -78,7 +78,7 @@ def rows(engine: KvEngine, log_start: int) -> dict[tuple[str, bytes], bytes]:
                 physical_offset = unpack_unit(value).physical_offset
             elif family == INDEX:
                 physical_offset = time_and_offset_of(key)[1]
-            elif key == CHECKPOINT_KEY:
+            elif key == DISPATCHED_KEY:
                 physical_offset = log_start
             else:
                 physical_offset = unpack_max(value)[0]
@@ -103,7 +103,7 @@ def differences(store: MessageStore) -> list[str]:
 def inconsistencies(live: dict[tuple[str, bytes], bytes]) -> list[str]:
     """P2 and P6 for the rows of one database alone."""
     found = []
-    checkpoint = unpack_i64(live.get((BOUNDS, CHECKPOINT_KEY), bytes(8)))
+    checkpoint = unpack_i64(live.get((BOUNDS, DISPATCHED_KEY), bytes(8)))
     queues: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for (family, key), value in sorted(live.items()):
         if family == UNITS:
@@ -116,7 +116,7 @@ def inconsistencies(live: dict[tuple[str, bytes], bytes]) -> list[str]:
             found.append(f"index row {key!r} beyond {checkpoint}")
     bounds = {}
     for (family, key), value in live.items():
-        if family == BOUNDS and key != CHECKPOINT_KEY:
+        if family == BOUNDS and key != DISPATCHED_KEY:
             topic, _, queue_id = unpack_bounds_key(key)
             bounds[topic, queue_id] = unpack_max(value)
     for queue, units in queues.items():

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: So many range deletions in memory make the first read after a write about half as slow again.
+#: This many range deletions in memory make the first read after a write about half as slow again.
 _MANY_RANGE_DELETIONS = 64
 
 #: RocksDB looks for room every five seconds; after so many calls of `settle`, one a second, it is
@@ -60,7 +60,7 @@ _RESUME_ROUNDS = 15
 _ROOM_BYTES = 64 << 20
 _ROOM_DESCRIPTORS = 32
 
-_SLOW = "slow calls may enter"  # what lies behind the gate that guards nothing but its passage
+_SLOW = "slow calls may enter"  # slow calls share this gate; arm and close take it alone
 
 
 class RocksEngine:
@@ -197,7 +197,7 @@ class RocksEngine:
     # --- writes -------------------------------------------------------------------------------
 
     def write(self, batch: KvBatch) -> None:
-        """See KvEngine. Durable on return with a log and `batch.sync`; else after a flush.
+        """See KvEngine. Durable on return with a log and `batch.sync`; otherwise after a flush.
 
         Raises EngineBusyError on a stall: nothing was written, nothing waited.
         """

@@ -130,7 +130,7 @@ def metadata_profile(*families: str) -> Profile:
 
 
 def build_database_options(profile: Profile, *, create: bool) -> Options:
-    """Options of the database as a whole. `create` makes what is missing, else that is an error."""
+    """Options of the database as a whole. Without `create`, what is missing is an error."""
     options = Options(raw_mode=True)  # bytes in, bytes out: no type tag before keys and values
     options.create_if_missing(create)
     options.create_missing_column_families(create)

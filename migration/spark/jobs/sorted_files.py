@@ -23,8 +23,8 @@ import pyarrow as pa
 from kvcq.engine.rocks import DERIVED, RocksEngine, write_sst
 from kvcq.tables import (
     BOUNDS,
-    CHECKPOINT_KEY,
     DELETIONS_KEY,
+    DISPATCHED_KEY,
     INDEX,
     UNITS,
     pack_i64,
@@ -259,7 +259,7 @@ def _bounds_rows(bounds: dict[bytes, tuple[int, int]], end: int, deletions: int)
         (prefix[:-5] + b"max\x01" + prefix[-5:-1], pack_max(place, offset))
         for prefix, (place, offset) in bounds.items()
     ]
-    rows.append((CHECKPOINT_KEY, pack_i64(end)))
+    rows.append((DISPATCHED_KEY, pack_i64(end)))
     if deletions:
         rows.append((DELETIONS_KEY, pack_i64(deletions)))
     return sorted(rows)

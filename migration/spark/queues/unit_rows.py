@@ -17,7 +17,7 @@ from kvcq.engine.rocks import DERIVED, ROCKETMQ, RocksEngine
 from kvcq.errors import EngineFailedError
 from kvcq.tables import (
     BOUNDS,
-    CHECKPOINT_KEY,
+    DISPATCHED_KEY,
     ROCKETMQ_UNIT_SIZE,
     UNIT_SIZE,
     UNITS,
@@ -112,7 +112,7 @@ def read_bounds(engine: RocksEngine) -> Iterator[tuple[str, int, int, int]]:
 
 def read_checkpoint(engine: RocksEngine) -> int:
     """Log offset up to which the database was made; 0 when it does not say."""
-    row = engine.get(BOUNDS, CHECKPOINT_KEY)
+    row = engine.get(BOUNDS, DISPATCHED_KEY)
     return 0 if row is None else unpack_i64(row)
 
 

@@ -43,7 +43,7 @@ def test_every_queue_gets_its_units_and_one_max_row() -> None:
         keys.max_key("A", 1): pack_max(50, 1),
         keys.max_key("B", 1): pack_max(100, 9),
         keys.max_key("%LMQ%x", 0): pack_max(100, 5),
-        keys.CHECKPOINT_KEY: (150).to_bytes(8, "big"),
+        keys.DISPATCHED_KEY: (150).to_bytes(8, "big"),
     }
     assert not batch.delete_ranges
     assert not batch.deletes
@@ -63,10 +63,10 @@ def test_what_stands_in_no_queue_gets_index_rows_only() -> None:
         [request("A", 0, 0, message_keys=("k",), in_queue=False)], 50
     )
     assert batch.puts[keys.UNITS] == []
-    assert [key for key, _ in batch.puts[keys.BOUNDS]] == [keys.CHECKPOINT_KEY]
+    assert [key for key, _ in batch.puts[keys.BOUNDS]] == [keys.DISPATCHED_KEY]
     assert len(batch.puts[keys.INDEX]) == 1
 
 
 def test_nothing_to_dispatch_still_moves_the_checkpoint() -> None:
     batch = DispatchBatchBuilder().build([], 4096)
-    assert batch.puts[keys.BOUNDS] == [(keys.CHECKPOINT_KEY, (4096).to_bytes(8, "big"))]
+    assert batch.puts[keys.BOUNDS] == [(keys.DISPATCHED_KEY, (4096).to_bytes(8, "big"))]

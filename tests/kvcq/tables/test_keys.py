@@ -20,7 +20,7 @@ def test_rocketmqs_vectors() -> None:
         "0000000901546f70696354657374010000000301" + "0000000000000007"
     )
     assert keys.max_key(topic, 3).hex() == "0000000901546f70696354657374016d61780100000003"
-    assert keys.CHECKPOINT_KEY.hex() == (
+    assert keys.DISPATCHED_KEY.hex() == (
         "0000001001434845434b504f494e545f544f504943016d61780100000000"
     )
     assert keys.unit_key("%LMQ%dev1", 0, 5).hex() == (

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from migration.columnar.decoder import ReadOptions, read_blocks
 from migration.columnar.errors import LogDamageError
 from migration.columnar.log_layout import list_segments, read_layout, split
-from store.format.fast_scan import SealedParser
+from store.format.fast_scan import FastParser
 from store.log.log_walk import Damage, Poison, Run, walk
 from store.log.segment_set import SegmentSet
 from tests.support.damaged_log import SEGMENT, START, Harm, entries, harms, write_damaged
@@ -52,7 +52,7 @@ def test_both_walks_find_the_same(made: list[Entry], harmed: list[Harm], crc_ite
     with tempfile.TemporaryDirectory() as name:
         end = START + len(write_damaged(Path(name), made, harmed, crc_item=crc_item))
         segments = SegmentSet.load(Path(name), SEGMENT, read_only=True)
-        steps = list(walk(segments, START, end=end, parser=SealedParser()))
+        steps = list(walk(segments, START, end=end, parser=FastParser()))
         segments.close()
         found = columnar(Path(name), end, LENIENT)
         first_damage = columnar(Path(name), end, STRICT)[2]

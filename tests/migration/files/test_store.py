@@ -136,7 +136,7 @@ def test_h12_hole_is_shown_and_does_not_rewind_the_reader(tmp_path: Path) -> Non
     offsets = [offset for offset, _ in store.read_units("T0", 0, 1, 4)]
     assert offsets == [1, 3, 4]
     assert store.bounds("T0", 0, 0) == (0, 7)
-    store.restore(log.requests)
+    store.rewrite(log.requests)
     assert state(store, log) == expected(log)
 
 
@@ -151,7 +151,7 @@ def test_restore_writes_over_damage_and_nothing_else(tmp_path: Path) -> None:
     data[40:60] = b"\1" * 20
     path.write_bytes(data)
     store = open_store(tmp_path, log)
-    store.restore([*log.requests, log.requests[0]._replace(queue_offset=99)])
+    store.rewrite([*log.requests, log.requests[0]._replace(queue_offset=99)])
     assert store.dispatched_offset == log.end
     store.close()
     assert tree(tmp_path) == before

@@ -89,15 +89,15 @@ def test_an_expiry_that_meets_a_busy_side_is_done_by_the_next_tick(
     check_in_use(double)
 
 
-def test_restoring_tells_the_caller_of_a_busy_side(
+def test_rewriting_tells_the_caller_of_a_busy_side(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    double, restore = busy(store, monkeypatch, "restore")
+    double, rewrite = busy(store, monkeypatch, "rewrite")
     with pytest.raises(StoreBusyError):
-        double.restore([])
+        double.rewrite([])
     check_in_use(double)
-    double.restore([])
-    assert len(restore.calls) == 2
+    double.rewrite([])
+    assert len(rewrite.calls) == 2
 
 
 @pytest.mark.parametrize("name", ["flush", "maintain", "compact"])

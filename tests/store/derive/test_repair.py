@@ -64,15 +64,15 @@ def test_a_repair_brings_no_deleted_topic_back(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The rows are looked up, then the topic is deleted, then they would be written.
-    restore = KvConsumeQueueStore.restore
+    rewrite = KvConsumeQueueStore.rewrite
     looked_up, go_on = threading.Event(), threading.Event()
 
     def slow(self: KvConsumeQueueStore, requests: Sequence[DispatchRequest]) -> None:
         looked_up.set()
         go_on.wait(30)
-        restore(self, requests)
+        rewrite(self, requests)
 
-    monkeypatch.setattr(KvConsumeQueueStore, "restore", slow)
+    monkeypatch.setattr(KvConsumeQueueStore, "rewrite", slow)
     store._repair.start("T", 0)
     assert looked_up.wait(30)
     deleting = threading.Thread(target=store.delete_topic, args=("T",))
@@ -104,7 +104,7 @@ def test_a_repair_that_met_a_stall_is_tried_again(
 
     lose(store, "T", 0)
     with monkeypatch.context() as patch:
-        patch.setattr(KvConsumeQueueStore, "restore", stalled)
+        patch.setattr(KvConsumeQueueStore, "rewrite", stalled)
         store._repair.start("T", 0)
         store._repair.wait()
     assert store._repair.done == 0

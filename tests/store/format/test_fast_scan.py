@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from isal.isal_zlib import crc32
 
 from store.consume_queue import DispatchRequest
-from store.format.fast_scan import SealedParser, are_sealed, skip_sealed
+from store.format.fast_scan import FastParser, are_whole, skip_whole
 from store.format.properties import LMQ_NAMES, LMQ_OFFSETS
 from store.format.record import (
     BORN_HOST_V6,
@@ -99,7 +99,7 @@ def _slowly(data: bytes, at: int) -> DispatchRequest:
     return dispatch_request(data, at - _BASE)
 
 
-def _quickly(parser: SealedParser, data: bytes, at: int) -> DispatchRequest | None:
+def _quickly(parser: FastParser, data: bytes, at: int) -> DispatchRequest | None:
     """The request of the record at `at`; None where the quick way ends."""
     found, after = parser.parse(memoryview(data), _BASE, at, _BASE + len(data), 1)
     again, after_again = parser.parse(data, _BASE, at, _BASE + len(data), 1)
@@ -158,7 +158,7 @@ entries = st.builds(
 @example([Entry(properties=b"TAGS\x01t")])  # the CRC item is a part of the tag
 @example([Entry(SCHEDULE_TOPIC.encode(), b"DELAY\x013\x02TAGS\x01t\x02")] * 2)
 def test_what_the_quick_way_accepts_is_the_same_the_slow_way(made: list[Entry]) -> None:
-    parser = SealedParser()
+    parser = FastParser()
     data, starts = _log(made)
     for at in starts * 2:  # the second time names and strings are known
         found = _quickly(parser, data, at)
@@ -180,7 +180,7 @@ def test_what_the_quick_way_accepts_is_the_same_the_slow_way(made: list[Entry]) 
 )
 def test_the_usual_records_go_the_quick_way(properties: bytes) -> None:
     data, (first, second) = _log([Entry(properties=properties), Entry(properties=properties)])
-    found, after = SealedParser().parse(data, _BASE, first, _BASE + len(data), 99)
+    found, after = FastParser().parse(data, _BASE, first, _BASE + len(data), 99)
     assert found == [_slowly(data, first), _slowly(data, second)]
     assert after == _BASE + len(data)
 
@@ -205,7 +205,7 @@ def test_the_usual_records_go_the_quick_way(properties: bytes) -> None:
 )
 def test_the_quick_way_ends_at_a_record_of_another_kind(entry: Entry) -> None:
     data, (first, second, _) = _log([Entry(), entry, Entry()])
-    found, after = SealedParser().parse(memoryview(data), _BASE, first, _BASE + len(data), 99)
+    found, after = FastParser().parse(memoryview(data), _BASE, first, _BASE + len(data), 99)
     assert found == [_slowly(data, first)]
     assert after == second
 
@@ -216,9 +216,9 @@ def test_a_flipped_bit_ends_the_quick_way(data: st.DataObject) -> None:
     bit = data.draw(st.integers((second - _BASE) * 8, len(whole) * 8 - 1))
     broken = bytearray(whole)
     broken[bit // 8] ^= 1 << bit % 8
-    found, after = SealedParser().parse(bytes(broken), _BASE, first, _BASE + len(whole), 99)
+    found, after = FastParser().parse(bytes(broken), _BASE, first, _BASE + len(whole), 99)
     assert (len(found), after) == (1, second)
-    assert skip_sealed(memoryview(broken), _BASE, first, _BASE + len(whole), 99) == (
+    assert skip_whole(memoryview(broken), _BASE, first, _BASE + len(whole), 99) == (
         second,
         1,
         first,
@@ -228,24 +228,24 @@ def test_a_flipped_bit_ends_the_quick_way(data: st.DataObject) -> None:
 def test_a_limit_and_an_end_hold() -> None:
     data, starts = _log([Entry(queue_offset=number) for number in range(10)])
     for view in (data, memoryview(data)):
-        found, after = SealedParser().parse(view, _BASE, starts[2], _BASE + len(data), 3)
+        found, after = FastParser().parse(view, _BASE, starts[2], _BASE + len(data), 3)
         assert [request.queue_offset for request in found] == [2, 3, 4]
         assert after == starts[5]
-        found, after = SealedParser().parse(view, _BASE, starts[0], starts[4] - 1, 99)
+        found, after = FastParser().parse(view, _BASE, starts[0], starts[4] - 1, 99)
         assert (len(found), after) == (3, starts[3])
 
 
 def test_records_larger_than_the_window_go_the_quick_way() -> None:
     bodies = [b"x" * size for size in (10, 40 << 10, 10, 600 << 10, 10)]
     data, starts = _log([Entry(body=body) for body in bodies])
-    found, after = SealedParser().parse(memoryview(data), _BASE, _BASE, _BASE + len(data), 99)
+    found, after = FastParser().parse(memoryview(data), _BASE, _BASE, _BASE + len(data), 99)
     assert [request.physical_offset for request in found] == starts
     assert after == _BASE + len(data)
 
 
 def test_equal_topics_are_the_same_object() -> None:
     data, _ = _log([Entry(properties=text) for text in (b"", b"TAGS\x01t\x02", b"KEYS\x01k\x02")])
-    found, _ = SealedParser().parse(data, _BASE, _BASE, _BASE + len(data), 99)
+    found, _ = FastParser().parse(data, _BASE, _BASE, _BASE + len(data), 99)
     assert len({id(request.topic) for request in found}) == 1
 
 
@@ -258,21 +258,21 @@ def _apart(entries: list[Entry]) -> tuple[list[bytes], list[tuple[int, int]]]:
 
 def test_sealed_records_are_known_by_their_bytes_and_place() -> None:
     records, places = _apart([Entry(body=b"x" * size) for size in (0, 1, 5000)])
-    assert are_sealed(records, places)
-    assert are_sealed(records[1:2], places[1:2])
-    assert not are_sealed(records, places[::-1])
-    assert not are_sealed(records, places[:2])
-    assert not are_sealed(records[::-1], places)
-    assert not are_sealed([records[0][:-1], *records[1:]], places)
-    assert not are_sealed([], [])
-    assert not are_sealed([b""], [(0, 0)])
+    assert are_whole(records, places)
+    assert are_whole(records[1:2], places[1:2])
+    assert not are_whole(records, places[::-1])
+    assert not are_whole(records, places[:2])
+    assert not are_whole(records[::-1], places)
+    assert not are_whole([records[0][:-1], *records[1:]], places)
+    assert not are_whole([], [])
+    assert not are_whole([b""], [(0, 0)])
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_a_record_without_a_seal_is_not_sealed(position: int) -> None:
     entries = [Entry()] * 3
     entries[position] = Entry(sealed=False)
-    assert not are_sealed(*_apart(entries))
+    assert not are_whole(*_apart(entries))
 
 
 @given(st.data())
@@ -283,4 +283,4 @@ def test_a_flipped_bit_breaks_a_seal(data: st.DataObject) -> None:
     broken = bytearray(records[which])
     broken[bit // 8] ^= 1 << bit % 8
     records[which] = bytes(broken)
-    assert not are_sealed(records, places)
+    assert not are_whole(records, places)

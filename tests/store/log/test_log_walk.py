@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import CorruptRecordError
-from store.format.fast_scan import SealedParser
+from store.format.fast_scan import FastParser
 from store.format.record import Found, check_record, dispatch_request
 from store.log import log_bytes, log_walk
 from store.log.log_bytes import PreadWindow, mapped, pread
@@ -143,7 +143,7 @@ def test_a_walk_finds_what_a_plain_reader_finds(
                 START,
                 end=end,
                 written_end=written_end,
-                parser=SealedParser() if derive else None,
+                parser=FastParser() if derive else None,
                 count=count,
                 look=PreadWindow() if how == "window" else how,  # type: ignore[arg-type]
             )
