@@ -92,4 +92,4 @@ def _open_files(
     )
     split = partial(routes.split, side=SideName.FILES)
     may_lag = may_lag or not routes.required(SideName.FILES)
-    return FileSide(opened, options, records, split, may_lag=may_lag)
+    return FileSide(opened, options, records, split, may_lag=may_lag, is_trusted=state.trust_files)

@@ -5,10 +5,9 @@ Uses all the rooms below: formats, files, plan, state, sides, fill.
 
 from migration.steps.adopting import adopt
 from migration.steps.live import LiveMigration
-from migration.steps.verify import Difference, VerifyOptions
+from migration.steps.verify import VerifyOptions
 
 __all__ = [
-    "Difference",
     "LiveMigration",
     "VerifyOptions",
     "adopt",

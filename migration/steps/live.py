@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from kvcq.inspect import Finding
     from migration.jobs import Job
     from migration.sides import DoubleQueueStore, SideOpener
     from migration.state import MigrationState, RoutingPolicy, StateKeeper
-    from migration.steps.verify import Difference
     from store.clock import Clock
     from store.message_store import MessageStore
 
@@ -97,7 +97,7 @@ class LiveMigration:
         return self._filling
 
     @property
-    def differences(self) -> Sequence[Difference]:
+    def differences(self) -> Sequence[Finding]:
         """Rows of the last verification in this process, at most VerifyOptions.kept."""
         return self._verifier.differences
 

@@ -11,9 +11,10 @@ Memory: one window, and at most `kept` differences; the rest are counted.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq.inspect import Finding, Kind, Remedy, stands_in
 from migration.errors import JobCancelledError, VerificationError
 from migration.fill import LogFeed, Pace
 from migration.sides import FileSideStore
@@ -39,23 +40,14 @@ _WINDOW = 32_768
 _READ = 4096
 _FIELDS = ("physical_offset", "record_size", "tag_code", "store_time_ms")
 
+_REMEDIES = {
+    SideName.FILES: Remedy.REBUILD_FILES,
+    SideName.ROCKSDB: Remedy.REBUILD_DATABASE,
+}
 #: Stands for a unit that is not there.
 NOTHING = "nothing"
 #: The side of a difference that no side is to blame for: the log has two records for one place.
 LOG = "log"
-
-
-class Difference(NamedTuple):
-    """One fact on which the log and a side do not agree; `side` is LOG where the log does not
-    agree with itself."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    field: str
-    side: str
-    in_log: str
-    in_side: str
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ class Verified(NamedTuple):
     cut_offset: int  # physical
     compared_units: int
     difference_count: int
-    differences: list[Difference]
+    differences: list[Finding]  # `place` is the field of a unit, or what is asked of the index
 
 
 @contextmanager
@@ -108,7 +100,7 @@ class Verification:
         self._matched = dict.fromkeys(self._stores, 0)  # units found as the log has them, or wrong
         self._compared = 0
         self._with_keys = 0
-        self._found: list[Difference] = []
+        self._found: list[Finding] = []
         # Queues with differences, and the highest offset at which the log is not found in a side.
         self._differing: dict[tuple[str, int], int] = {}
         self._twice: set[tuple[str, int]] = set()  # queues whose offsets fall back along the log
@@ -144,7 +136,7 @@ class Verification:
             self._job.report(done + 1, len(self._stores))
         return Verified(cut, self._compared, self._job.differences, self._blamed())
 
-    def _blamed(self) -> list[Difference]:
+    def _blamed(self) -> list[Finding]:
         """What was found, and a side where a side is to blame.
 
         A queue whose offsets fall back along the log had two lives, of which only one is in the
@@ -152,7 +144,7 @@ class Verification:
         """
         twice = self._twice
         return [
-            each._replace(side=LOG) if (each.topic, each.queue_id) in twice else each
+            replace(each, side=LOG) if (each.topic, each.queue_id) in twice else each
             for each in self._found
         ]
 
@@ -160,17 +152,28 @@ class Verification:
         if self._double.routes is not self._routes:
             raise StoreBusyError("the routes changed meanwhile: verify again")
 
-    def _differ(self, *fields: object) -> None:
+    def _differ(
+        self,
+        kind: Kind,
+        name: SideName,
+        field: str,
+        in_log: object,
+        in_side: object,
+        *where: *tuple[str, int, int],
+    ) -> None:
+        """`where`: topic, queue id, queue offset."""
         self._job.differences += 1
         if len(self._found) < self._options.kept:
-            topic, queue_id, offset, field, side, in_log, in_side = fields
-            assert isinstance(topic, str)
-            assert isinstance(queue_id, int)
-            assert isinstance(offset, int)
-            assert isinstance(side, SideName)
+            remedy = _REMEDIES[name]
             self._found.append(
-                Difference(
-                    topic, queue_id, offset, str(field), side.value, str(in_log), str(in_side)
+                Finding(
+                    kind,
+                    field,
+                    str(in_log),
+                    str(in_side),
+                    *where,
+                    side=name.value,
+                    own_remedy=remedy,
                 )
             )
 
@@ -236,13 +239,16 @@ class Verification:
             if other == unit or unit[0] < log_start:
                 continue  # dropped since it was read
             if other is None:
-                self._differ(topic, queue_id, offset, "unit", name, unit, NOTHING)
+                self._differ(
+                    Kind.MISSING_UNIT, name, "unit", unit, NOTHING, topic, queue_id, offset
+                )
                 continue
             if other[0] != unit[0] and self._is_its_record(other[0], topic, queue_id, offset):
                 self._twice.add((topic, queue_id))
             for field, ours, theirs in zip(_FIELDS, unit, other, strict=False):
                 if ours != theirs:
-                    self._differ(topic, queue_id, offset, field, name, ours, theirs)
+                    place = (topic, queue_id, offset)
+                    self._differ(Kind.WRONG_UNIT, name, field, ours, theirs, *place)
 
     def _compare_keys(self, request: DispatchRequest) -> None:
         hit = KeyHit(request.store_time_ms, request.physical_offset)
@@ -255,32 +261,17 @@ class Verification:
                 with _reading(name):
                     found = store.query_key(request.topic, key, time_ms, time_ms, before, 1)
                 if found != [hit] and request.physical_offset >= self._feed.start_offset:
-                    offset = request.queue_offset
                     shown = found[0].physical_offset if found else NOTHING
-                    self._differ(
-                        request.topic,
-                        request.queue_id,
-                        offset,
-                        f"key {key}",
-                        name,
-                        hit.physical_offset,
-                        shown,
-                    )
+                    kind, place = Kind.MISSING_INDEX_ROW, hit.physical_offset
+                    self._differ(kind, name, f"key {key}", place, shown, *request[:3])
 
         files = self._stores.get(SideName.FILES)
         if isinstance(files, FileSideStore) and self._routes.takes(SideName.FILES, request.topic):
             with _reading(SideName.FILES):
                 tag = files.missing_tag(request)
             if tag is not None and request.physical_offset >= self._feed.start_offset:
-                self._differ(
-                    request.topic,
-                    request.queue_id,
-                    request.queue_offset,
-                    f"tag {tag}",
-                    SideName.FILES,
-                    request.physical_offset,
-                    NOTHING,
-                )
+                kind, place = Kind.MISSING_INDEX_ROW, request.physical_offset
+                self._differ(kind, SideName.FILES, f"tag {tag}", place, NOTHING, *request[:3])
 
     # --- what the log does not have --------------------------------------------------------
 
@@ -310,7 +301,8 @@ class Verification:
             return
         end = other.next_offsets([(topic, queue_id)])[0]
         if end < last_offset + 1:
-            self._differ(topic, queue_id, end, "max_offset", name.other, last_offset + 1, end)
+            wanted, place = last_offset + 1, (topic, queue_id, end)
+            self._differ(Kind.ENDS_EARLY, name.other, "max_offset", wanted, end, *place)
 
     def _range(
         self, store: SideStore, topic: str, queue_id: int, start: int, cut: int
@@ -336,7 +328,8 @@ class Verification:
                 if unit[0] < self._feed.start_offset or unit[0] >= cut:
                     continue
                 if not self._is_its_record(unit[0], topic, queue_id, offset):
-                    self._differ(topic, queue_id, offset, "unit", name, NOTHING, unit)
+                    place = (topic, queue_id, offset)
+                    self._differ(Kind.WRONG_UNIT, name, "unit", NOTHING, unit, *place)
 
     def _is_its_record(self, physical_offset: int, topic: str, queue_id: int, offset: int) -> bool:
         try:
@@ -349,13 +342,7 @@ class Verification:
             return False
         # A record of a topic that was deleted, and made again, is none of its queue.
         request = self._store.admission.admit(found)
-        if request is None or not request.in_queue:
-            return False
-        return (request.topic, request.queue_id, request.queue_offset) == (
-            topic,
-            queue_id,
-            offset,
-        ) or (topic, offset) in request.light_queues
+        return request is not None and stands_in(request, topic, queue_id, offset)
 
 
 def _rising(

@@ -12,10 +12,11 @@ from store.errors import StoreBusyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kvcq.inspect import Finding
     from migration.jobs import Job
     from migration.state import Routes
     from migration.steps.migration import Migration
-    from migration.steps.verify import Difference, Verified, VerifyOptions
+    from migration.steps.verify import Verified, VerifyOptions
 
 
 class Verifying:
@@ -24,7 +25,7 @@ class Verifying:
     def __init__(self, on: Migration) -> None:
         self._on = on
         #: Rows of the last one in this process, at most VerifyOptions.kept.
-        self.differences: Sequence[Difference] = ()
+        self.differences: Sequence[Finding] = ()
 
     def run(self, job: Job, options: VerifyOptions) -> None:
         on = self._on

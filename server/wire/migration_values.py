@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from kvcq.inspect import Finding
     from migration.jobs import JobStatus
     from migration.migrator import MigrationStatus
     from migration.plan import Plan
     from migration.state import Phase
-    from migration.steps import Difference
 
 M = TypeVar("M", bound=Message)
 
@@ -107,9 +107,20 @@ def plan_out(plan: Plan, root: Path | None = None) -> pb.MigrationPlan:
     )
 
 
-def differences_out(differences: Sequence[Difference]) -> pb.ListDifferencesResponse:
+def differences_out(differences: Sequence[Finding]) -> pb.ListDifferencesResponse:
     return pb.ListDifferencesResponse(
-        differences=[_filled(pb.Difference, each) for each in differences]
+        differences=[
+            pb.Difference(
+                topic=each.topic,
+                queue_id=each.queue_id,
+                queue_offset=each.queue_offset,
+                field=each.place,
+                side=each.side,
+                in_log=each.expected,
+                in_side=each.found,
+            )
+            for each in differences
+        ]
     )
 
 

@@ -22,8 +22,8 @@ from store.message import Message
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvcq.inspect import Finding
     from migration.jobs import Job
-    from migration.steps.verify import Difference
     from store.message_store import MessageStore
     from store.topics.admission import Admission
 
@@ -118,7 +118,7 @@ def settle(store: MessageStore) -> None:
         done(filling)
 
 
-def differences(store: MessageStore) -> list[Difference]:
+def differences(store: MessageStore) -> list[Finding]:
     """What a verification of everything finds."""
     done(live(store).verify(ALL_KEYS))
     return list(live(store).differences)

@@ -134,7 +134,7 @@ def test_a_tag_that_the_index_lacks_is_a_difference(tmp_path: Path) -> None:
         done(migrator.live.verify(VerifyOptions(key_every=1)))
         found = list(migrator.live.differences)
         assert found
-        assert {(each.topic, each.field, each.side) for each in found} == {
+        assert {(each.topic, each.place, each.side) for each in found} == {
             ("orders", "tag paid", "files")
         }
 

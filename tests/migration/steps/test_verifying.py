@@ -137,7 +137,7 @@ def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
             },
         )
     )
-    found = {(d.topic, d.queue_id, d.queue_offset, d.field, d.side) for d in differences(store)}
+    found = {(d.topic, d.queue_id, d.queue_offset, d.place, d.side) for d in differences(store)}
     assert found == {
         ("orders", 0, 3, "tag_code", "rocksdb"),
         ("orders", 0, 5, "unit", "rocksdb"),
@@ -145,9 +145,9 @@ def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
         ("orders", 0, high, "unit", "rocksdb"),
     }
     assert live(store).state.phase is Phase.DOUBLE_WRITE
-    by_field = {d.field: d for d in live(store).differences if d.queue_offset == 3}
-    assert by_field["tag_code"].in_log == str(units[3][2])
-    assert by_field["tag_code"].in_side == "12345"
+    by_field = {d.place: d for d in live(store).differences if d.queue_offset == 3}
+    assert by_field["tag_code"].expected == str(units[3][2])
+    assert by_field["tag_code"].found == "12345"
     with pytest.raises(IllegalStepError, match="verification"):
         live(store).cutover()
 
