@@ -1,4 +1,4 @@
-"""What stands in the files of a store, row by row, as it is: of this store or of RocketMQ's.
+"""What is in the files of a store, row by row: of this store or of RocketMQ's.
 
 Reads only, and repairs nothing: damage is a row of its own. The store should be stopped; what a
 running server has not flushed is not seen.
@@ -61,7 +61,7 @@ _CHUNK_UNITS = 65_536
 
 
 class LogRow(NamedTuple):
-    """What stands at one place of the commit log."""
+    """What is at one place of the commit log."""
 
     physical_offset: int
     size: int  # bytes; of damage: up to where the log goes on

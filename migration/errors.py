@@ -41,7 +41,7 @@ class QueueNameError(InvalidArgumentError):
 
     def __init__(self, name: str, reason: str) -> None:
         field = "light queue" if name.startswith("%LMQ%") else "topic"
-        super().__init__(field, f"{name!r} cannot stand in files: {reason}")
+        super().__init__(field, f"{name!r} cannot be kept in files: {reason}")
         self.name = name
 
 
@@ -95,4 +95,4 @@ class UnknownJobError(StoreError):
 
 
 class LogDamageError(StoreFormatError):
-    """A record in the middle of a log to be taken over does not verify; others lie behind it."""
+    """A record in the middle of a log to be taken over does not verify: others follow it."""

@@ -162,7 +162,7 @@ def adopt_directory(
 ) -> MigrationState | None:
     """A directory that RocketMQ wrote is ours, in state FILES. Repeatable.
 
-    `tell` is called with a line for each thing that was made again, or passed over.
+    `tell` is called with a line for each thing that was rebuilt, or passed over.
     `reclaim_unexpired`: what the broker did when its disk was full, if that is known.
 
     None for a store of ours that has no migration. Raises what `adopt` raises.

@@ -144,8 +144,8 @@ def _compose(
         for side in new:
             now = keeper.state
             if now.phase is Phase.VERIFIED or side in now.blamed:
-                event = f"made anew: {side}; what was verified is gone"
-                keeper.move(event, **now.made_anew(side))
+                event = f"rebuilt: {side}; the verification is invalidated"
+                keeper.move(event, **now.rebuilt(side))
         routes = Routes(keeper.state.phase, state.routing)
     migration = LiveMigration(keeper, opener, clock)
     double = DoubleQueueStore(routes, stores, migration)
@@ -157,7 +157,7 @@ def _compose(
 
 
 def _seed_deletions(stores: dict[SideName, SideStore]) -> None:
-    """A side made anew counts deletions from where the other one is."""
+    """A side that is rebuilt counts deletions from where the other one is."""
     applied = max((store.applied_deletions for store in stores.values()), default=0)
     for store in stores.values():
         if store.dispatched_offset == 0 and store.applied_deletions < applied:

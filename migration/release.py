@@ -96,7 +96,7 @@ def _check_files(state: MigrationState | None) -> MigrationState:
 
 def _check_rocksdb(state: MigrationState | None) -> MigrationState:
     if state is None or state.phase is Phase.FINISHED:
-        # Its files, and with them the index, are made again first.
+        # Its files, and with them the index, are rebuilt first.
         reason = "there are no index files, which a broker reads"
         following = NextStep("rollback")
     elif state.phase not in (Phase.VERIFIED, Phase.ROCKSDB) or state.pending is not None:

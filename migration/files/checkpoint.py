@@ -38,7 +38,7 @@ class FileQueueCheckpoint(NamedTuple):
     clean: bool = True
     applied_deletions: int = 0
     dead_topics: tuple[DeadTopic, ...] = ()
-    indexed: bool = False  # the index has records below it: if it is gone, it is to be made again
+    indexed: bool = False  # the index has records below it: if it is gone, it is to be rebuilt
 
 
 def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:

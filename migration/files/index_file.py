@@ -2,7 +2,7 @@
 
 Invariants, while the file is open for writing:
 - Entries are in the order of their physical offsets, and are never changed once written.
-- A slot is derived from the entries below `next_entry`, so it can always be made again.
+- A slot is derived from the entries below `next_entry`, so it can always be rebuilt.
 
 Entries are written as they come. Slots and header are kept in memory and written by
 `write_back`; until then only this process finds the new entries. So a crash leaves entries

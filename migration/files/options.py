@@ -16,7 +16,7 @@ class Adoption(enum.Enum):
     """What to make of files without a checkpoint of ours: RocketMQ wrote them."""
 
     #: All records of the log are dispatched again. Units that are there are compared, holes are
-    #: filled, the index is made anew.
+    #: filled, the index is rebuilt.
     COMPARE = "compare"
     #: RocketMQ stopped in good order: dispatching goes on behind its last unit.
     TRUST = "trust"

@@ -153,7 +153,7 @@ class FileQueue:
         return Bounds(found, end)
 
     def first_where(self, start: int, end: int, wanted: Callable[[Unit], bool]) -> int:
-        """First valid unit in [start, end) that is `wanted`, else `end`. Must rise along the queue.
+        """First valid unit in [start, end) that is `wanted`, or `end`. Must rise along the queue.
 
         Invalid units are passed over, so that a hole cannot turn the search; an equal one does
         not end it (H13).

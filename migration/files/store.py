@@ -12,19 +12,13 @@ derived again, starting at the durable checkpoint:
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import shutil
 import threading
 from typing import TYPE_CHECKING
 
-from migration.errors import IndexFileError, QueueFileError
-from migration.files.checkpoint import (
-    DeadTopic,
-    FileQueueCheckpoint,
-    read_checkpoint,
-    write_checkpoint,
-)
+from migration.errors import QueueFileError
+from migration.files.checkpoint import DeadTopic, FileQueueCheckpoint, write_checkpoint
 from migration.files.dispatch_groups import DispatchGroups, group_requests
 from migration.files.handles import FileHandles
 from migration.files.index import IndexFileSet
@@ -35,6 +29,7 @@ from migration.files.options import (
 )
 from migration.files.queues import FileQueueSet
 from migration.files.reads import FileQueueReads
+from migration.files.recovery import cut_queues, open_files
 from migration.formats import INDEX_DIRECTORY, QUEUE_DIRECTORY, UNIT_SIZE
 from store.clock import Clock, SystemClock
 from store.consume_queue import DispatchRequest
@@ -98,79 +93,19 @@ class FileQueueStore(FileQueueReads):
         self._handles = handles
         self._flushing = threading.Lock()
         self._writing = threading.Lock()
+        found = open_files(root, queues, index, handles, adoption, progress)
         # Guarded by _writing; single values are read freely.
-        self._dispatched = 0
-        self._flushed = 0  # where dispatching goes on after a crash
-        self._durable = 0  # what is derived from records below it survives a crash
-        self._clean = True  # so the checkpoint on disk says
-        self._applied_deletions = 0
+        self._dispatched = found.dispatched_offset
+        self._flushed = found.dispatched_offset  # where dispatching goes on after a crash
+        self._durable = found.durable_offset  # what is derived from records below it survives one
+        self._clean = found.clean  # so the checkpoint on disk says
+        self._applied_deletions = found.applied_deletions
+        self._dead = dict(found.dead_topics)
+        self._index_is_stale = found.index_is_stale
         self._log_start = 0
-        self._index_is_stale = False
         self._units_written = 0
         self._flushes = 0
         self._failure: BaseException | None = None
-        self._open(adoption, progress)
-
-    # --- opening ---------------------------------------------------------------------------
-
-    def _open(self, adoption: Adoption, progress: Progress) -> None:
-        checkpoint = read_checkpoint(self._root)
-        shutil.rmtree(self._root / TRASH_DIRECTORY, ignore_errors=True)
-        if checkpoint is None:
-            self._adopt(adoption, progress)
-            return
-        self._dispatched = self._flushed = checkpoint.dispatched_offset
-        self._durable = checkpoint.durable_offset
-        self._clean = checkpoint.clean
-        self._applied_deletions = checkpoint.applied_deletions
-        self._dead = dict(checkpoint.dead_topics)
-        if not checkpoint.clean:
-            self._cut_queues(self._durable, progress, repair=True)
-        self._load_index(recover=not checkpoint.clean)
-        if not checkpoint.clean:
-            self._index.write_back()
-            self._handles.sync(*self._handles.take_dirty())
-        gone = checkpoint.indexed and not self._index.file_count
-        if gone or not (self._root / QUEUE_DIRECTORY).is_dir():
-            # Somebody removed derived files: everything is derived again.
-            self._dispatched = self._flushed = 0
-
-    def _adopt(self, adoption: Adoption, progress: Progress) -> None:
-        self._load_index(recover=False)
-        names = list(self._queues.names())
-        for done, name in enumerate(names):
-            progress("reading queues", done / len(names))
-            with contextlib.suppress(QueueFileError):  # reported when the queue is touched
-                queue = self._queues.get(*name)
-                self._durable = max(self._durable, queue.physical_end if queue else 0)
-        if adoption is Adoption.TRUST and not self._index_is_stale:
-            self._dispatched = self._flushed = self._durable
-        else:
-            self._index_is_stale = True
-
-    def _load_index(self, *, recover: bool) -> None:
-        try:
-            if recover:
-                self._index.recover(self._durable)
-            else:
-                self._index.load()
-        except IndexFileError as error:
-            logger.warning("the key index is made again from the log: %s", error)
-            self._index_is_stale = True
-            self._dispatched = self._flushed = 0
-
-    def _cut_queues(self, physical_offset: int, progress: Progress, *, repair: bool) -> None:
-        names = list(self._queues.names())
-        for done, name in enumerate(names):
-            progress("cutting queues", done / len(names))
-            try:
-                queue = self._queues.repair(*name) if repair else self._queues.get(*name)
-            except QueueFileError as error:
-                # Not for a cut to mend; it is reported again whenever the queue is touched.
-                logger.error("left as it is: %s", error)
-                continue
-            if queue is not None:
-                queue.cut(physical_offset)
 
     # --- dispatch --------------------------------------------------------------------------
 
@@ -315,7 +250,7 @@ class FileQueueStore(FileQueueReads):
             self._durable = min(self._durable, log_end)
             # First: whatever a crash leaves of the cut, the next opening finishes it.
             self._save(clean=False)
-            self._cut_queues(log_end, no_progress, repair=False)
+            cut_queues(self._queues, log_end)
             self._index.cut(log_end)
             self._sync_all()
             self._flushed_up_to(self._dispatched, clean=False)

@@ -1,7 +1,7 @@
 """Brings RocksDB up through sorted files that another process makes: see bulk_worker.py.
 
 For long histories. The process makes the next piece while the last one is taken in, which is a
-matter of milliseconds. What is left at the end, and everything when the process cannot be had, is
+matter of milliseconds. What is left at the end, and everything when no process is available, is
 done by the ordinary backfill.
 """
 
@@ -92,7 +92,7 @@ class BulkBackfill:
         self._output = self._root / _OUTPUT
 
     def run(self, side: Side) -> None:
-        """The side has nearly all of the log, if another process can be had for it.
+        """The side has nearly all of the log, if another process is available.
 
         Raises JobCancelledError, and what taking files in raises.
         """

@@ -1,4 +1,4 @@
-"""Which records of a RocketMQ store live: topics that it deleted, and deleted and made again.
+"""Which records of a RocketMQ store live: topics that it deleted, and deleted and recreated.
 
 RocketMQ deletes a topic by removing its configuration and its queues; the records stay in the log.
 Made again under the same name, its queues count from 0 again. So the log may hold several
@@ -10,7 +10,7 @@ Made again under the same name, its queues count from 0 again. So the log may ho
 - All queues of a topic are deleted at once. So a run of offsets that begins before the end of what
   is known to be dead is dead as a whole, also in a queue that was not written to since.
 - A queue without files whose id is beyond the topic's configured count is of an earlier generation
-  with more queues. Other queues without files are made again from the log's last generation.
+  with more queues. Other queues without files are rebuilt from the log's last generation.
 - A light queue has no configuration: it exists while its files do. Without them it was deleted, if
   its records had come to their queues before RocketMQ ended; else it had no files yet.
 

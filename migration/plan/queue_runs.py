@@ -1,7 +1,7 @@
 """Runs of queue offsets along a log: where they fall back, a queue was begun anew.
 
 In a log whose queues each have one life, a queue's offsets only rise. A topic that was deleted and
-made again counts from 0 again, and the records of its earlier life are in the log still. So each
+recreated counts from 0 again, and the records of its earlier life are in the log still. So each
 queue is a chain of runs in which offsets rise, and the last one is its youngest life. Which of them
 lives is not decided here but in generations.py.
 """

@@ -1,4 +1,4 @@
-"""Set one side of a stopped store aside, to be made again from the log."""
+"""Set one side of a stopped store aside, to be rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
         # First: what is verified must never be said of a side that is gone.
-        event = f"the {name.value} side is made anew; what was verified of it is gone"
-        write_state(root, state.moved(clock.now_ms(), event, **state.made_anew(name.value)))
+        event = f"the {name.value} side is rebuilt; what was verified of it is invalidated"
+        write_state(root, state.moved(clock.now_ms(), event, **state.rebuilt(name.value)))
         if name is SideName.ROCKSDB:
             paths = [directory.kvcq]
         else:

@@ -4,8 +4,9 @@ Uses formats, files and state.
 """
 
 from migration.sides.double import DoubleQueueStore
+from migration.sides.file_side_store import FileSideStore
 from migration.sides.opener import SideOpener, open_files
-from migration.sides.side import NO_TOPIC, FileSideStore, IngestingStore, Side, SideStore
+from migration.sides.side import NO_TOPIC, IngestingStore, Side, SideStore
 
 __all__ = [
     "NO_TOPIC",

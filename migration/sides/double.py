@@ -101,7 +101,7 @@ class DoubleQueueStore(SidePair):
         return self._serving(topic).queue_ids(topic)
 
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
-        """See ConsumeQueueStore. Names on both sides are told by the one that serves them."""
+        """See ConsumeQueueStore. The side that serves a name lists it."""
         routes = self.routes
         if routes.only_server is not None:
             return self._sides[routes.only_server].store.list_names(prefix, after, limit)
@@ -210,4 +210,4 @@ class DoubleQueueStore(SidePair):
 
 
 def _next_time(_: Side) -> None:
-    """A busy side is left as it is: what was asked for comes again by itself."""
+    """A busy side is left alone: what was asked for is asked for again soon."""

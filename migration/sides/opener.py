@@ -16,7 +16,7 @@ from migration.files import (
     RecordLookup,
 )
 from migration.formats import INDEX_DIRECTORY, QUEUE_DIRECTORY
-from migration.sides.side import FileSideStore
+from migration.sides.file_side_store import FileSideStore
 from migration.state import SideName
 from store.files import fsync_directory, make_directory
 
@@ -50,7 +50,7 @@ class SideOpener:
         self._progress = progress
 
     def open(self, name: SideName, state: MigrationState) -> SideStore:
-        """The side as it is on disk, empty if it is not there. Raises StoreError."""
+        """The side as the disk has it, empty if it is not there. Raises StoreError."""
         if name is SideName.ROCKSDB:
             return self.rocksdb()
         return self.files(state)
@@ -98,7 +98,7 @@ class SideOpener:
         raise MigrationStateError(
             path,
             f"is missing, and in state {state.phase.value} messages are read through it. Bring it "
-            f"back from a copy, or have it made again from the log: "
+            f"back from a copy, or rebuild it from the log: "
             f"kvcq migrate resume {self._directory.root} --rebuild {name.value}",
         )
 

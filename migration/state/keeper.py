@@ -1,4 +1,4 @@
-"""The state of one open directory, in memory as it is on disk, and what to do next."""
+"""The state of one open directory, in memory and on disk, and what to do next."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Routing: which topics and light queues stand in files, in RocksDB, or in both.
+"""Routing: which topics and light queues are in files, in RocksDB, or in both.
 
-Rules are tried in order, the first that matches decides, else the default. A pattern is a whole
-name, or a prefix that ends with `*`. Light queues are matched by their own name, wherever their
-carrying message goes.
+Rules are tried in order: the first that matches decides, otherwise the default. A pattern is a
+whole name, or a prefix that ends with `*`. Light queues are matched by their own name, wherever
+their carrying message goes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_PATTERN_BYTES = 256
 
 
 class Route(enum.Enum):
-    """Where the units of a name stand."""
+    """Where the units of a name are."""
 
     FILES = "files"
     ROCKSDB = "rocksdb"

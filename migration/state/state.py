@@ -157,8 +157,8 @@ class MigrationState:
         in_use = {"files": self.needs_files, "rocksdb": self.needs_rocksdb}
         return [side for side in dict.fromkeys(found) if in_use.get(side)]
 
-    def made_anew(self, side: str) -> dict[str, Any]:
-        """Changes of fields when a side is made anew: what was verified of it is gone.
+    def rebuilt(self, side: str) -> dict[str, Any]:
+        """Changes of fields when a side is rebuilt: what was verified of it is invalidated.
 
         What the log proved of the other side is as true as before.
         """

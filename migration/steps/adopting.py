@@ -1,7 +1,7 @@
 """Take over a directory that RocketMQ wrote: afterwards it is a store of ours in state FILES.
 
 Its log, queue files and index files stay as they are, except queues and index files in which a
-fault was found: those are made again from the log. Topics and committed offsets are imported.
+fault was found: those are rebuilt from the log. Topics and committed offsets are imported.
 
 The order makes each step repeatable: migration.json says ADOPTING before anything else is
 written, and FILES when all is done; in between only `kvcq migrate start` opens the directory.
@@ -65,7 +65,7 @@ def adopt(
 ) -> MigrationState:
     """The store in `root` is ours, in state FILES. Repeatable; in a later state nothing is done.
 
-    `tell` is called with a line for each thing that was made again, or passed over.
+    `tell` is called with a line for each thing that was rebuilt, or passed over.
     `reclaim_unexpired`: what the broker did when its disk was full, if that is known.
 
     Raises StoreFormatError for a directory that is neither RocketMQ's nor being taken over,
@@ -120,7 +120,7 @@ def adopt(
         _import_metadata(inventory, metadata, clock)
         progress("topics and groups", 1.0)
         made, passed_over = _what_was_done(inventory)
-        event = f"taken over; made again from the log: {len(made)} queues or indexes"
+        event = f"taken over; rebuilt from the log: {len(made)} queues or indexes"
         state = state.moved(clock.now_ms(), event, phase=Phase.FILES)
         write_state(root, state)
         if tell is not None:
@@ -145,7 +145,7 @@ def _on_a_full_disk(state: MigrationState) -> list[str]:
 
 
 def _what_was_done(inventory: Inventory) -> tuple[list[str], list[str]]:
-    """Queues and index that were made again, each with its first fault; files passed over."""
+    """Queues and index that were rebuilt, each with its first fault; files passed over."""
     made: dict[str, tuple[Finding, int]] = {}
     passed_over: dict[tuple[PurePath, str], list[str]] = {}
     for finding in inventory.findings:
@@ -162,7 +162,7 @@ def _what_was_done(inventory: Inventory) -> tuple[list[str], list[str]]:
     for what, (first, count) in made.items():
         more = f", and {count - 1} more" if count > 1 else ""
         lines.append(
-            f"made again from the log: {what}: {first.place}, position "
+            f"rebuilt from the log: {what}: {first.place}, position "
             f"{first.position}: {first.kind.value}: {first.detail}{more}"
         )
     left = []

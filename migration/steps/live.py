@@ -134,7 +134,7 @@ class LiveMigration:
                     store.close()
                     raise
             elif state.phase is not Phase.DOUBLE_WRITE:
-                raise self._on.refuse("start", "the double write has begun long since")
+                raise self._on.refuse("start", "the double write has begun already")
             return self._fill()
 
     def verify(self, options: VerifyOptions | None = None) -> Job:
@@ -182,7 +182,7 @@ class LiveMigration:
         """One phase back. The job when files have to be filled first; None when it is done.
 
         ROCKSDB to DOUBLE_WRITE: reads come from files. DOUBLE_WRITE, VERIFIED to FILES: RocksDB is
-        removed. FINISHED to ROCKSDB: files are made again from the log. Raises IllegalStepError.
+        removed. FINISHED to ROCKSDB: files are rebuilt from the log. Raises IllegalStepError.
         """
         with self._steps:
             state = self.state
@@ -237,7 +237,7 @@ class LiveMigration:
             return self.state
 
     def set_routing(self, routing: RoutingPolicy) -> Job | None:
-        """The policy takes effect: at once where no side gains anything, else after a job.
+        """The policy takes effect: at once where no side gains anything, otherwise after a job.
 
         Raises IllegalStepError while another change is under way.
         """
@@ -355,7 +355,7 @@ class LiveMigration:
         if missing:
             self._opener.remove(SideName.FILES)
             if SideName.FILES.value in state.blamed:
-                anew = state.made_anew(SideName.FILES.value)
+                anew = state.rebuilt(SideName.FILES.value)
         self._keeper.move(f"on the way to {target.phase.value}", pending=target, **anew)
         if missing:
             self._double.attach(SideName.FILES, self._opener.files(self.state))

@@ -83,7 +83,7 @@ class Migration:
                         side.store.purge_topic(topic)
 
     def reopen(self, side: Side) -> None:
-        """A side that failed, opened again as it is on disk, or anew where the log has a gap.
+        """A side that failed, opened again from disk, or empty where the log has a gap.
 
         Its failure may be one of the open database or files alone, such as a failed fsync.
         """
@@ -104,8 +104,8 @@ class Migration:
                     fresh.delete_topic(mark.topic, mark.sequence)
         blamed = side.name.value in self.state.blamed
         if fresh.dispatched_offset == 0 and (blamed or self.state.phase is Phase.VERIFIED):
-            event = f"made anew: {side.name.value}; what was verified is gone"
-            changes = self.state.made_anew(side.name.value)
+            event = f"rebuilt: {side.name.value}; the verification is invalidated"
+            changes = self.state.rebuilt(side.name.value)
             self.double.change_routes(lambda _: self.moved(event, **changes))
         self.double.attach(side.name, fresh)
 

@@ -340,7 +340,7 @@ class Verification:
             found = dispatch_request(record, 0)
         except CorruptRecordError:  # no queue can hold it
             return False
-        # A record of a topic that was deleted, and made again, is none of its queue.
+        # A record of a topic that was deleted, and recreated, is none of its queue.
         request = self._store.admission.admit(found)
         return request is not None and stands_in(request, topic, queue_id, offset)
 

@@ -40,7 +40,7 @@ def test_a_missing_side_that_serves_messages_is_refused(
         assert check_messages(again, 600) == 600
 
 
-def test_the_other_side_may_be_missing_and_is_made_anew(store: MessageStore, root: Path) -> None:
+def test_the_other_side_may_be_missing_and_is_rebuilt(store: MessageStore, root: Path) -> None:
     advance(store, Phase.VERIFIED)
     store.close()
     (root / "kvcq").rename(root / "elsewhere")

@@ -24,7 +24,7 @@ from kvcq.engine.rocks import RocksEngine
 from migration.fill.catch_up import Filler, GainedPart
 from migration.opening import open_store
 from migration.sides.double import DoubleQueueStore
-from migration.sides.side import FileSideStore
+from migration.sides.file_side_store import FileSideStore
 from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase, write_state
 from tests.support.migrating import advance, config, differences, done, live, messages, settle

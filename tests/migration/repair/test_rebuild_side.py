@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 
-def test_a_side_made_anew_by_resume_takes_a_verification_back(
+def test_a_side_rebuilt_by_resume_takes_a_verification_back(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance(store, Phase.VERIFIED)
@@ -57,7 +57,7 @@ def test_a_side_made_anew_by_resume_takes_a_verification_back(
 
 
 @pytest.mark.parametrize("name", list(SideName))
-def test_a_side_made_anew_takes_a_verification_back(
+def test_a_side_rebuilt_takes_a_verification_back(
     store: MessageStore, root: Path, name: SideName
 ) -> None:
     advance(store, Phase.VERIFIED)

@@ -292,7 +292,7 @@ def test_a_take_over_tells_what_it_made_again_and_what_it_left(tmp_path: Path) -
     assert any(line.startswith("left alone in consumequeue/:") for line in told)
     state = read_state(root)
     assert state is not None
-    assert "made again from the log: 1" in state.history[-1][1]
+    assert "rebuilt from the log: 1" in state.history[-1][1]
 
 
 def test_an_interrupted_take_over_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

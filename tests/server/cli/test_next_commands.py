@@ -232,5 +232,5 @@ def test_the_side_that_could_not_be_read_is_a_value() -> None:
     error = VerificationError("files", "rocksdb side cannot be read")
     state = MigrationState(Phase.VERIFIED, broken_off=BrokenOff(str(error), error.side))
     assert state.blamed == ["files"]
-    assert state.made_anew("files")["broken_off"] is None
-    assert state.made_anew("rocksdb")["broken_off"] == state.broken_off
+    assert state.rebuilt("files")["broken_off"] is None
+    assert state.rebuilt("rocksdb")["broken_off"] == state.broken_off

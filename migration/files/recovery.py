@@ -1,0 +1,124 @@
+"""What an opening of the files finds, and cuts back to where the log goes on from.
+
+Writes nothing where a store was closed in order. Cutting can be repeated: a crash in the middle of
+it is no special case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+from migration.errors import IndexFileError, QueueFileError
+from migration.files.checkpoint import read_checkpoint
+from migration.files.options import TRASH_DIRECTORY, Adoption
+from store.progress import no_progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from migration.files.checkpoint import DeadTopic
+    from migration.files.handles import FileHandles
+    from migration.files.index import IndexFileSet
+    from migration.files.queues import FileQueueSet
+    from store.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """Where the files are after an opening."""
+
+    dispatched_offset: int  # dispatching goes on from here
+    durable_offset: int  # what is derived from records below it survives a crash
+    index_is_stale: bool  # it is to be cleared before anything is put into it
+    clean: bool = True  # so the checkpoint on disk says
+    applied_deletions: int = 0
+    dead_topics: tuple[DeadTopic, ...] = ()
+
+
+def open_files(
+    root: Path,
+    queues: FileQueueSet,
+    index: IndexFileSet,
+    handles: FileHandles,
+    adoption: Adoption,
+    progress: Progress,
+) -> Found:
+    """Raises StoreFormatError for a damaged checkpoint."""
+    checkpoint = read_checkpoint(root)
+    shutil.rmtree(root / TRASH_DIRECTORY, ignore_errors=True)
+    if checkpoint is None:
+        return _adopt(queues, index, adoption, progress)
+    at = checkpoint.dispatched_offset
+    if not checkpoint.clean:
+        cut_queues(queues, checkpoint.durable_offset, progress, repair=True)
+    stale = not _load_index(index, None if checkpoint.clean else checkpoint.durable_offset)
+    if not checkpoint.clean:
+        index.write_back()
+        handles.sync(*handles.take_dirty())
+    gone = checkpoint.indexed and not index.file_count
+    if stale or gone or not queues.root.is_dir():
+        # Damaged, or somebody removed derived files: everything is derived again.
+        at = 0
+    return Found(
+        at,
+        checkpoint.durable_offset,
+        stale,
+        checkpoint.clean,
+        checkpoint.applied_deletions,
+        checkpoint.dead_topics,
+    )
+
+
+def _adopt(
+    queues: FileQueueSet, index: IndexFileSet, adoption: Adoption, progress: Progress
+) -> Found:
+    """Of files that RocketMQ wrote."""
+    stale = not _load_index(index, None)
+    durable = 0
+    names = list(queues.names())
+    for done, name in enumerate(names):
+        progress("reading queues", done / len(names))
+        with contextlib.suppress(QueueFileError):  # reported when the queue is touched
+            queue = queues.get(*name)
+            durable = max(durable, queue.physical_end if queue else 0)
+    if adoption is Adoption.TRUST and not stale:
+        return Found(durable, durable, index_is_stale=False)
+    return Found(0, durable, index_is_stale=True)
+
+
+def _load_index(index: IndexFileSet, cut_at: int | None) -> bool:
+    """Whether it is one. `cut_at`: after a crash, the offset above which it is not durable."""
+    try:
+        if cut_at is None:
+            index.load()
+        else:
+            index.recover(cut_at)
+    except IndexFileError as error:
+        logger.warning("the key index is rebuilt from the log: %s", error)
+        return False
+    return True
+
+
+def cut_queues(
+    queues: FileQueueSet,
+    physical_offset: int,
+    progress: Progress = no_progress,
+    *,
+    repair: bool = False,
+) -> None:
+    """No queue has a unit of a record at the offset or above. `repair`: after a crash."""
+    names = list(queues.names())
+    for done, name in enumerate(names):
+        progress("cutting queues", done / len(names))
+        try:
+            queue = queues.repair(*name) if repair else queues.get(*name)
+        except QueueFileError as error:
+            # Not for a cut to mend; it is reported again whenever the queue is touched.
+            logger.error("left alone: %s", error)
+            continue
+        if queue is not None:
+            queue.cut(physical_offset)

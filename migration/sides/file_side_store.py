@@ -1,0 +1,137 @@
+"""The file queues as one of the two sides: with tags in the index, and topics that come and go."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from migration.files import FileQueueStore
+from migration.formats import tag_as_key, valid_units
+from store.consume_queue import DispatchRequest
+from store.files import DIRECTORY_MODE, fsync_directory
+from store.light_queue import is_light
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from migration.files import Adoption, FileQueueOptions, RecordLookup
+    from store.clock import Clock
+    from store.progress import Progress
+
+_TRASH = "purged_queues"
+
+
+class FileSideStore(FileQueueStore):
+    """The file queues as one side. `purge_topic` leaves the key index, which holds all topics."""
+
+    def __init__(
+        self,
+        root: Path,
+        lookup: RecordLookup,
+        options: FileQueueOptions,
+        clock: Clock,
+        adoption: Adoption,
+        progress: Progress,
+    ) -> None:
+        """As FileQueueStore; takes over `lookup`, the records of the log."""
+        self._lookup = lookup
+        self._tags_from = options.index_tags_from
+        super().__init__(
+            root,
+            store_time_ms=lookup.store_time_ms,
+            record_keys=lookup.record_keys,
+            options=options,
+            clock=clock,
+            adoption=adoption,
+            progress=progress,
+        )
+
+    def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
+        """See FileQueueStore. Tags are indexed as well, where the layout says so."""
+        super().dispatch(self._with_tags(requests), end_offset)
+
+    def _with_tags(self, requests: Sequence[DispatchRequest]) -> Sequence[DispatchRequest]:
+        """The requests with their tags among the keys, as far as the index still takes them."""
+        if self._tags_from is None:
+            return requests
+        first = max(self._tags_from, -1 if self._index_is_stale else self._index.end_offset)
+        wanted = [at for at, request in enumerate(requests) if _may_be_tagged(request, first)]
+        if not wanted:
+            return requests
+        tagged = list(requests)
+        tags = self._lookup.tags([requests[at] for at in wanted])
+        for at, tag in zip(wanted, tags, strict=True):
+            if tag:
+                tagged[at] = _with_key(requests[at], tag_as_key(tag))
+        return tagged
+
+    def missing_tag(self, request: DispatchRequest) -> str | None:
+        """The record's tag when the index should have it, and has not."""
+        if self._tags_from is None or not _may_be_tagged(request, self._tags_from):
+            return None
+        (tag,) = self._lookup.tags([request])
+        if not tag:
+            return None
+        time_ms = request.store_time_ms
+        there = self._index.candidates(request.topic, tag_as_key(tag), time_ms, time_ms)
+        return None if any(request.physical_offset in each for each in there) else tag
+
+    def fill(self, requests: Sequence[DispatchRequest]) -> None:
+        """See SideStore. The index passes over keys of records it is already beyond."""
+        self.dispatch(requests, 0)
+
+    def purge_topic(self, topic: str) -> None:
+        with self._writing:
+            self._check_writable()
+            trash = self._root / _TRASH
+            shutil.rmtree(trash, ignore_errors=True)
+            trash.mkdir(DIRECTORY_MODE)
+            if self._queues.move_topic_away(topic, trash / "queues"):
+                fsync_directory(self._queues.root)
+            shutil.rmtree(trash, ignore_errors=True)
+
+    def names(self) -> list[str]:
+        return [
+            topic
+            for topic in self._queues.topics()
+            # RocketMQ's own database lies here as well; it has no queues.
+            if self._queues.queue_ids(topic) or not any((self._queues.root / topic).iterdir())
+        ]
+
+    def stored_units(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return []
+        found: list[tuple[int, tuple[int, ...]]] = []
+        for first, units in queue.read(start, count):
+            valid = np.flatnonzero(valid_units(units))
+            rows = units[valid].tolist()
+            found += zip((valid + first).tolist(), rows, strict=True)
+        return found
+
+    def expire(self, log_start: int, store_time_ms: int) -> None:
+        self._lookup.forget_below(log_start)
+        super().expire(log_start, store_time_ms)
+
+    def close(self) -> None:
+        super().close()
+        self._lookup.close()
+
+
+def _may_be_tagged(request: DispatchRequest, first: int) -> bool:
+    """Whether its record lies at `first` or above, and may have a tag that is indexed.
+
+    One of a deleted topic goes under the name of its first light queue: nothing of it is indexed.
+    """
+    topic, _, _, physical_offset, _, tag_code = request[:6]
+    return bool(tag_code) and physical_offset >= first and not is_light(topic)
+
+
+def _with_key(request: DispatchRequest, key: str) -> DispatchRequest:
+    """The request with one key more; `_replace` takes three times as long."""
+    return DispatchRequest(*request[:7], (*request.keys, key), *request[8:])
