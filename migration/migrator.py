@@ -15,7 +15,6 @@ from migration.jobs import JobState
 from migration.next_step import NO_MIGRATION, NextStep
 from migration.opening import Opened, open_any
 from migration.plan import plan_live
-from migration.repair import set_side_aside
 from migration.state import (
     FileLayout,
     MigrationState,
@@ -27,7 +26,6 @@ from migration.state import (
     read_state,
     write_state,
 )
-from migration.steps import adopt
 from store.clock import SystemClock
 from store.config import StoreConfig
 from store.errors import StoreFormatError
@@ -35,7 +33,7 @@ from store.progress import no_progress
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from migration.jobs import JobStatus
@@ -149,45 +147,6 @@ class Migrator:
             jobs,
             NO_MIGRATION if state is None else next_step(state),
         )
-
-
-def adopt_directory(
-    root: Path,
-    *,
-    layout: FileLayout | None = None,
-    routing: RoutingPolicy | None = None,
-    progress: Progress = no_progress,
-    tell: Callable[[str], None] | None = None,
-    reclaim_unexpired: bool | None = None,
-) -> MigrationState | None:
-    """A directory that RocketMQ wrote is ours, in state FILES. Repeatable.
-
-    `tell` is called with a line for each thing that was rebuilt, or passed over.
-    `reclaim_unexpired`: what the broker did when its disk was full, if that is known.
-
-    None for a store of ours that has no migration. Raises what `adopt` raises.
-    """
-    kind, _ = inspect(root)
-    if kind is DirKind.OURS and read_state(root) is None:
-        return None
-    return adopt(
-        root,
-        layout,
-        routing,
-        SystemClock(),
-        progress,
-        tell,
-        reclaim_unexpired=reclaim_unexpired,
-    )
-
-
-def rebuild_side(root: Path, name: SideName) -> None:
-    """A side of a stopped store is set aside; the next opening makes it again from the log.
-
-    What the log does not know is lost with it: offsets of queues whose messages are all expired
-    begin at 0 again, unless the other side has them. Raises StoreFormatError, StoreLockedError.
-    """
-    set_side_aside(root, name, SystemClock())
 
 
 @contextmanager

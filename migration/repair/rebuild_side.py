@@ -11,6 +11,7 @@ from migration.files import CHECKPOINT_FILE
 from migration.formats import QUEUE_DIRECTORY
 from migration.next_step import NextStep
 from migration.state import SideName, next_step, read_state, write_state
+from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.files import make_directory, move_aside
 from store.store_dir import DirKind, StoreDir, inspect
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.state import MigrationState
-    from store.clock import Clock
 
 
-def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
+def set_side_aside(root: Path, name: SideName) -> None:
     """The side's directories have other names, and an empty one stands in their place.
 
-    So the next opening takes the side for one that has nothing yet, not for one that is missing.
+    So the next opening takes the side for one that has nothing yet, not for one that is missing,
+    and fills it from the log. What the log does not know is lost with it: queues whose messages are
+    all expired begin at 0 again, unless the other side has them.
     Raises StoreFormatError, StoreLockedError, IllegalStepError when the side is not in use, or
     nothing has proved it wrong: it may be the one that is right.
     """
@@ -45,6 +47,7 @@ def set_side_aside(root: Path, name: SideName, clock: Clock) -> None:
             f"no verification has found the {name.value} side wrong, and it may be the right one",
             NextStep("verify"),
         )
+    clock = SystemClock()
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
         # First: what is verified must never be said of a side that is gone.

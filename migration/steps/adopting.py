@@ -25,12 +25,14 @@ from migration.files import Adoption
 from migration.plan import Inventory, inventory_for_start, own_rocksdb, segment_files
 from migration.sides import open_files
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
+from store.clock import SystemClock
 from store.consume_queue import LastUnit
 from store.derive import write_time_fall
 from store.errors import StoreFormatError, StoreLockedError
 from store.files import make_directory
 from store.format import Checkpoint, write_checkpoint
 from store.metadata import DeleteMark, TopicConfig
+from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -55,30 +57,32 @@ _ROCKETMQ_ROCKSDB = Profile(
 
 def adopt(
     root: Path,
-    layout: FileLayout | None,
-    routing: RoutingPolicy | None,
-    clock: Clock,
-    progress: Progress,
-    tell: Callable[[str], None] | None = None,
     *,
+    layout: FileLayout | None = None,
+    routing: RoutingPolicy | None = None,
+    progress: Progress = no_progress,
+    tell: Callable[[str], None] | None = None,
     reclaim_unexpired: bool | None = None,
-) -> MigrationState:
+) -> MigrationState | None:
     """The store in `root` is ours, in state FILES. Repeatable; in a later state nothing is done.
 
     `tell` is called with a line for each thing that was rebuilt, or passed over.
     `reclaim_unexpired`: what the broker did when its disk was full, if that is known.
 
-    Raises StoreFormatError for a directory that is neither RocketMQ's nor being taken over,
-    LogDamageError, StoreLockedError while a broker has it open. Durable on return.
+    None for a store of ours that has no migration. Raises StoreFormatError for a directory that is
+    no store, LogDamageError, StoreLockedError while a broker has it open. Durable on return.
     """
     state = read_state(root)
     kind, _ = inspect(root)
+    if state is None and kind is DirKind.OURS:
+        return None
     if state is not None and state.phase is not Phase.ADOPTING:
         return state
     if state is None and kind is not DirKind.ROCKETMQ:
         raise StoreFormatError(
             root, "is not a store that RocketMQ wrote: there is nothing to take over"
         )
+    clock = SystemClock()
     inventory = inventory_for_start(root, layout, progress)
     if inventory.refusals:
         kind_of_error = StoreFormatError if inventory.log.goes_on_at is None else LogDamageError

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.broker_config import is_own_topic, read_config
-from migration.migrator import adopt_directory, open_migrator
+from migration.migrator import open_migrator
 from migration.opening import open_store
 from migration.plan.plan import plan_directory
 from migration.release import Home, release
+from migration.steps.adopting import adopt
 from store.format.record import unpack_record
 from store.message import Message
 from tests.support.broker_store import (
@@ -88,7 +89,7 @@ def test_the_plan_names_every_table_and_finds_no_fault(form: str, root: Path) ->
 def test_a_store_is_taken_over_with_its_topics_offsets_and_no_deleted_topic(
     form: str, root: Path
 ) -> None:
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     theirs = found_by_broker(form)
     with _open(root) as store:
         names = {each.name: each.queue_count for each in store.list_topics("", None, 1000)}
@@ -106,7 +107,7 @@ def test_a_store_is_taken_over_with_its_topics_offsets_and_no_deleted_topic(
 
 def test_a_release_writes_back_in_the_form_that_was_taken_over(form: str, root: Path) -> None:
     before = read_config(root)
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     with _open(root) as store:
         store.create_topics([("made-here", 3)])
         store.delete_topic("empty")
@@ -133,7 +134,7 @@ def test_a_release_writes_back_in_the_form_that_was_taken_over(form: str, root: 
     names = {each.name for each in (root / "config").rglob("*")}
     assert not names & {"rocksdict-config.json", "KVCQ-NOTE"}
     # What was given back can be taken over again.
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     with _open(root) as store:
         assert store.committed_offsets("billing", [("orders", 0)]) == [14]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from migration.migrator import adopt_directory, open_migrator
+from migration.migrator import open_migrator
 from migration.opening import open_store
 from migration.release import Home, release
+from migration.steps.adopting import adopt
 from store.config import StoreConfig
 from store.message import Message
 from tests.support.broker_store import LAYOUT, SEGMENT_BYTES, extract_broker, found_by_broker
@@ -24,7 +25,7 @@ def give_back(form: str, scratch: Path) -> Path:
     """A store of that form, released for its broker with a topic more and one less."""
     scratch.mkdir(parents=True, exist_ok=True)
     root = extract_broker(scratch, form)
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     with open_store(StoreConfig(root=root, segment_bytes=SEGMENT_BYTES)) as store:
         store.create_topics([(MADE, 3)])
         store.delete_topic("empty")

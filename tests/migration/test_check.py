@@ -28,8 +28,8 @@ from kvcq.tables.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store, examine_store
 from migration.errors import IllegalStepError
 from migration.formats import pack_units
-from migration.migrator import rebuild_side
 from migration.opening import open_store
+from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.routing import RoutingPolicy, parse_rules
 from migration.state.state import Phase
@@ -237,9 +237,9 @@ def test_a_side_that_is_proved_wrong_by_a_check_can_be_rebuilt(both: Path) -> No
     for side in (SideName.ROCKSDB, SideName.FILES):
         if side is SideName.ROCKSDB:
             with pytest.raises(IllegalStepError, match="may be the right one"):
-                rebuild_side(both, side)
+                set_side_aside(both, side)
         else:
-            rebuild_side(both, side)
+            set_side_aside(both, side)
     open_store(config(both)).close()
     assert check_store(both) == []
 

@@ -15,11 +15,12 @@ from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, UNITS, unit_key
 from kvcq.tables.values import unpack_i64
 from migration.broker_config import GroupOffset, read_config
 from migration.errors import IllegalStepError, MigrationStateError
-from migration.migrator import adopt_directory, open_migrator
+from migration.migrator import open_migrator
 from migration.opening import open_store
 from migration.plan.plan import plan_directory
 from migration.release import Home, release
 from migration.state.state import FileLayout, read_state
+from migration.steps.adopting import adopt
 from store.errors import StoreFormatError
 from store.message import Message
 from store.store_dir import DirKind, inspect
@@ -41,7 +42,7 @@ def root(tmp_path: Path) -> Path:
     root = extract_golden(tmp_path)
     (root / "config").mkdir()
     (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"orders@g":{0:1}}}')
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
         store.commit_offsets("g", [("orders", 0, 7)])
     return root
@@ -56,7 +57,7 @@ def test_a_released_store_is_rocketmqs_again_with_our_offsets(root: Path) -> Non
     assert not left & {"store.json", "migration.json", "meta", "kvcq", "file_queue_checkpoint"}
     assert left >= {"commitlog", "consumequeue", "index", "config"}
     # What was given back can be taken over again.
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
         assert store.committed_offsets("g", [("orders", 0)]) == [7]
 
@@ -139,7 +140,7 @@ def test_a_store_is_given_back_on_rocksdb_with_the_families_that_a_broker_names(
     plan = plan_directory(root, LAYOUT, lambda *_: None)
     assert plan.is_clean
     assert plan.queues_in_rocksdb
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
         assert store.bounds([("orders", placed.queue_id)])[0][1] == placed.queue_offset + 1
 

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.errors import IllegalStepError, JobCancelledError
-from migration.migrator import (
-    Migrator,
-    adopt_directory,
-    begin_on_rocksdb,
-    open_migrator,
-    rebuild_side,
-)
+from migration.migrator import Migrator, begin_on_rocksdb, open_migrator
 from migration.next_step import NextStep
 from migration.plan import plan_directory
 from migration.release import Home, release
-from migration.steps import VerifyOptions
+from migration.repair import set_side_aside
+from migration.steps import VerifyOptions, adopt
 from server.cli.migration.target import POLL_S, progress_of
 from server.cli.terminal import BadRequestError, CommandError, InterruptedCommandError
 from server.process import prepare_to_open_stores
@@ -111,7 +106,7 @@ class LocalTarget:
         adopt_only: bool,
         reclaim_unexpired: bool | None = None,
     ) -> pb.MigrationStepResponse:
-        adopt_directory(
+        adopt(
             self._root,
             layout=layout,
             routing=routing,
@@ -158,7 +153,7 @@ class LocalTarget:
 
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
         if rebuild is not None:
-            rebuild_side(self._root, rebuild)
+            set_side_aside(self._root, rebuild)
         return self._answer(self._migrator().live_for("resume").resume())
 
     def release(self, home: Home | None) -> list[str]:

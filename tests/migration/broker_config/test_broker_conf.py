@@ -11,7 +11,6 @@ from migration.broker_config import reclaims_unexpired
 from migration.opening import open_store
 from migration.state.state import FileLayout, read_state
 from migration.steps.adopting import adopt
-from store.clock import SystemClock
 from store.errors import StoreFormatError
 from tests.support.golden_store import (
     INDEX_ENTRIES,
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAYOUT = FileLayout(UNITS_PER_FILE, INDEX_SLOTS, INDEX_ENTRIES)
-
-
-def quiet(_step: str, _share: float) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -72,9 +68,9 @@ def test_a_store_that_was_taken_over_keeps_what_its_broker_did(
     with monkeypatch.context() as patched:
         patched.setattr("migration.steps.adopting._import_metadata", fail)
         with pytest.raises(OSError, match="killed"):
-            adopt(root, LAYOUT, None, SystemClock(), quiet, reclaim_unexpired=broker)
+            adopt(root, layout=LAYOUT, reclaim_unexpired=broker)
     told: list[str] = []
-    adopt(root, LAYOUT, None, SystemClock(), quiet, told.append)
+    adopt(root, layout=LAYOUT, tell=told.append)
     assert any("reclaim_unexpired" in line for line in told) is (broker is None)
     state = read_state(root)
     assert state is not None

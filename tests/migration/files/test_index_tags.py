@@ -20,11 +20,12 @@ from migration.formats.index import (
     key_hashes,
     tag_as_key,
 )
-from migration.migrator import adopt_directory, open_migrator
+from migration.migrator import open_migrator
 from migration.opening import open_store
 from migration.plan.legacy import take_inventory
 from migration.release import release
 from migration.state.state import FileLayout, Phase, read_state, write_state
+from migration.steps.adopting import adopt
 from migration.steps.verify import VerifyOptions
 from store.message import Message
 from tests.support.golden_store import (
@@ -58,7 +59,7 @@ def entries(root: Path, layout: IndexLayout) -> list[tuple[int, int]]:
 
 def _all_the_way_and_back(root: Path) -> None:
     """Adopted, moved to RocksDB alone, and brought back to files, which are made anew."""
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     with open_migrator(root) as migrator:
         done(migrator.live.start())
         done(migrator.live.verify(VerifyOptions(key_every=1)))
@@ -83,7 +84,7 @@ def test_finish_rollback_and_release_keep_every_entry_of_rocketmqs_index(tmp_pat
 def test_where_rocketmq_indexed_no_tags_none_come_in(tmp_path: Path) -> None:
     """Brokers before 5.5: their index has the entries of keys alone."""
     root = extract_golden(tmp_path, "both")
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     state = read_state(root)
     assert state is not None
     write_state(root, replace(state, layout=LAYOUT))
@@ -103,7 +104,7 @@ def test_where_rocketmq_indexed_no_tags_none_come_in(tmp_path: Path) -> None:
 
 def test_what_is_put_after_the_adoption_is_indexed_with_its_tag(tmp_path: Path) -> None:
     root = extract_golden(tmp_path, "both")
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     state = read_state(root)
     assert state is not None
     assert state.layout.index_tags_from is not None
@@ -120,7 +121,7 @@ def test_what_is_put_after_the_adoption_is_indexed_with_its_tag(tmp_path: Path) 
 
 def test_a_tag_that_the_index_lacks_is_a_difference(tmp_path: Path) -> None:
     root = extract_golden(tmp_path, "both")
-    adopt_directory(root, layout=LAYOUT)
+    adopt(root, layout=LAYOUT)
     for path in (root / "index").iterdir():
         data = bytearray(path.read_bytes())
         at = LAYOUT.index.entry_position(1)

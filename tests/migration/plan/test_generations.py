@@ -16,9 +16,10 @@ from migration.files.handles import FileHandles
 from migration.files.index import IndexFileSet
 from migration.files.record_lookup import RecordLookup
 from migration.fill import bulk as bulk_backfill
-from migration.migrator import open_migrator, rebuild_side
+from migration.migrator import open_migrator
 from migration.plan.plan import plan_directory
 from migration.release import release
+from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.state import Phase
 from migration.steps.adopting import adopt
@@ -26,6 +27,7 @@ from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.format.record import dispatch_request, unpack_record
 from store.light_queue import LMQ_PREFIX
+from store.progress import no_progress
 from tests.support.migrating import ALL_KEYS, done
 from tests.support.tree import tree_digest
 from tests.support.written_broker import LAYOUT, SEGMENT_BYTES, BrokerStore
@@ -39,15 +41,12 @@ if TYPE_CHECKING:
 LIGHT = f"{LMQ_PREFIX}$parent$lite"  # as RocketMQ names its lite topics
 
 
-def quiet(_step: str, _share: float) -> None: ...
-
-
 def planned(root: Path) -> Plan:
-    return plan_directory(root, LAYOUT, quiet)
+    return plan_directory(root, LAYOUT, no_progress)
 
 
 def take_over(root: Path) -> None:
-    adopt(root, LAYOUT, None, SystemClock(), quiet)
+    adopt(root, layout=LAYOUT)
 
 
 def read(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:
@@ -351,7 +350,7 @@ def test_a_store_taken_over_with_both_generations_blames_neither_side(
         assert migrator.status().next_step.step == "rollback"
     files = tree_digest(root / "consumequeue")
     with pytest.raises(IllegalStepError, match="may be the right one"):
-        rebuild_side(root, SideName.FILES)
+        set_side_aside(root, SideName.FILES)
     assert tree_digest(root / "consumequeue") == files
 
 

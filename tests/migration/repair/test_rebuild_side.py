@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError
-from migration.migrator import rebuild_side
 from migration.opening import open_store
+from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.state import Phase
 from server.cli.main import main
@@ -63,7 +63,7 @@ def test_a_side_rebuilt_takes_a_verification_back(
     advance(store, Phase.VERIFIED)
     store.close()
     shutil.rmtree(root / ("consumequeue" if name is SideName.FILES else "kvcq"))
-    rebuild_side(root, name)
+    set_side_aside(root, name)
     with open_store(config(root)) as again:
         settle(again)
         assert live(again).state.phase is Phase.DOUBLE_WRITE
@@ -109,7 +109,7 @@ def test_rocksdb_is_made_again_when_a_check_finds_it_wrong(store: MessageStore, 
     engine = side.store._engine  # type: ignore[attr-defined]
     engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 3))]))
     store.close()
-    rebuild_side(root, SideName.ROCKSDB)
+    set_side_aside(root, SideName.ROCKSDB)
     with open_store(config(root)) as again:
         settle(again)
         assert differences(again) == []

@@ -9,7 +9,6 @@ from migration.opening import open_store
 from migration.repair.metadata import repair_metadata
 from migration.state.state import FileLayout
 from migration.steps.adopting import adopt
-from store.clock import SystemClock
 from store.derive.time_fall import TimeFall, read_time_fall
 from tests.support.log_writer import Entry, LogWriter
 from tests.support.migrating import config
@@ -26,7 +25,7 @@ def test_a_fall_of_store_times_is_noted_on_taking_over_and_on_repair(tmp_path: P
     log.extend([Entry(store_time_ms=time_ms) for time_ms in (1000, 5000, 2000, 4000, 6000)])
     log.flush()
     (root / "consumequeue").mkdir()
-    adopt(root, FileLayout(1000, 100, 400), None, SystemClock(), lambda _step, _share: None)
+    adopt(root, layout=FileLayout(1000, 100, 400))
     fall = TimeFall(3000, log.rows[4].physical_offset)
     with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
         assert read_time_fall(store.metadata) == fall

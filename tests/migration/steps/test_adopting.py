@@ -11,20 +11,21 @@ from click.testing import CliRunner
 
 from kvcq.inspect import Kind
 from migration.errors import LogDamageError, MigrationStateError
-from migration.migrator import open_migrator, rebuild_side
+from migration.migrator import open_migrator
 from migration.next_step import NextStep
 from migration.opening import open_store
 from migration.plan.legacy import detect_layout, detect_segment_bytes
 from migration.plan.plan import plan_directory
+from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.state import FileLayout, Phase, read_state, write_state
 from migration.steps.adopting import adopt
 from migration.steps.verify import VerifyOptions
 from server.cli.main import main
-from store.clock import SystemClock
 from store.consume_queue import Boundary
 from store.errors import StoreFormatError, StoreLockedError, UnknownTopicError
 from store.light_queue import LMQ_PREFIX
+from store.progress import no_progress
 from store.store_dir import StoreDir
 from tests.golden.rocketmq_log import golden_log
 from tests.support.golden_store import (
@@ -48,11 +49,8 @@ LAYOUT = FileLayout(UNITS_PER_FILE, INDEX_SLOTS, INDEX_ENTRIES)
 FOREVER_MS = (1 << 63) - 1
 
 
-def quiet(_step: str, _share: float) -> None: ...
-
-
 def take_over(root: Path) -> None:
-    adopt(root, LAYOUT, None, SystemClock(), quiet)
+    adopt(root, layout=LAYOUT)
 
 
 def check_against_rocketmq(
@@ -100,7 +98,7 @@ def root(name: str, tmp_path: Path) -> Path:
 
 def test_a_plan_changes_nothing_and_finds_the_golden_stores_sound(name: str, root: Path) -> None:
     before = tree_digest(root)
-    plan = plan_directory(root, LAYOUT, quiet)
+    plan = plan_directory(root, LAYOUT, no_progress)
     assert tree_digest(root) == before
     records = expected(name)["log"]["records"]
     assert plan.messages == len(records)
@@ -234,7 +232,7 @@ def test_faulty_files_are_reported_and_made_again_from_the_log(tmp_path: Path) -
     second.unlink()
     index = next((root / "index").iterdir())
     index.write_bytes(index.read_bytes()[:1000])
-    plan = plan_directory(root, LAYOUT, quiet)
+    plan = plan_directory(root, LAYOUT, no_progress)
     assert {Kind.MISSING, Kind.TRUNCATED} <= {finding.kind for finding in plan.faults}
     take_over(root)
     with open_migrator(root) as migrator:
@@ -259,7 +257,7 @@ def test_damage_in_the_middle_of_the_log_is_refused_before_anything_is_changed(
     with pytest.raises(LogDamageError, match=str(record["physical_offset"])):
         take_over(root)
     assert tree_digest(root) == before
-    plan = plan_directory(root, LAYOUT, quiet)
+    plan = plan_directory(root, LAYOUT, no_progress)
     assert plan.blocking
     assert plan.faults == []  # good queue files point behind the damage
     assert plan.next_step == NextStep("plan", hint="first remove what blocks the start")
@@ -271,7 +269,7 @@ def test_batch_queues_are_in_the_way(tmp_path: Path) -> None:
     queue.mkdir(parents=True)
     (queue / f"{0:020d}").write_bytes(b"x")
     before = tree_digest(root)
-    (reason,) = plan_directory(root, LAYOUT, quiet).blocking
+    (reason,) = plan_directory(root, LAYOUT, no_progress).blocking
     assert str(queue) in reason
     with pytest.raises(StoreFormatError, match="BatchCQ"):
         take_over(root)
@@ -284,8 +282,8 @@ def test_a_take_over_tells_what_it_made_again_and_what_it_left(tmp_path: Path) -
     (queue / f"{0:020d}").unlink()
     (queue / "notes").write_bytes(b"x")
     told: list[str] = []
-    adopt(root, LAYOUT, None, SystemClock(), quiet, told.append)
-    made = [line for line in told if line.startswith("made again")]
+    adopt(root, layout=LAYOUT, tell=told.append)
+    made = [line for line in told if line.startswith("rebuilt")]
     assert len(made) == 1
     assert "queue 1 of payments" in made[0]
     assert "left alone in consumequeue/payments/1/: foreign file: notes" in told
@@ -385,7 +383,7 @@ def test_a_missing_file_side_is_made_again_on_request(tmp_path: Path) -> None:
     (root / "consumequeue").rename(tmp_path / "elsewhere")
     with pytest.raises(MigrationStateError, match="--rebuild files"), open_migrator(root):
         pass
-    rebuild_side(root, SideName.FILES)
+    set_side_aside(root, SideName.FILES)
     with open_migrator(root) as migrator:
         check_against_rocketmq(migrator._store, "both", "files")
 

@@ -10,7 +10,6 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from migration.spark.jobs.store_parts import find_parts, read_liveness
 from migration.steps.adopting import adopt
-from store.clock import SystemClock
 from store.light_queue import LMQ_PREFIX
 from tests.support.written_broker import LAYOUT, BrokerStore
 
@@ -36,7 +35,7 @@ def test_a_directory_of_rocketmqs_lives_as_it_does_once_taken_over(tmp_path: Pat
     assert set(before.topics) == {"again", "kept"}
     assert before.topics["kept"] == 0 < before.topics["again"]
     assert set(before.dead_light) == {LIGHT}
-    adopt(root, LAYOUT, None, SystemClock(), lambda _step, _share: None)
+    adopt(root, layout=LAYOUT)
     after = read_liveness(find_parts(root))
     assert after.topics == before.topics
     assert after.dead_light == before.dead_light
