@@ -80,7 +80,7 @@ class Checkpoints:
         self.queues_flushed(dispatched, mark)
         self._queues_flushed_s = self._clock.monotonic_s()
         # Marks last: a record above the checkpoint whose topic is gone was deleted only if a mark
-        # says so, see lost_topics.py.
+        # says so, see topics/lost_topics.py.
         self.write()
         self._deletions.settle(sequence, self._log.start_offset, self._log.flushed_mark[0])
 

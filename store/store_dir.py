@@ -4,8 +4,8 @@
       lock          held by the process that has the store open
       store.json    what this store is, with a checksum; made once
       abort         pid of the process that has it open; left behind by a crash
-      checkpoint    see checkpoint.py
-      ends          see ends_reserve.py
+      checkpoint    see format/checkpoint.py
+      ends          see derive/ends_reserve.py
       commitlog/    segments
       kvcq/         RocksDB: units, bounds, key index
       meta/         RocksDB: topics, groups, committed offsets
