@@ -157,6 +157,7 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     config, clock, directory, queues, metadata, progress = parts
     segments = recovered.segments
     end = segments.end_offset
+    assert queues.dispatched_offset <= end, "recovery cuts queues that are ahead of the log"
     _tell_of_old_queues(directory, queues, end)
     flushed = Watermark("flushed", end)
     dispatched = Watermark("dispatched", queues.dispatched_offset)
@@ -196,6 +197,7 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
         lambda at: progress("replaying the log", (at - first) / span),
         look=None if lost_topics is None else lost_topics.look,
     )
+    assert dispatched.value == end, f"dispatched {dispatched.value} of {end}"
     # Now that the queues know all of the log: a queue that ends below its start has nothing in it.
     queue_ends.keep_earlier(segments.first_offset)
     queue_ends.settle()

@@ -311,6 +311,9 @@ class ReputService:
             self._dispatch_slice(piece, piece_end)
 
     def _dispatch_slice(self, requests: Sequence[DispatchRequest], end: int) -> None:
+        begin = self.dispatched.value
+        assert end >= begin, f"dispatch up to {end}, behind {begin}"
+        assert not requests or begin <= requests[0].physical_offset < end, "dispatch in log order"
         self._dispatcher.dispatch(requests, end)
         self.dispatched.advance(end)
         if self._listeners and requests:

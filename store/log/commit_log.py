@@ -198,6 +198,7 @@ class CommitLog:
             )
             if encoded.count == len(messages):
                 data = b"".join(encoded.parts)
+                assert start + len(data) == encoded.end_offset, "records lie where they say"
                 done = LogAppend(encoded.requests, start, encoded.end_offset, now_ms, row_count)
                 self._ready = (runs, [(start, data)], done)
                 # `_finish`, in short.
@@ -248,6 +249,8 @@ class CommitLog:
                 segment = self._segments.roll()
             if segment.start_offset + segment.appended == start:
                 segment.append(data)
+            end = segment.start_offset + segment.appended
+            assert end >= start + len(data), f"bytes at {start} do not follow the end {end}"
         self.appended_offset = done.end_offset
         self._published = (done.end_offset, done.store_time_ms)
 

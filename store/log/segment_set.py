@@ -182,6 +182,8 @@ class SegmentSet:
         segment = self._reserved[0]
         last = self.last
         if last is not None:
+            end = last.start_offset + self.segment_bytes
+            assert segment.start_offset == end, f"{segment!r} does not follow {last!r}"
             last.seal()
         with self._lock:
             self._segments = [*self._segments, segment]
