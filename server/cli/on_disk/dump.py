@@ -6,7 +6,7 @@ import shlex
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -29,6 +29,7 @@ from server.cli.terminal import (
     Sections,
     body_fields,
     body_text,
+    camel_case,
     json_option,
     notes,
     plain_body,
@@ -41,9 +42,11 @@ from server.wire import host_text
 from store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from migration.dump import IndexRow, LogRow, UnitRow
+
+R = TypeVar("R")
 
 _directory = click.argument(
     "directory", type=click.Path(exists=True, file_okay=False, path_type=Path)
@@ -95,24 +98,8 @@ def dump_log_command(
 
     with _errors(directory):
         rows = filter(wanted, dump_log(directory, start, end))
-        if as_json:
-            _print_rows(map(_log_document, rows), limit)
-            return
-        _print(
-            (
-                "physical offset",
-                "size",
-                "topic",
-                "queue",
-                "offset",
-                "stored",
-                "tag",
-                "keys",
-                "body",
-            ),
-            map(_log_cells, rows),
-            limit,
-        )
+        columns = "physical offset, size, topic, queue, offset, stored, tag, keys, body"
+        _show(rows, columns, _log_cells, _log_document, limit, as_json=as_json)
 
 
 @dump.command("queue")
@@ -137,7 +124,7 @@ def dump_queue_command(
     Both sides one after the other where a store has both. Expired units may still be there.
     """
     with _errors(directory):
-        sides = _sides(directory, side)
+        sides = _chosen(directory, queue_sides_of(directory), side, "queues")
         rows = chain.from_iterable(
             dump_queue(directory, one, topic, queue_id, offset) for one in sides
         )
@@ -147,15 +134,8 @@ def dump_queue_command(
             if offset:
                 where += f" from offset {offset} on"
             raise CommandError(f"{where} in {' or '.join(sides)}", code="NOT_FOUND")
-        rows = chain([first], rows)
-        if as_json:
-            _print_rows(map(_unit_document, rows), limit)
-            return
-        _print(
-            ("side", "offset", "physical offset", "size", "tag code", "stored"),
-            map(_unit_cells, rows),
-            limit,
-        )
+        columns = "side, offset, physical offset, size, tag code, stored"
+        _show(chain([first], rows), columns, _unit_cells, _fields, limit, as_json=as_json)
 
 
 @dump.command("index")
@@ -190,39 +170,22 @@ def dump_index_command(
             dump_index(directory, one, topic, key, layout)
             for one in _index_sides(directory, side, by_topic=topic is not None and key is None)
         )
-        if as_json:
-            _print_rows(map(_index_document, rows), limit)
-            return
-        _print(
-            ("side", "physical offset", "topic", "key", "stored", "hash", "place"),
-            map(_index_cells, rows),
-            limit,
-        )
+        columns = "side, physical offset, topic, key, stored, hash, place"
+        _show(rows, columns, _index_cells, _fields, limit, as_json=as_json)
 
 
 def _index_sides(directory: Path, side: str | None, *, by_topic: bool) -> list[str]:
     found = index_sides_of(directory)
     if by_topic and FILES in (side, *found) and (side == FILES or ROCKSDB not in found):
         raise click.UsageError("index files keep no topics: give --key as well")
-    if by_topic:
-        found = [ROCKSDB]
+    return _chosen(directory, [ROCKSDB] if by_topic else found, side, "index")
+
+
+def _chosen(directory: Path, found: list[str], side: str | None, what: str) -> list[str]:
     wanted = found if side is None else [one for one in found if one == side]
     if not wanted:
         there = " and ".join(found) or "none"
-        raise CommandError(
-            f"{directory}: an index in {side or 'any form'} is wanted, there is {there}"
-        )
-    return wanted
-
-
-def _sides(directory: Path, side: str | None) -> list[str]:
-    found = queue_sides_of(directory)
-    wanted = found if side is None else [one for one in found if one == side]
-    if not wanted:
-        there = " and ".join(found) or "none"
-        raise CommandError(
-            f"{directory}: queues in {side or 'any form'} are wanted, there is {there}"
-        )
+        raise CommandError(f"{directory} has no {what} in {side or 'any form'}: there is {there}")
     return wanted
 
 
@@ -238,16 +201,31 @@ def _errors(directory: Path) -> Iterator[None]:
 # --- rows for people and for programs --------------------------------------------------------
 
 
-def _print(columns: Sequence[str], rows: Iterator[Sequence[object]], limit: int) -> None:
-    print_table("", columns, islice(rows, limit))
-    if next(rows, None) is not None:
+def _show(
+    rows: Iterator[R],
+    columns: str,
+    cells: Callable[[R], Sequence[object]],
+    document: Callable[[R], dict[str, Any]],
+    limit: int,
+    *,
+    as_json: bool,
+) -> None:
+    """At most `limit` of the rows."""
+    # All of them first: what is broken in the middle must not leave half a document behind.
+    shown = list(islice(rows, limit))
+    complete = next(rows, None) is None
+    if as_json:
+        print_json({"rows": list(map(document, shown)), "complete": complete})
+        return
+    print_table("", columns.split(", "), map(cells, shown))
+    if not complete:
         notes.print("there is more; show it with a larger --limit")
 
 
-def _print_rows(rows: Iterator[dict[str, Any]], limit: int) -> None:
-    # All of them first: what is broken in the middle must not leave half a document behind.
-    shown = list(islice(rows, limit))
-    print_json({"rows": shown, "complete": next(rows, None) is None})
+def _fields(row: UnitRow | IndexRow) -> dict[str, Any]:
+    return {
+        name: None if value == "" else value for name, value in camel_case(row._asdict()).items()
+    }
 
 
 def _log_cells(row: LogRow) -> Sequence[object]:
@@ -301,17 +279,6 @@ def _unit_cells(row: UnitRow) -> Sequence[object]:
     return (*row[:4], str(row.tag_code), stored)
 
 
-def _unit_document(row: UnitRow) -> dict[str, Any]:
-    return {
-        "side": row.side,
-        "queueOffset": row.queue_offset,
-        "physicalOffset": row.physical_offset,
-        "recordSize": row.record_size,
-        "tagCode": row.tag_code,
-        "storeTimeMs": row.store_time_ms,
-    }
-
-
 def _index_cells(row: IndexRow) -> Sequence[object]:
     return (
         row.side,
@@ -322,15 +289,3 @@ def _index_cells(row: IndexRow) -> Sequence[object]:
         "" if row.key_hash is None else str(row.key_hash),
         row.place,
     )
-
-
-def _index_document(row: IndexRow) -> dict[str, Any]:
-    return {
-        "side": row.side,
-        "physicalOffset": row.physical_offset,
-        "topic": row.topic,
-        "key": row.key,
-        "storeTimeMs": row.store_time_ms,
-        "keyHash": row.key_hash,
-        "place": row.place or None,
-    }
