@@ -67,7 +67,7 @@ def bench() -> None:
 
 @bench.command("list")
 @json_option
-def list_scenarios(as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
+def list_scenarios(as_json: bool) -> None:
     """Name the scenarios that come with the program."""
     rows = [(name, load_scenario(name).title) for name in shipped_scenarios()]
     if as_json:
@@ -114,7 +114,7 @@ def run(
     scale: float,
     seed: int | None,
     report: Path | None,
-    as_json: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,
 ) -> None:
     """Run SCENARIO, a name or number of `kvcq bench list`, or a file."""
     if sum(one is not None for one in (target, embedded, data)) > 1:
@@ -238,12 +238,7 @@ def _show(document: dict[str, Any]) -> None:
 @click.option("--scale", type=float, default=1.0, show_default=True, help="Multiplies all amounts.")
 @click.option("--only", multiple=True, metavar="SCENARIO", help="These alone; may be repeated.")
 @json_option
-def run_all(
-    reports: Path,
-    scale: float,
-    only: tuple[str, ...],
-    as_json: bool,  # noqa: FBT001 - click passes options by name
-) -> None:
+def run_all(reports: Path, scale: float, only: tuple[str, ...], as_json: bool) -> None:
     """Run all scenarios but the soak, one after the other, and print one table of the goals.
 
     Exits with 1 when a scenario failed: the others run all the same.
@@ -298,11 +293,7 @@ def render(report: Path, html_path: Path | None) -> None:
 @click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--markdown", is_flag=True, help="Print a table for a page of docs.")
 @json_option
-def summary(
-    reports: tuple[Path, ...],
-    markdown: bool,  # noqa: FBT001 - click passes options by name
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def summary(reports: tuple[Path, ...], markdown: bool, as_json: bool) -> None:
     """Print one table of REPORTS: files, or directories of them, also of `make bench`."""
     try:
         if markdown:
@@ -343,12 +334,7 @@ def _show_summary(reports: Sequence[Path], *, as_json: bool, failed: list[str]) 
     help="Write a page as well.",
 )
 @json_option
-def compare_reports(
-    one: Path,
-    other: Path,
-    html_path: Path | None,
-    as_json: bool,  # noqa: FBT001 - click passes options by name
-) -> None:
+def compare_reports(one: Path, other: Path, html_path: Path | None, as_json: bool) -> None:
     """Show two reports of one scenario side by side: ONE.json OTHER.json."""
     try:
         left, right = read_report(one), read_report(other)

@@ -77,7 +77,7 @@ def serve(
     flush_mode: str | None,
     config_file: Path | None,
     settings: tuple[str, ...],
-    as_json: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,
 ) -> None:
     """Serve the store in a directory over gRPC, until SIGTERM, SIGHUP or Ctrl-C.
 

@@ -281,7 +281,7 @@ def routing(
     help="For one with storeType=default: an older RocksDB of its own is removed.",
 )
 @json_option
-def release(directory: Path, home: str | None, as_json: bool) -> None:  # noqa: FBT001
+def release(directory: Path, home: str | None, as_json: bool) -> None:
     """Give the stopped store in DIRECTORY back to RocketMQ.
 
     In state FILES, or with --rocksdb in VERIFIED or ROCKSDB. Topics and committed offsets are
@@ -301,7 +301,7 @@ def release(directory: Path, home: str | None, as_json: bool) -> None:  # noqa: 
 @server_option
 @click.argument("job_id", required=False, default="")
 @json_option
-def cancel(server: str, job_id: str, as_json: bool) -> None:  # noqa: FBT001
+def cancel(server: str, job_id: str, as_json: bool) -> None:
     """End the job JOB_ID of a running store, or all. `resume` continues a backfill."""
     directory = Path(job_id) if job_id and Path(job_id).is_dir() else None
     with opened(directory, server, as_json=as_json) as on:

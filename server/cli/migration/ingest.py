@@ -27,7 +27,7 @@ _MANIFEST = "manifest.json"
 @click.argument("directory", type=existing_directory)
 @server_option
 @json_option
-def ingest(directory: Path, server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
+def ingest(directory: Path, server: str, as_json: bool) -> None:
     """Hand the sorted files in DIRECTORY over to the running store, as its history in RocksDB.
 
     They were made by `kvcq spark rebuild --output DIRECTORY`, from where RocksDB ends to a place in

@@ -46,7 +46,7 @@ _LINE_S = 5.0
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--limit", type=COUNT, default=20, show_default=True, help="Differences to show.")
 @json_option
-def check(directory: Path, limit: int, as_json: bool) -> None:  # noqa: FBT001 - click's way
+def check(directory: Path, limit: int, as_json: bool) -> None:
     """Verify the stopped store in DIRECTORY: every record, queue, bound and key row of it.
 
     In a migration, queue files and index files as well. Nothing is changed. Exits with 1, and shows

@@ -82,7 +82,7 @@ def dump_log_command(
     topic: str | None,
     queue_id: int | None,
     limit: int,
-    as_json: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,
 ) -> None:
     """Records, blanks and damage of the commit log of DIRECTORY, in order."""
 
@@ -117,7 +117,7 @@ def dump_queue_command(
     offset: int,
     side: str | None,
     limit: int,
-    as_json: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,
 ) -> None:
     """Units of queue QUEUE_ID (0) of TOPIC in DIRECTORY; a light queue's name (%LMQ%…) is a topic.
 
@@ -155,7 +155,7 @@ def dump_index_command(
     index_entries: int | None,
     side: str | None,
     limit: int,
-    as_json: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,
 ) -> None:
     """Entries of the key index of DIRECTORY.
 

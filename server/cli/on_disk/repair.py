@@ -34,12 +34,7 @@ if TYPE_CHECKING:
     help="With --queues: leave damaged records out; readers are told of the holes.",
 )
 @json_option
-def repair(
-    directory: Path,
-    what: str | None,
-    skip_damaged: bool,  # noqa: FBT001 - click passes options by name
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool) -> None:
     """Rebuild topics or queues of the stopped store in DIRECTORY from its log.
 
     What was there is kept under another name. Committed offsets are not in the log: --metadata

@@ -76,14 +76,14 @@ _WAIT_S = 1.0
 def consume(
     topic: str,
     group: str,
-    follow: bool,  # noqa: FBT001 - click passes options by name
+    follow: bool,
     where: str | None,
     tag_filter: str,
     limit: int | None,
-    skip_damaged: bool,  # noqa: FBT001
-    raw: bool,  # noqa: FBT001
+    skip_damaged: bool,
+    raw: bool,
     server: str,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
 ) -> None:
     """Read all queues of TOPIC, or a light queue (%LMQ%…), message by message.
 

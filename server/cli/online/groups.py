@@ -35,7 +35,7 @@ def group() -> None:
 @group.command("list")
 @server_option
 @json_option
-def list_groups(server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
+def list_groups(server: str, as_json: bool) -> None:
     """List the groups that committed something, with what is before them."""
     with connect(server) as client:
         rows = [(name, client.group_offsets(name)) for name in client.groups()]
@@ -53,7 +53,7 @@ def list_groups(server: str, as_json: bool) -> None:  # noqa: FBT001 - click pas
 @click.option("--topic", type=text, help="This topic alone.")
 @server_option
 @json_option
-def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:  # noqa: FBT001
+def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
     """Show what GROUP committed in each queue, and how many messages are before it."""
     with connect(server) as client:
         found = client.group_offsets(name)
@@ -87,7 +87,7 @@ def reset(
     to_time: int | None,
     queue_ids: tuple[int, ...],
     server: str,
-    as_json: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,
 ) -> None:
     """Move GROUP, which exists, in the queues of TOPIC. Consumers that run go on where they are.
 
@@ -107,7 +107,7 @@ def reset(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_option
 @json_option
-def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: FBT001
+def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
     """Forget what GROUP committed. Messages stay."""
     if not yes:
         without = command_at(server, "group delete", "--yes", name=name)

@@ -74,10 +74,10 @@ def pull(
     limit: int,
     tag_filter: str,
     wait_s: float,
-    skip_damaged: bool,  # noqa: FBT001 - click passes options by name
-    raw: bool,  # noqa: FBT001
+    skip_damaged: bool,
+    raw: bool,
     server: str,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
 ) -> None:
     """Read messages of TOPIC; a light queue's name (%LMQ%…) reads that.
 
@@ -182,7 +182,7 @@ def query(
     until: int | None,
     limit: int,
     server: str,
-    as_json: bool,  # noqa: FBT001 - click passes options by name
+    as_json: bool,
 ) -> None:
     """Find messages of TOPIC that carry KEY, oldest first."""
     found: list[StoredMessage] = []
@@ -212,12 +212,7 @@ def query(
 @click.option("--raw", is_flag=True, help="Print the body alone.")
 @server_option
 @json_option
-def get(
-    message_id: str,
-    raw: bool,  # noqa: FBT001 - click passes options by name
-    server: str,
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def get(message_id: str, raw: bool, server: str, as_json: bool) -> None:
     """Show one message by the MESSAGE_ID that put returned."""
     with connect(server) as client:
         message = client.get(message_id)

@@ -78,9 +78,9 @@ def put(
     keys: tuple[str, ...],
     light_queues: tuple[str, ...],
     properties: tuple[str, ...],
-    lines: bool,  # noqa: FBT001 - click passes options by name
+    lines: bool,
     server: str,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
 ) -> None:
     """Put a message into TOPIC: BODY, which may be "", or standard input when BODY is left out.
 

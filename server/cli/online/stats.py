@@ -18,7 +18,7 @@ UPTIME = "server.uptime_s"
 @click.option("--prefix", type=text, default="", help="Names that begin with this.")
 @server_option
 @json_option
-def stats(prefix: str, server: str, as_json: bool) -> None:  # noqa: FBT001 - click passes by name
+def stats(prefix: str, server: str, as_json: bool) -> None:
     """Show counters and levels: server.…, store.…, and kvcq.… of RocksDB.
 
     Counters count from the start of the server. Units are in the names.

@@ -34,7 +34,7 @@ def topic() -> None:
 @click.option("--queues", type=COUNT, help="Queues of each, up to 65,536; otherwise the default.")
 @server_option
 @json_option
-def create(names: tuple[str, ...], queues: int | None, server: str, as_json: bool) -> None:  # noqa: FBT001
+def create(names: tuple[str, ...], queues: int | None, server: str, as_json: bool) -> None:
     """Create topics NAMES. Creating one again with the same settings changes nothing."""
     with connect(server) as client:
         made = client.create_topics(dict.fromkeys(names, queues))
@@ -46,7 +46,7 @@ def create(names: tuple[str, ...], queues: int | None, server: str, as_json: boo
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @server_option
 @json_option
-def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: FBT001
+def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
     """Delete topic NAME, or a light queue, with everything in it."""
     if not yes:
         without = command_at(server, "topic delete", "--yes", name=name)
@@ -68,7 +68,7 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:  # noqa: F
 @click.argument("name", type=text)
 @server_option
 @json_option
-def describe(name: str, server: str, as_json: bool) -> None:  # noqa: FBT001
+def describe(name: str, server: str, as_json: bool) -> None:
     """Show topic NAME, or a light queue, and the offsets of its queues."""
     with connect(server) as client:
         # A light queue has one queue, and no row of a topic.
@@ -96,13 +96,7 @@ def describe(name: str, server: str, as_json: bool) -> None:  # noqa: FBT001
 @click.option("--limit", type=COUNT, default=PAGE, show_default=True, help="Names at most.")
 @server_option
 @json_option
-def list_topics(
-    prefix: str,
-    light_queues: bool,  # noqa: FBT001 - click passes options by name
-    limit: int,
-    server: str,
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def list_topics(prefix: str, light_queues: bool, limit: int, server: str, as_json: bool) -> None:
     """List topics by name."""
     with connect(server) as client:
         every = client.topics(prefix, light_queues=light_queues)
