@@ -67,6 +67,36 @@ class _Peer:
     waiting: int = 0
 
 
+class _Turns:
+    """Those who wait; who came first is first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    async def wait(self) -> None:
+        """Returns when `next` has come to this one."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            else:
+                self.next()  # its turn came at that very moment
+            raise
+
+    def next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+
 class RequestMemory:
     """Owned by the event loop's thread."""
 
@@ -92,9 +122,9 @@ class RequestMemory:
         self._large = 0  # requests that may be large, being read, or large, until they are handled
         self._waiting: deque[tuple[_Peer, asyncio.Future[None]]] = deque()
         self._decoded_bytes = 0  # of large requests, until they are handled
-        self._decoders: deque[asyncio.Future[None]] = deque()
+        self._decoders = _Turns()
         self._sent_bytes = 0
-        self._senders: deque[asyncio.Future[None]] = deque()
+        self._senders = _Turns()
         self._own_bytes = 0  # private memory, given back, with nothing large under way
         self._is_full = False
         self._trimmed_s = -TRIM_EVERY_S
@@ -198,29 +228,13 @@ class RequestMemory:
     async def begin_decoding(self, size: int) -> None:
         """Wait until a large request of that size may be decoded. `end_decoding` must follow."""
         while self._decoded_bytes and self._decoded_bytes + size > self._limit_bytes // 8:
-            turn = asyncio.get_running_loop().create_future()
-            self._decoders.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn in self._decoders:
-                    self._decoders.remove(turn)
-                else:
-                    self._next_decoder()  # its turn came at that very moment
-                raise
+            await self._decoders.wait()
         self._decoded_bytes += size
 
     def end_decoding(self, size: int) -> None:
         """The request was handled."""
         self._decoded_bytes -= size
-        self._next_decoder()
-
-    def _next_decoder(self) -> None:
-        while self._decoders:
-            turn = self._decoders.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
+        self._decoders.next()
 
     def reading(self, call: object, *, is_stream: bool) -> None:
         """A request of the call is being read by the current task; `read` must follow.
@@ -252,20 +266,12 @@ class RequestMemory:
         """Wait until a large response may be built. Raises MemoryFullError."""
         if self._sent_bytes < self._sent_limit_bytes:
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._senders.append(turn)
         self._look_later()
         try:
             async with asyncio.timeout(WAIT_S):
-                await turn
-        except BaseException as error:
-            if turn in self._senders:
-                self._senders.remove(turn)
-            else:
-                self._next_sender()  # its turn came at that very moment
-            if isinstance(error, TimeoutError):
-                raise MemoryFullError("too many responses wait for slow readers") from None
-            raise
+                await self._senders.wait()
+        except TimeoutError:
+            raise MemoryFullError("too many responses wait for slow readers") from None
 
     def sends(self, size: int) -> None:
         """A response of so many bytes waits to be sent."""
@@ -280,11 +286,8 @@ class RequestMemory:
 
     def _next_sender(self) -> None:
         """One at a time: each builds what it waited for before the next is let in."""
-        while self._senders and self._sent_bytes < self._sent_limit_bytes:
-            turn = self._senders.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
+        if self._sent_bytes < self._sent_limit_bytes:
+            self._senders.next()
 
     # --- looking ---------------------------------------------------------------------------
 
