@@ -1,0 +1,33 @@
+"""Moves a store from RocketMQ's files to RocksDB and back, and opens it on the way.
+
+`open_any` opens every store, `Migrator` is its migration; `open_migrator` opens a stopped store for
+one, `adopt` takes over what RocketMQ wrote, and `release.py` gives it back. The rooms, each of
+which may use those before it:
+
+* `formats`: RocketMQ's bytes; `broker_config`: what a broker keeps beside them;
+* `files`: queues and key index in files;
+* `state`: what migration.json says, and what it means;
+* `sides`: files and RocksDB behind one dispatch; `fill`: brings one of them up from the log;
+* `plan`: what is there before anything is touched;
+* `steps`: the verbs; `repair`: what is lost is rebuilt.
+
+`columnar` and `spark` read the same bytes in columns.
+"""
+
+from importlib import import_module
+
+_WHERE = {
+    "Migrator": "migration.migrator",
+    "Opened": "migration.opening",
+    "adopt": "migration.steps",
+    "open_any": "migration.opening",
+    "open_migrator": "migration.migrator",
+}
+__all__ = ["Migrator", "Opened", "adopt", "open_any", "open_migrator"]
+
+
+def __getattr__(name: str) -> object:
+    # Only when it is asked for: a worker that needs bytes and routes does without the rest.
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)

@@ -39,16 +39,6 @@ class Opened(NamedTuple):
     migration: LiveMigration | None
 
 
-def open_store(
-    config: StoreConfig,
-    *,
-    clock: Clock | None = None,
-    progress: Progress = no_progress,
-) -> MessageStore:
-    """As `open_any`, for callers that want the store alone."""
-    return open_any(config, clock=clock, progress=progress).store
-
-
 def open_any(
     config: StoreConfig,
     *,

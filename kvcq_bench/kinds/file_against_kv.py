@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from kvcq.opening import open_store
 from kvcq_bench.errors import NotPossibleHereError
 from kvcq_bench.load import Plan, in_turn, produce
 from kvcq_bench.run import Run, Workers, read_back
 from kvcq_bench.targets import EmbeddedTarget, open_file_store
 from kvcq_client import Queue
-from migration.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ import os
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from kvcq.opening import open_store
 from kvcq_bench.disk import disk_bytes
 from kvcq_bench.errors import NotPossibleHereError
 from kvcq_bench.targets.target import resources_of
 from kvcq_client import Bounds, Pulled, Queue, split_records
-from migration.opening import open_store
 from store.config import FlushMode, StoreConfig
 from store.consume_queue import Boundary as StoreBoundary
 from store.message import Message as StoreMessage

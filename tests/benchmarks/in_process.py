@@ -14,8 +14,8 @@ from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.protocol import KvBatch
+from kvcq.opening import open_store
 from kvcq.tables.keys import INDEX, index_key
-from migration.opening import open_store
 from store.config import StoreConfig
 from store.message import Message
 from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from migration.fill.bulk_plan import BulkPlan
 from migration.fill.bulk_worker import BulkWorker
-from migration.opening import open_store
 from migration.state.routing import RoutingPolicy
 from migration.state.state import MigrationState, Phase, write_state
 from store.config import StoreConfig
 from store.message import Message
 from store.topics.admission import Admission
 from tests.benchmarks.measure import BATCH, Bench, Row
-from tests.support.migrating import live
+from tests.support.migrating import live, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,6 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from migration.opening import open_store
 from migration.spark.errors import JavaNotFoundError, SparkMissingError
 from migration.spark.java import find_java
 from migration.spark.session import SparkSettings, require_packages, spark_session
@@ -22,7 +21,7 @@ from store.message import Message
 from tests.benchmarks.measure import BATCH, Bench, Row
 from tests.benchmarks.migration import on_files, store_config, worker_alone
 from tests.benchmarks.start_up import scan
-from tests.support.migrating import live
+from tests.support.migrating import live, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

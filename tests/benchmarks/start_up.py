@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FILL = """
 import os, sys
 from pathlib import Path
-from migration.opening import open_store
+from kvcq.opening import open_store
 from store.config import StoreConfig
 from store.message import Message
 root, total = Path(sys.argv[1]), int(sys.argv[2])
@@ -41,7 +41,7 @@ import json, sys
 from pathlib import Path
 from time import perf_counter
 import psutil
-from migration.opening import open_store
+from kvcq.opening import open_store
 from store.config import StoreConfig
 began_s = perf_counter()
 with open_store(StoreConfig(root=Path(sys.argv[1]), reserved_hours=720.0)) as store:
@@ -112,7 +112,7 @@ def scan(root: Path) -> int:
 
 def many_queues(bench: Bench) -> None:
     """Open a store of a million queues, after a clean stop, against an empty one."""
-    from migration.opening import open_store
+    from kvcq.opening import open_store
     from store.config import StoreConfig
     from store.message import Message
 

@@ -8,7 +8,6 @@ import pytest
 
 from migration.broker_config import is_own_topic, read_config
 from migration.migrator import open_migrator
-from migration.opening import open_store
 from migration.plan.plan import plan_directory
 from migration.release import Home, release
 from migration.steps.adopting import adopt
@@ -21,7 +20,7 @@ from tests.support.broker_store import (
     extract_broker,
     found_by_broker,
 )
-from tests.support.migrating import config, done
+from tests.support.migrating import config, done, open_store
 from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:

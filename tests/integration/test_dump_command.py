@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from migration.opening import open_store
+from kvcq.opening import open_store
 from server.cli.main import main
 from store.config import StoreConfig
 from store.message import Message

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import FAMILIES, UNITS
-from migration.opening import open_store
 from migration.steps.live import LiveMigration
 from server.cli.main import main
 from store.topics.admission import Admission
@@ -24,6 +23,7 @@ from tests.support.migrating import (
     config,
     make_on_files,
     messages,
+    open_store,
     sorter,
 )
 from tests.support.serving import serving

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from migration.opening import open_store
 from server.cli.main import main
 from server.cli.on_disk.repair import repair
 from store.config import StoreConfig
 from store.errors import CorruptRecordError, DamagedQueueError
 from store.message import Message
+from tests.support.migrating import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from migration.migrator import open_migrator
-from migration.opening import open_store
 from migration.release import Home, release
 from migration.steps.adopting import adopt
 from store.config import StoreConfig
 from store.message import Message
 from tests.support.broker_store import LAYOUT, SEGMENT_BYTES, extract_broker, found_by_broker
+from tests.support.migrating import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,13 +12,12 @@ from kvcq.tables.keys import UNITS, unit_key
 from kvcq.tables.values import pack_unit, unpack_unit
 from migration.files.store import FileQueueOptions, FileQueueStore
 from migration.formats.index import IndexLayout
-from migration.opening import open_store
 from migration.state.state import FileLayout, MigrationState, Phase, write_state
 from store.config import StoreConfig
 from tests.golden.rocketmq_log import DecodedLog, decode_log
 from tests.interop.judge import Shape
 from tests.interop.workload import QUEUES, TOPICS, batches
-from tests.support.migrating import live
+from tests.support.migrating import live, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

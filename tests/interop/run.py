@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from migration.opening import open_store
 from store.consume_queue import Boundary
 from tests.golden.rocketmq_log import DecodedLog, check_keys, check_records, check_units
 from tests.interop import ours
@@ -21,6 +20,7 @@ from tests.interop.given_back import compare_given_back
 from tests.interop.judge import Judge
 from tests.interop.make_golden import make_golden
 from tests.support import broker_store
+from tests.support.migrating import open_store
 
 if TYPE_CHECKING:
     from store.message_store import MessageStore

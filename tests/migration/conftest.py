@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.opening import open_store
 from tests.support.checked import checked
 from tests.support.migrating import (
     config,
     make_on_files,
     messages,
+    open_store,
 )
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ from kvcq.tables.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store, examine_store
 from migration.errors import IllegalStepError
 from migration.formats import pack_units
-from migration.opening import open_store
 from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.routing import RoutingPolicy, parse_rules
@@ -39,7 +38,7 @@ from store.format.checkpoint import read_checkpoint
 from store.message import Message
 from store.metadata import DeleteMark
 from tests.support.fake_clock import FakeClock
-from tests.support.migrating import LAYOUT, advance, config, make_on_files, messages
+from tests.support.migrating import LAYOUT, advance, config, make_on_files, messages, open_store
 from tests.support.stores import SEGMENT_BYTES, open_small
 from tests.support.tree import tree_digest
 

@@ -17,7 +17,6 @@ from migration.dump import (
     queue_sides_of,
 )
 from migration.formats.index import IndexLayout
-from migration.opening import open_store
 from migration.state.state import FileLayout
 from store.config import StoreConfig
 from store.errors import StoreFormatError
@@ -30,6 +29,7 @@ from tests.support.golden_store import (
     expected,
     extract_golden,
 )
+from tests.support.migrating import open_store
 from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.opening import open_store
 from migration.state.routing import RoutingPolicy
 from migration.state.state import Phase
 from tests.support.migrating import (
@@ -21,6 +20,7 @@ from tests.support.migrating import (
     live,
     make_on_files,
     messages,
+    open_store,
     settle,
 )
 

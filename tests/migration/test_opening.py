@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.errors import MigrationStateError
-from migration.opening import open_store
 from migration.sides.double import DoubleQueueStore
 from migration.state.state import Phase
 from tests.support.migrating import (
@@ -14,6 +13,7 @@ from tests.support.migrating import (
     config,
     differences,
     live,
+    open_store,
     settle,
 )
 

@@ -16,7 +16,6 @@ from kvcq.tables.values import unpack_i64
 from migration.broker_config import GroupOffset, read_config
 from migration.errors import IllegalStepError, MigrationStateError
 from migration.migrator import open_migrator
-from migration.opening import open_store
 from migration.plan.plan import plan_directory
 from migration.release import Home, release
 from migration.state.state import FileLayout, read_state
@@ -31,7 +30,7 @@ from tests.support.golden_store import (
     UNITS_PER_FILE,
     extract_golden,
 )
-from tests.support.migrating import config, done
+from tests.support.migrating import config, done, open_store
 
 LAYOUT = FileLayout(UNITS_PER_FILE, INDEX_SLOTS, INDEX_ENTRIES)
 

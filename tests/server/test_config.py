@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migration.opening import open_store
+from kvcq.opening import open_store
 from server.config import ServerConfig, load_config, with_recorded_segments
 from store.config import FlushMode
 from store.errors import InvalidArgumentError

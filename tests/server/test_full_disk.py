@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
+from kvcq.opening import open_store
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.migrator import begin_on_rocksdb
-from migration.opening import open_store
 from migration.state.state import read_state, write_state
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.opening import open_store
+from kvcq.opening import open_store
 from store.config import FlushMode, StoreConfig
 from store.errors import CorruptRecordError, MessageNotFoundError
 from store.log.segment import Segment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.engine.rocks import RocksEngine
-from migration.opening import open_store
+from kvcq.opening import open_store
 from store.clock import SystemClock
 from store.errors import CorruptRecordError, StoreFormatError
 from store.message import Message

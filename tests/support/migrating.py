@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from migration.fill.bulk_plan import BulkPlan
 from migration.fill.bulk_worker import BulkWorker
 from migration.migrator import Migrator
-from migration.opening import Opened, open_store
+from migration.opening import Opened, open_any
 from migration.sides.double import DoubleQueueStore
 from migration.state.routing import RoutingPolicy
 from migration.state.state import FileLayout, MigrationState, Phase, write_state
@@ -18,13 +18,16 @@ from store.config import StoreConfig
 from store.format.record import unpack_record
 from store.light_queue import LMQ_PREFIX
 from store.message import Message
+from store.progress import no_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.inspect import Finding
     from migration.jobs import Job
+    from store.clock import Clock
     from store.message_store import MessageStore
+    from store.progress import Progress
     from store.topics.admission import Admission
 
 LAYOUT = FileLayout(units_per_file=1024, index_slots=1009, index_entries=5000)
@@ -44,6 +47,13 @@ def config(root: Path, **settings: object) -> StoreConfig:
         **settings,
     }
     return StoreConfig(root=root, **values)  # type: ignore[arg-type] # checked by the config
+
+
+def open_store(
+    config: StoreConfig, *, clock: Clock | None = None, progress: Progress = no_progress
+) -> MessageStore:
+    """Any store; `live` finds its migration."""
+    return open_any(config, clock=clock, progress=progress).store
 
 
 def make_on_files(root: Path, routing: RoutingPolicy | None = None) -> None:

@@ -22,12 +22,20 @@ import migration.state.keeper
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import RocksEngine
 from migration.fill.catch_up import Filler, GainedPart
-from migration.opening import open_store
 from migration.sides.double import DoubleQueueStore
 from migration.sides.file_side_store import FileSideStore
 from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase, write_state
-from tests.support.migrating import advance, config, differences, done, live, messages, settle
+from tests.support.migrating import (
+    advance,
+    config,
+    differences,
+    done,
+    live,
+    messages,
+    open_store,
+    settle,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from migration.opening import open_store
+from kvcq.opening import open_store
 from store.config import FlushMode, StoreConfig
 from tests.support.fake_clock import FakeClock
 

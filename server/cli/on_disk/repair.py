@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from kvcq.opening import open_store
 from migration.errors import IllegalStepError
-from migration.opening import open_store
 from migration.repair import repair_metadata, set_queues_aside
 from server.cli.on_disk.store_errors import unusable
 from server.cli.terminal import CommandError, counted, json_option, notes, print_json

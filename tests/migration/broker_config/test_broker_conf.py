@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.broker_config import reclaims_unexpired
-from migration.opening import open_store
 from migration.state.state import FileLayout, read_state
 from migration.steps.adopting import adopt
 from store.errors import StoreFormatError
@@ -19,7 +18,7 @@ from tests.support.golden_store import (
     UNITS_PER_FILE,
     extract_golden,
 )
-from tests.support.migrating import config
+from tests.support.migrating import config, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

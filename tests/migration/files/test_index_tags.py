@@ -21,7 +21,6 @@ from migration.formats.index import (
     tag_as_key,
 )
 from migration.migrator import open_migrator
-from migration.opening import open_store
 from migration.plan.legacy import take_inventory
 from migration.release import release
 from migration.state.state import FileLayout, Phase, read_state, write_state
@@ -35,7 +34,7 @@ from tests.support.golden_store import (
     UNITS_PER_FILE,
     extract_golden,
 )
-from tests.support.migrating import config, done
+from tests.support.migrating import config, done, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,6 @@ import pytest
 from kvcq.tables.keys import BOUNDS, INDEX, UNITS
 from migration.errors import IllegalStepError
 from migration.fill import bulk as bulk_backfill
-from migration.opening import open_store
 from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy, Rule
 from store.errors import InvalidArgumentError
@@ -28,6 +27,7 @@ from tests.support.migrating import (
     live,
     make_on_files,
     messages,
+    open_store,
     sorter,
 )
 

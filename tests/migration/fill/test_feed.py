@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from migration.fill.feed import LogFeed
-from migration.opening import open_store
 from store.errors import CorruptRecordError
 from store.topics.admission import admission_of
-from tests.support.migrating import config, messages, sorter
+from tests.support.migrating import config, messages, open_store, sorter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

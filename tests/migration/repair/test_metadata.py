@@ -13,7 +13,6 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
 from migration.check import check_store
-from migration.opening import open_store
 from migration.repair.metadata import repair_metadata
 from migration.repair.queues import set_queues_aside
 from server.cli.on_disk.repair import repair
@@ -22,6 +21,7 @@ from store.errors import StoreFormatError, UnknownTopicError
 from store.format.record import unpack_record
 from store.message import Message
 from tests.support.fake_clock import FakeClock
+from tests.support.migrating import open_store
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError
-from migration.opening import open_store
 from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.state import Phase
@@ -20,6 +19,7 @@ from tests.support.migrating import (
     config,
     differences,
     live,
+    open_store,
     settle,
     spoil_a_file_unit,
 )

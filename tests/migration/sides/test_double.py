@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.opening import open_store
 from migration.state.routes import SideName
 from store.errors import StoreBusyError
 from tests.support.checked import checked
-from tests.support.migrating import config, done, live, make_on_files, messages, settle
+from tests.support.migrating import config, done, live, make_on_files, messages, open_store, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

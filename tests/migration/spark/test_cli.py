@@ -18,12 +18,12 @@ from click.testing import CliRunner, Result
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import UNITS
-from migration.opening import open_store
 from migration.spark import cli
 from migration.spark.errors import JavaNotFoundError
 from store.config import StoreConfig
 from store.message import Message
 from tests.support.golden_store import expected, extract_golden
+from tests.support.migrating import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

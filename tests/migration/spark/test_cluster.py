@@ -14,13 +14,13 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import UNITS
 from kvcq_client import Client, Message, Queue
-from migration.opening import open_store
 from migration.spark.java import find_java, make_shim
 from migration.spark.jobs.on_stores import rebuild, verify
 from migration.spark.session import SparkSettings, spark_session
 from store.config import StoreConfig
 from store.message import Message as Stored
 from tests.migration.spark.cluster import spark_cluster
+from tests.support.migrating import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from migration.opening import open_store
 from migration.repair.metadata import repair_metadata
 from migration.state.state import FileLayout
 from migration.steps.adopting import adopt
 from store.derive.time_fall import TimeFall, read_time_fall
 from tests.support.log_writer import Entry, LogWriter
-from tests.support.migrating import config
+from tests.support.migrating import config, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

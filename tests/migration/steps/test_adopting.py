@@ -13,7 +13,6 @@ from kvcq.inspect import Kind
 from migration.errors import LogDamageError, MigrationStateError
 from migration.migrator import open_migrator
 from migration.next_step import NextStep
-from migration.opening import open_store
 from migration.plan.legacy import detect_layout, detect_segment_bytes
 from migration.plan.plan import plan_directory
 from migration.repair.rebuild_side import set_side_aside
@@ -37,7 +36,7 @@ from tests.support.golden_store import (
     expected,
     extract_golden,
 )
-from tests.support.migrating import config, done
+from tests.support.migrating import config, done, open_store
 from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:

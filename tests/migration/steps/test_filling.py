@@ -8,7 +8,6 @@ import pytest
 from migration.errors import IllegalStepError
 from migration.fill.pace import Pace
 from migration.jobs import Job, JobState
-from migration.opening import open_store
 from migration.state.routes import SideName
 from migration.state.state import Phase
 from store.errors import DiskFullError, StoreBusyError
@@ -21,6 +20,7 @@ from tests.support.migrating import (
     done,
     live,
     messages,
+    open_store,
     settle,
 )
 

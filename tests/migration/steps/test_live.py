@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError
-from migration.opening import open_store
 from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy
 from migration.state.state import Phase, read_state
@@ -29,6 +28,7 @@ from tests.support.migrating import (
     make_on_files,
     messages,
     migrator,
+    open_store,
     settle,
     spoil_a_file_unit,
 )

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.opening import open_store
 from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase
 from store.format.batch_mark import BatchMark
 from store.message import Message
-from tests.support.migrating import advance, config, differences, live, make_on_files
+from tests.support.migrating import advance, config, differences, live, make_on_files, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

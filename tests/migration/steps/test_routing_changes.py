@@ -4,7 +4,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from migration.opening import open_store
 from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy, Rule, parse_rules
 from migration.state.state import Phase
@@ -18,6 +17,7 @@ from tests.support.migrating import (
     done,
     live,
     messages,
+    open_store,
 )
 
 if TYPE_CHECKING:

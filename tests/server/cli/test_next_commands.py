@@ -17,7 +17,6 @@ from kvcq.inspect.findings import Finding, Kind
 from kvcq_client import DeadlineError, InvalidArgumentError, KvcqError, UnavailableError
 from migration.errors import VerificationError
 from migration.next_step import NO_MIGRATION, NextStep
-from migration.opening import open_store
 from migration.repair.queues import rebuild_side_step
 from migration.state.keeper import next_step
 from migration.state.routing import RoutingPolicy
@@ -27,7 +26,7 @@ from server.cli.main import main
 from server.cli.on_disk.check import remedies
 from server.cli.online.connection import command_error
 from server.wire.status import STATUS_BY_ERROR
-from tests.support.migrating import config, make_on_files, messages
+from tests.support.migrating import config, make_on_files, messages, open_store
 from tests.support.serving import serving
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from kvcq.errors import EngineBusyError
-from migration.opening import open_store
+from kvcq.opening import open_store
 from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceError
 from server.puts.appender import Appender
 from server.puts.producer_sessions import ProducerSessions

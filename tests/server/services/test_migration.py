@@ -191,8 +191,7 @@ def test_faults_end_a_plan_with_exit_code_1(tmp_path: Path) -> None:
 
 
 def test_a_store_made_in_rocksdb_gets_files_by_a_rollback(tmp_path: Path) -> None:
-    from migration.opening import open_store
-    from tests.support.migrating import check_messages, config, messages
+    from tests.support.migrating import check_messages, config, messages, open_store
 
     root = tmp_path / "store"
     with open_store(config(root)) as store:

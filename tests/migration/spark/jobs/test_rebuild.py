@@ -20,7 +20,6 @@ from kvcq.tables.keys import BOUNDS, FAMILIES, INDEX, UNITS
 from migration.columnar.errors import LogLayoutError
 from migration.columnar.key_cuts import KeyCuts
 from migration.columnar.liveness import Liveness, liveness_of
-from migration.opening import open_store
 from migration.spark.errors import PipelineError
 from migration.spark.jobs.sorted_files import (
     RebuildResult,
@@ -43,7 +42,15 @@ from tests.migration.spark.logs import write_log, write_odd_log
 from tests.support.fake_clock import FakeClock
 from tests.support.golden_store import STORES, expected, extract_golden
 from tests.support.log_writer import Entry, LogWriter
-from tests.support.migrating import config, differences, done, live, make_on_files, messages
+from tests.support.migrating import (
+    config,
+    differences,
+    done,
+    live,
+    make_on_files,
+    messages,
+    open_store,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
