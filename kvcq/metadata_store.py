@@ -15,7 +15,8 @@ One family; the first byte of a key says the table:
 `created` is ms since 1970; the log offset is the log's end at that time; an i16 before a name is
 its length in bytes. The last table says where queues ended whose last message left the log.
 
-Numbers big-endian, text UTF-8. Every call is one batch, durable on return.
+Numbers big-endian, text UTF-8. Every call is one batch, durable on return; for last units, and
+topics that are put without sync, `sync` makes it so.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from store.format import MAX_MESSAGES, prepare
 from store.message import Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from store.config import StoreConfig
     from store.derive import ReputService
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: How long closing waits for the last flush, and deletion for dispatch.
 DRAIN_TIMEOUT_S = 60.0
-#: No watermark reaches it: a callback that waits for it gets the failure.
-_NEVER = 1 << 63
 
 
 class AppendPath:
@@ -57,7 +55,7 @@ class AppendPath:
         self._reput = reput
         self._flush_service = flush_service
         self._guard = guard
-        self._sync = config.flush_mode is FlushMode.SYNC
+        self.is_sync = config.flush_mode is FlushMode.SYNC
         # Guarded by the append lock; read freely.
         self.closed = False
 
@@ -91,7 +89,7 @@ class AppendPath:
                 log.lock.release()
         else:
             raise AppendWouldWaitError("another append is under way")
-        if done.row_count > SLICE_ROWS and not self._sync:
+        if done.row_count > SLICE_ROWS and not self.is_sync:
             # Not under the lock: others append meanwhile.
             self._reput.dispatch_to(done.end_offset)
         return Appended(done.requests, done.end_offset, done.store_time_ms)
@@ -111,7 +109,7 @@ class AppendPath:
             done = self.log.append(
                 messages, prepared, self._reput.offer, separate=separate, wait=wait, mark=mark
             )
-            if self._sync:
+            if self.is_sync:
                 self._flush_service.request(done.end_offset, len(messages))
         except InvalidArgumentError as error:
             raise _placed_in_batch(error, messages) from None
@@ -127,7 +125,7 @@ class AppendPath:
         if excess > 0:
             self.dispatched.wait_for(self.dispatched.value + excess, timeout_s)
         appended = self._append_with_segment(messages, timeout_s)
-        if self._sync and not self.dispatched.wait_for(appended.end_offset, timeout_s):
+        if self.is_sync and not self.dispatched.wait_for(appended.end_offset, timeout_s):
             raise FlushTimeoutError(appended.end_offset, timeout_s)
         return appended
 
@@ -139,31 +137,6 @@ class AppendPath:
             except SegmentNotReadyError as error:
                 if not self.log.wait_for_segment(error.start_offset, timeout_s):
                     raise
-
-    def is_durable(self, end_offset: int) -> bool:
-        return not self._sync or self.dispatched.value >= end_offset
-
-    def when_durable(
-        self, end_offset: int, callback: Callable[[BaseException | None], None]
-    ) -> None:
-        if self._sync:
-            self.dispatched.call_when(end_offset, callback)
-        else:
-            callback(None)
-
-    def wait_visible(self) -> None:
-        end = self.log.appended_offset
-        timeout_s = self._config.sync_flush_timeout_s
-        if not self.dispatched.wait_for(end, timeout_s):
-            raise StoreBusyError(f"what was appended is not visible within {timeout_s:g} s")
-
-    def when_failed(self, callback: Callable[[], None]) -> None:
-        def ended(error: BaseException | None) -> None:
-            if isinstance(error, StoreFailedError):
-                callback()
-
-        for watermark in (self.flushed, self.dispatched):
-            watermark.call_when(_NEVER, ended)
 
     def fail(self, error: StoreFailedError) -> None:
         """No more writes are taken."""

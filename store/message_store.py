@@ -14,6 +14,8 @@ from store.errors import (
     InvalidArgumentError,
     MessageNotFoundError,
     OffsetOutOfRangeError,
+    StoreBusyError,
+    StoreFailedError,
 )
 from store.format import ITEM_END, check_group
 from store.light_queue import LMQ_PREFIX, is_light
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from store.services import Services
     from store.topics import Admission, Topics
     from store.upkeep import Upkeep
+
+#: No watermark reaches it: a callback that waits for it gets the failure.
+_NEVER = 1 << 63
 
 
 class MessageStore:
@@ -102,7 +107,7 @@ class MessageStore:
 
     def is_durable(self, end_offset: int) -> bool:
         """Whether a put that ends there is acknowledged: flushed and visible in SYNC mode."""
-        return self._appends.is_durable(end_offset)
+        return not self._appends.is_sync or self._appends.dispatched.value >= end_offset
 
     def when_durable(
         self, end_offset: int, callback: Callable[[BaseException | None], None]
@@ -111,14 +116,19 @@ class MessageStore:
 
         With the error when it never will be. In ASYNC mode at once, on the caller's thread.
         """
-        self._appends.when_durable(end_offset, callback)
+        if self._appends.is_sync:
+            self._appends.dispatched.call_when(end_offset, callback)
+        else:
+            callback(None)
 
     def wait_visible(self) -> None:
         """What was appended before is in the queues and the index. Blocks.
 
         Raises StoreBusyError when that takes too long, and the error when it never will be.
         """
-        self._appends.wait_visible()
+        timeout_s = self.config.sync_flush_timeout_s
+        if not self._appends.dispatched.wait_for(self.log.appended_offset, timeout_s):
+            raise StoreBusyError(f"what was appended is not visible within {timeout_s:g} s")
 
     def when_visible(self, callback: Callable[[BaseException | None], None]) -> None:
         """Call back once what was appended before is in the queues and the index.
@@ -385,7 +395,13 @@ class MessageStore:
 
         Not when the store is closed.
         """
-        self._appends.when_failed(callback)
+
+        def ended(error: BaseException | None) -> None:
+            if isinstance(error, StoreFailedError):
+                callback()
+
+        for watermark in (self._appends.flushed, self._appends.dispatched):
+            watermark.call_when(_NEVER, ended)
 
     @property
     def admission(self) -> Admission:

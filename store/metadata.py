@@ -28,7 +28,7 @@ class DeleteMark(NamedTuple):
 
 
 class Metadata(Protocol):
-    """Durable when each call returns (write-ahead log, synced). Safe from several threads."""
+    """Durable when each call returns, unless it says otherwise. Safe from several threads."""
 
     def topics(self, names: Sequence[str]) -> list[TopicConfig | None]: ...
 

@@ -210,7 +210,7 @@ class Reader:
                 wanted = units
             else:
                 codes = tag_filter.codes
-                wanted = [each for each in units if each[1][2] in codes]
+                wanted = [each for each in units if each[1].tag_code in codes]
             first = not records
             fitting, room = _fitting(wanted, max_messages - len(records), room, first=first)
             found = self._records(topic, queue_id, wanted[:fitting], first=first)
@@ -243,8 +243,8 @@ class Reader:
         are the `first` units of a pull.
         """
         units = self._queues.read_units(topic, queue_id, at, count)
-        if units and units[0][1][0] < floor:  # offsets in the log rise along a queue
-            units = [each for each in units if each[1][0] >= floor]
+        if units and units[0][1].physical_offset < floor:  # offsets in the log rise along a queue
+            units = [each for each in units if each[1].physical_offset >= floor]
         if len(units) != count or units[0][0] != at or units[-1][0] != at + count - 1:
             whole = 0
             while whole < len(units) and units[whole][0] == at + whole:

@@ -43,7 +43,7 @@ class TimeFallFinder:
         """The next records of the log, in its order."""
         newest_ms = self._newest_ms
         for request in requests:
-            time_ms = request[6]
+            time_ms = request.store_time_ms
             if time_ms >= newest_ms:
                 newest_ms = time_ms
             else:

@@ -62,9 +62,9 @@ class LostTopics:
             return
         start = self._start
         if requests[0].physical_offset >= start:
-            names = {request[0] for request in requests}
+            names = {request.topic for request in requests}
         else:
-            names = {request[0] for request in requests if request.physical_offset >= start}
+            names = {request.topic for request in requests if request.physical_offset >= start}
         starts = self._topics.admission.topics
         for name in names - self._seen:
             if starts.get(name) is None:
