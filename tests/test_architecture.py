@@ -117,7 +117,12 @@ UNITS |= {
     "migration.files": _FORMATS,
     "migration.state": {*_FORMATS, "migration.next_step"},
     "migration.sides": _SIDES,
-    "migration.fill": {"migration.jobs", "migration.sides", "migration.state"},
+    "migration.fill": {
+        "migration.columnar",
+        "migration.jobs",
+        "migration.sides",
+        "migration.state",
+    },
     "migration.plan": {*_STEPS, "migration.next_step"} - {"migration.plan", "migration.jobs"},
     "migration.steps": {*_STEPS, "migration.sides"},
     "migration.repair": {
@@ -156,36 +161,35 @@ UNITS |= {
         "kvcq_client.values",
     },
 }
+_ARROW = {
+    "migration.columnar",
+    "migration.spark.arrow",
+    "migration.spark.columns",
+    "migration.spark.errors",
+}
 UNITS |= {
     "migration.columnar": {"migration.state"},
-    "migration.spark.queues": {
-        "migration.columnar",
-        "migration.formats",
-        "migration.spark.errors",
-    },
-    "migration.spark.source": {
-        "migration.columnar",
-        "migration.formats",
-        "migration.spark.errors",
-        "migration.spark.queues",
-    },
+    "migration.spark.columns": set(),
+    "migration.spark.errors": set(),
+    "migration.spark.progress": set(),
+    "migration.spark.arrow": {"migration.columnar", "migration.spark.columns"},
+    "migration.spark.queues": {"migration.formats", *_ARROW},
+    "migration.spark.source": {"migration.formats", "migration.spark.queues", *_ARROW},
     "migration.spark.verify": {
-        "migration.columnar",
         "migration.formats",
-        "migration.state",
-        "migration.spark.errors",
         "migration.spark.progress",
         "migration.spark.queues",
+        "migration.state",
+        *_ARROW,
     },
     "migration.spark.jobs": {
-        "migration.columnar",
         "migration.plan",
-        "migration.state",
-        "migration.spark.errors",
         "migration.spark.progress",
         "migration.spark.queues",
         "migration.spark.source",
         "migration.spark.verify",
+        "migration.state",
+        *_ARROW,
     },
 }
 UNITS |= {
@@ -248,13 +252,13 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "google": ("server/", "kvcq_client/"),
     "pyspark": ("migration/spark/",),
     "pandas": ("migration/spark/",),
-    "pyarrow": ("migration/spark/", "migration/columnar/"),
+    "pyarrow": ("migration/spark/",),
     "apscheduler": ("store/jobs.py",),
     "asyncio": ("server/", "kvcq_client/"),
     "msgspec": ("server/config.py",),
     "click": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
-    "matplotlib": ("migration/spark/jobs/report_plots.py", "kvcq_bench/report/plots.py"),
+    "matplotlib": ("migration/spark/jobs/report_page.py", "kvcq_bench/report/plots.py"),
 }
 #: What only an extra installs.
 EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib"}
@@ -262,7 +266,6 @@ EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib"}
 #: looks a stopped store over reads its log, and the way in puts the store together.
 ALSO = {
     ("migration/spark/", "kvcq_client"),
-    ("migration/columnar/", "kvcq_client"),
     ("kvcq/inspect/", "store"),
     ("kvcq/opening.py", "store"),
 }

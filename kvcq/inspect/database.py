@@ -239,7 +239,7 @@ class RowCheck:
         rows, units = plain_units(rows, _told_before)
         if not rows:
             return
-        wanted = self._lookup.in_question(units["offset"].astype(np.int64))
+        wanted = self._lookup.in_question(units["physical_offset"].astype(np.int64))
         asked = [rows[index] for index in np.flatnonzero(wanted).tolist()]
         sums.should_be([row for row in sums.suspects(asked) if self._is_wrong_unit(row)])
 

@@ -13,6 +13,7 @@ from kvcq.inspect.rows import BAD_ROW
 from kvcq.tables import (
     BOUNDS,
     ROCKETMQ_UNIT_SIZE,
+    UNIT_DTYPE,
     UNIT_SIZE,
     UNITS,
     expiry_stamp,
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from kvcq.engine import Pair
     from kvcq.inspect.rows import Rows
 
-_UNIT = np.dtype(
-    [("offset", ">i8"), ("size", ">i4"), ("tag", ">i8"), ("time", ">i8"), ("stamp", "<i4")]
-)
-assert _UNIT.itemsize == UNIT_SIZE
 _OFFSET_BYTES = 8
 _LEAST_KEY_BYTES = 19
 _ENDS = 1024
@@ -65,7 +62,7 @@ class UnitOrder:
         keys = [key for key, _ in rows]
         numbers = b"".join([key[-_OFFSET_BYTES:] for key in keys])
         queue_offsets = np.frombuffer(numbers, ">i8").astype(np.int64)
-        offsets = units["offset"].astype(np.int64)
+        offsets = units["physical_offset"].astype(np.int64)
         self._in_order([key[:-_OFFSET_BYTES] for key in keys], queue_offsets, offsets)
         for index in self._lookup.damaged_rows(offsets):
             topic, queue_id, queue_offset = unpack_unit_key(keys[index])
@@ -199,11 +196,11 @@ def plain_units(
     """
     values = [value for _, value in rows]
     if set(map(len, values)) == {UNIT_SIZE}:
-        units = np.frombuffer(b"".join(values), _UNIT)
+        units = np.frombuffer(b"".join(values), UNIT_DTYPE)
         if (
             all(map(_queue_of, {key[:-_OFFSET_BYTES] for key, _ in rows}))
-            and (units["offset"] >= 0).all()
-            and (units["size"] > 0).all()
+            and (units["physical_offset"] >= 0).all()
+            and (units["record_size"] > 0).all()
         ):
             return rows, units
     plain: list[Pair] = []
@@ -218,7 +215,7 @@ def plain_units(
             plain.append((key, value + expiry_stamp(unit.store_time_ms)))
         else:
             plain.append((key, value))
-    return plain, np.frombuffer(b"".join([value for _, value in plain]), _UNIT)
+    return plain, np.frombuffer(b"".join([value for _, value in plain]), UNIT_DTYPE)
 
 
 @lru_cache(maxsize=4096)

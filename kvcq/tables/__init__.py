@@ -35,8 +35,10 @@ from kvcq.tables.time_search import search_time
 from kvcq.tables.truncate import truncate_rows
 from kvcq.tables.values import (
     ROCKETMQ_UNIT_SIZE,
+    UNIT_DTYPE,
     UNIT_SIZE,
     expiry_stamp,
+    expiry_stamps,
     pack_max,
     unpack_i64,
     unpack_max,
@@ -52,10 +54,12 @@ __all__ = [
     "NO_TOPIC",
     "ROCKETMQ_UNIT_SIZE",
     "UNITS",
+    "UNIT_DTYPE",
     "UNIT_SIZE",
     "DispatchBatchBuilder",
     "MinOffsets",
     "expiry_stamp",
+    "expiry_stamps",
     "index_prefix",
     "last_units_between",
     "marks_range",

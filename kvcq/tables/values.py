@@ -26,11 +26,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kvcq.errors import CorruptValueError
 from store.consume_queue import CqUnit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
 UNIT_SIZE = 32
 ROCKETMQ_UNIT_SIZE = 28
@@ -49,6 +53,17 @@ _I64 = struct.Struct(">q")
 assert _UNIT_FIELDS.size == ROCKETMQ_UNIT_SIZE
 assert _UNIT.size == UNIT_SIZE
 MAX_SIZE = _MAX.size
+#: The same units for numpy.
+UNIT_DTYPE = np.dtype(
+    [
+        ("physical_offset", ">i8"),
+        ("record_size", ">i4"),
+        ("tag_code", ">i8"),
+        ("store_time_ms", ">i8"),
+        ("expiry_stamp", "<i4"),
+    ]
+)
+assert UNIT_DTYPE.itemsize == UNIT_SIZE
 
 _LAST_STAMP = (1 << 31) - 1
 
@@ -60,6 +75,11 @@ pack_max = _MAX.pack
 def expiry_stamp(store_time_ms: int) -> bytes:
     """The 4 bytes a unit and an index row end with."""
     return _STAMP.pack(min(max(store_time_ms // 1000, 0), _LAST_STAMP))
+
+
+def expiry_stamps(store_times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The numbers that `expiry_stamp` packs, of many."""
+    return np.clip(store_times_ms // 1000, 0, _LAST_STAMP)
 
 
 def pack_unit(unit: CqUnit) -> bytes:

@@ -5,40 +5,32 @@ is what it avoids. Uses store and kvcq; knows nothing of Spark.
 """
 
 from migration.columnar.block import RecordBlock
-from migration.columnar.columns import COMMITLOG, CONSUMEQUEUE, MESSAGE, ddl
-from migration.columnar.decoder import DEFAULTS, ReadOptions, read_batches, read_blocks
-from migration.columnar.derived_rows import (
-    INDEX_ROWS,
-    UNIT_ROWS,
-    derive,
-    expiry_stamps,
-    index_keys,
-    unit_columns,
-)
+from migration.columnar.decoder import DEFAULTS, ReadOptions, read_blocks
+from migration.columnar.derived_rows import IndexRows, UnitRows, derive, derive_index, places_of
 from migration.columnar.errors import LogDamageError, LogLayoutError
-from migration.columnar.gather import Bytes, Ints, gather, gather_ints, slices
-from migration.columnar.key_cuts import KeyCuts, plan_cuts, sample_log
+from migration.columnar.gather import Bools, Bytes, Ints, gather, gather_ints
+from migration.columnar.key_cuts import KeyCuts, plan_cuts, sample_log, whole_key
 from migration.columnar.liveness import ALL_LIVE, Liveness, liveness_of
 from migration.columnar.log_layout import (
     LogLayout,
     LogRange,
     Segment,
+    Start,
     advance,
     first_store_time,
     read_layout,
     split,
 )
-from migration.columnar.text import as_text
+from migration.columnar.sorted_files import FAMILIES, QueueEnds, row_keys, write_index, write_units
+from migration.columnar.strings import Names, Strings
 
 __all__ = [
     "ALL_LIVE",
-    "COMMITLOG",
-    "CONSUMEQUEUE",
     "DEFAULTS",
-    "INDEX_ROWS",
-    "MESSAGE",
-    "UNIT_ROWS",
+    "FAMILIES",
+    "Bools",
     "Bytes",
+    "IndexRows",
     "Ints",
     "KeyCuts",
     "Liveness",
@@ -46,25 +38,29 @@ __all__ = [
     "LogLayout",
     "LogLayoutError",
     "LogRange",
+    "Names",
+    "QueueEnds",
     "ReadOptions",
     "RecordBlock",
     "Segment",
+    "Start",
+    "Strings",
+    "UnitRows",
     "advance",
-    "as_text",
-    "ddl",
     "derive",
-    "expiry_stamps",
+    "derive_index",
     "first_store_time",
     "gather",
     "gather_ints",
-    "index_keys",
     "liveness_of",
+    "places_of",
     "plan_cuts",
-    "read_batches",
     "read_blocks",
     "read_layout",
+    "row_keys",
     "sample_log",
-    "slices",
     "split",
-    "unit_columns",
+    "whole_key",
+    "write_index",
+    "write_units",
 ]

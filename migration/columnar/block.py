@@ -1,6 +1,7 @@
 """Some records of one segment, and their columns, each built when it is first asked for.
 
-Holds a view of the segment, no copy; columns are copies. Not for use from several threads.
+Holds a view of the segment, no copy; columns of numbers are copies. Not for use from several
+threads.
 """
 
 from __future__ import annotations
@@ -9,27 +10,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
+from isal.isal_zlib import crc32
 
-from kvcq_client.format import COMPRESSED, BodyError, decompress
-from migration.columnar.columns import COMMITLOG
-from migration.columnar.gather import Bytes, Ints, gather, gather_ints, slices
+from migration.columnar.gather import gather, gather_ints
 from migration.columnar.property_scan import PropertyScan
-from migration.columnar.text import as_text, is_text
+from migration.columnar.strings import Names, Strings
 from store.format import (
+    CRC_ITEM_BYTES,
+    CRC_ITEM_PREFIX,
+    CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
-    OWN_PROPERTIES,
     SCHEDULE_TOPIC,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
     crc_mismatch,
-    decode_properties,
     java_hash,
     tag_code_of,
-    unpack_host,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    Bools = npt.NDArray[np.bool_]
+    from migration.columnar.gather import Bools, Bytes, Ints
+    from migration.columnar.property_scan import LightQueues
 
 # The layout is in store/format/record.py; these are its fixed runs of fields.
 _HEAD = np.dtype(
@@ -53,8 +53,11 @@ _HEAD = np.dtype(
         ("born_time_ms", ">i8"),
     ]
 )
+_CRC_ITEM = np.dtype([("name", f"S{len(CRC_ITEM_PREFIX)}"), ("digits", "u1", (10,)), ("end", "u1")])
+#: What each digit of a CRC item counts: the lowest stands first.
+_DIGITS = 10 ** np.arange(10, dtype=np.int64)
 _TAIL = np.dtype([("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_length", ">i4")])
-assert (_HEAD.itemsize, _TAIL.itemsize) == (48, 16)
+assert (_HEAD.itemsize, _TAIL.itemsize, _CRC_ITEM.itemsize) == (48, 16, CRC_ITEM_BYTES)
 
 
 class RecordBlock:
@@ -118,18 +121,34 @@ class RecordBlock:
         """Index of the first record whose bytes do not match a CRC it carries, and which one."""
         view = self._data.data
         places = (self._at, self._body_at, self._body_end, self._properties_at, self._end)
-        rows = zip(*(each.tolist() for each in places), strict=True)
-        for index, (at, body_at, body_end, properties_at, end) in enumerate(rows):
-            if reason := crc_mismatch(view, at, body_at, body_end, properties_at, end):
-                return index, reason
+        for row in np.flatnonzero(~self._whole_by_crc()).tolist():
+            if reason := crc_mismatch(view, *(int(place[row]) for place in places)):
+                return row, reason
         return None
 
+    def _whole_by_crc(self) -> Bools:
+        """Records closed by the CRC of all their bytes, which replaces all other checks."""
+        items_at = self._end - CRC_ITEM_BYTES
+        view = self._data.data
+        bounds = zip(self._at.tolist(), items_at.tolist(), strict=True)
+        crcs = np.array([crc32(view[at:item_at]) & CRC_MASK for at, item_at in bounds])
+        whole: Bools = items_at >= self._properties_at
+        items = gather(self._data, _CRC_ITEM, items_at)
+        whole &= (items["name"] == CRC_ITEM_PREFIX) & (items["end"] == 2)
+        digits = items["digits"] - np.int64(ord("0"))
+        whole &= ((digits >= 0) & (digits <= 9)).all(axis=1)
+        whole &= digits @ _DIGITS == crcs
+        return whole
+
+    @cached_property
     def undecodable(self) -> Bools:
         """Records whose topic or properties are no UTF-8: poison, which dispatch leaves out."""
-        bad = np.zeros(len(self), dtype=np.bool_)
-        for values in (self._raw_topic, self.properties_raw):
-            if not is_text(values):
-                bad |= np.array([not is_text(values.slice(i, 1)) for i in range(len(self))])
+        codes, topics = self._coded_topics
+        bad: Bools = np.array([not _is_text(topic) for topic in topics], dtype=np.bool_)[codes]
+        if not self._scan.is_ascii:
+            bad |= np.array(
+                [not _is_text(text) for text in self.strings("properties_raw").tolist()]
+            )
         return bad
 
     # --- where the fields lie ---------------------------------------------------------------
@@ -192,186 +211,131 @@ class RecordBlock:
         return self._topic_end + 2
 
     @cached_property
-    def _raw_topic(self) -> pa.BinaryArray:
-        return slices(self._data, self._body_end + self._width, self._topic_end)
+    def _coded_topics(self) -> tuple[Ints, list[bytes]]:
+        return self.strings("topic").coded()
 
     @cached_property
     def _scan(self) -> PropertyScan:
-        return PropertyScan(self.properties_raw)
+        return PropertyScan(self.strings("properties_raw"))
 
     # --- columns ------------------------------------------------------------------------------
 
-    def column(self, name: str) -> pa.Array:
-        """The column of that name, of the type that columns.COMMITLOG gives it."""
-        array: pa.Array = getattr(self, name)
-        return array
+    @cached_property
+    def topic_names(self) -> Names:
+        """The topics as text; what is no UTF-8 gets replacement marks, as Java puts them."""
+        codes, topics = self._coded_topics
+        return Names(codes, [topic.decode(errors="replace") for topic in topics])
 
-    def typed_column(self, field: pa.Field) -> pa.Array:
-        """The column as that field: Arrow names the elements of lists in more than one way."""
-        return self.column(field.name).cast(field.type)
-
-    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """All columns of `schema`, in its order."""
-        columns = [self.typed_column(field) for field in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    def head(self, name: str) -> npt.NDArray[np.signedinteger]:
+        """A field of the fixed head: numbers as wide as in the record."""
+        values = self._head[name]
+        return values.astype(values.dtype.newbyteorder("="))
 
     @cached_property
-    def topic(self) -> pa.Array:
-        return as_text(self._raw_topic)
+    def queue_id(self) -> Ints:
+        return self._head["queue_id"].astype(np.int64)
 
     @cached_property
-    def queue_id(self) -> pa.Array:
-        return self._head_column("queue_id")
+    def queue_offset(self) -> Ints:
+        return self._head["queue_offset"].astype(np.int64)
 
     @cached_property
-    def queue_offset(self) -> pa.Array:
-        return self._head_column("queue_offset")
+    def physical_offset(self) -> Ints:
+        return self._head["physical_offset"].astype(np.int64)
+
+    @property
+    def record_size(self) -> Ints:
+        return self._size
+
+    @property
+    def sys_flag(self) -> Ints:
+        return self._flags
 
     @cached_property
-    def physical_offset(self) -> pa.Array:
-        return self._head_column("physical_offset")
+    def store_time_ms(self) -> Ints:
+        return gather_ints(self._data, ">i8", self._store_time_at)
 
-    @cached_property
-    def record_size(self) -> pa.Array:
-        return self._head_column("record_size")
+    @property
+    def reconsume_times(self) -> Ints:
+        return self._tail["reconsume_times"].astype(np.int64)
 
-    @cached_property
-    def born_time_ms(self) -> pa.Array:
-        return self._head_column("born_time_ms")
-
-    @cached_property
-    def flag(self) -> pa.Array:
-        return self._head_column("flag")
-
-    @cached_property
-    def sys_flag(self) -> pa.Array:
-        return self._head_column("sys_flag")
-
-    @cached_property
-    def body_crc(self) -> pa.Array:
-        return self._head_column("body_crc")
-
-    @cached_property
-    def store_time_ms(self) -> pa.Array:
-        return pa.array(gather_ints(self._data, ">i8", self._store_time_at))
-
-    @cached_property
-    def timestamp(self) -> pa.Array:
-        return self.store_time_ms.cast(pa.timestamp("ms", "UTC"))
-
-    @cached_property
-    def reconsume_times(self) -> pa.Array:
-        return pa.array(self._tail["reconsume_times"].astype(np.int32))
-
-    @cached_property
-    def prepared_transaction_offset(self) -> pa.Array:
+    @property
+    def prepared_transaction_offset(self) -> Ints:
         # Below 0 it is the place in a batch.
-        return pa.array(np.maximum(self._tail["prepared"].astype(np.int64), 0))
+        return np.maximum(self._tail["prepared"].astype(np.int64), 0)
 
     @cached_property
-    def in_queue(self) -> pa.Array:
+    def in_queue(self) -> Bools:
         transaction = self._flags & TRANSACTION_MASK
-        return pa.array((transaction == 0) | (transaction == TRANSACTION_COMMIT))
+        standing: Bools = (transaction == 0) | (transaction == TRANSACTION_COMMIT)
+        return standing
 
     @cached_property
-    def born_host(self) -> pa.Array:
-        return _hosts(slices(self._data, self._at + 48, self._store_time_at))
+    def indexed(self) -> Bools:
+        """Whether the key index has its keys."""
+        kept: Bools = self._flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+        return kept
 
-    @cached_property
-    def store_host(self) -> pa.Array:
-        return _hosts(slices(self._data, self._store_time_at + 8, self._tail_at))
-
-    @cached_property
-    def stored_body(self) -> pa.Array:
-        return slices(self._data, self._body_at, self._body_end)
-
-    @cached_property
-    def body(self) -> pa.Array:
-        """Decompressed where its producer compressed it; null where it does not decompress."""
-        compressed = np.flatnonzero(self._flags & COMPRESSED)
-        if not len(compressed):
-            return self.stored_body
-        bodies = self.stored_body.to_pylist()
-        for row in compressed.tolist():
-            try:
-                bodies[row] = decompress(bodies[row], int(self._flags[row]))
-            except BodyError:
-                bodies[row] = None
-        return pa.array(bodies, pa.binary())
-
-    @cached_property
-    def properties_raw(self) -> pa.Array:
-        return slices(self._data, self._properties_at, self._end)
-
-    @cached_property
-    def properties(self) -> pa.Array:
-        """What is not filled in by the store. In Python, record by record."""
-        found = (decode_properties(text) for text in as_text(self.properties_raw).to_pylist())
-        items = [[item for item in one.items() if item[0] not in OWN_PROPERTIES] for one in found]
-        return pa.array(items, COMMITLOG.field("properties").type)
-
-    @cached_property
-    def record(self) -> pa.Array:
-        return slices(self._data, self._at, self._end)
-
-    @cached_property
-    def tag(self) -> pa.Array:
-        return self._scan.text("TAGS")
-
-    @cached_property
-    def tag_code(self) -> pa.Array:
-        encoded = self.tag.dictionary_encode()
-        hashes = np.array(
-            [java_hash(tag) for tag in encoded.dictionary.to_pylist()], dtype=np.int64
+    def strings(self, name: str) -> Strings:
+        """The bytes of a field that is no number: of its columns in Spark, or a host."""
+        return Strings(
+            self._data,
+            *{
+                "topic": (self._body_end + self._width, self._topic_end),
+                "born_host": (self._at + 48, self._store_time_at),
+                "store_host": (self._store_time_at + 8, self._tail_at),
+                "stored_body": (self._body_at, self._body_end),
+                "properties_raw": (self._properties_at, self._end),
+                "record": (self._at, self._end),
+            }[name],
         )
-        codes = np.zeros(len(self), dtype=np.int64)
-        tagged = np.asarray(encoded.is_valid())
-        codes[tagged] = hashes[np.asarray(encoded.indices.drop_null(), dtype=np.int64)]
-        # Topics of that length are few; only they are worth a look at their bytes.
-        for row in np.flatnonzero(self._topic_length == len(SCHEDULE_TOPIC)).tolist():
-            codes[row] = tag_code_of(
-                self.topic[row].as_py(),
-                self.tag[row].as_py() or "",
-                self._scan.text("DELAY")[row].as_py(),
-                self.store_time_ms[row].as_py(),
-            )
-        return pa.array(codes)
 
     @cached_property
-    def keys(self) -> pa.Array:
-        """What the index has them under, but for keys of batches."""
-        indexed = self._flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK
-        return self._scan.keys(indexed)
+    def tag(self) -> tuple[Ints, Strings]:
+        """Rows that have one, and the tag of each."""
+        return self._scan.values("TAGS")
+
+    @cached_property
+    def tag_code(self) -> Ints:
+        rows, tags = self.tag
+        numbers, distinct = tags.coded()
+        hashes = [java_hash(tag.decode(errors="replace")) for tag in distinct]
+        codes = np.zeros(len(self), dtype=np.int64)
+        codes[rows] = np.array(hashes, dtype=np.int64)[numbers]
+        # Topics of that length are few; only they are worth a look at their bytes.
+        due = np.flatnonzero(self._topic_length == len(SCHEDULE_TOPIC)).tolist()
+        if due:
+            self._put_due_times(codes, due)
+        return codes
+
+    def _put_due_times(self, codes: Ints, rows: list[int]) -> None:
+        texts: list[dict[int, str]] = []
+        for at, values in (self.tag, self._scan.values("DELAY")):
+            found = (value.decode(errors="replace") for value in values.tolist())
+            texts.append(dict(zip(at.tolist(), found, strict=True)))
+        tags, delays = texts
+        names = self.topic_names
+        for row in rows:
+            topic, time_ms = names.values[names.codes[row]], int(self.store_time_ms[row])
+            codes[row] = tag_code_of(topic, tags.get(row, ""), delays.get(row), time_ms)
+
+    @cached_property
+    def keys(self) -> tuple[Ints, Strings]:
+        """What the index has each record under, by row, but for keys of batches."""
+        return self._scan.keys(self.indexed)
 
     def marks(self) -> tuple[Ints, list[bytes]]:
         """Rows of records that begin a numbered batch, and the batch's key in the index."""
         return self._scan.marks()
 
     @cached_property
-    def _light(self) -> tuple[pa.Array, pa.Array]:
-        return self._scan.light_queues(np.asarray(self.in_queue))
-
-    @cached_property
-    def light_queues(self) -> pa.Array:
-        return self._light[0]
-
-    @cached_property
-    def light_offsets(self) -> pa.Array:
-        return self._light[1]
-
-    def _head_column(self, name: str) -> pa.Array:
-        values = self._head[name]
-        return pa.array(values.astype(values.dtype.newbyteorder("=")))
+    def light_queues(self) -> LightQueues:
+        return self._scan.light_queues(self.in_queue)
 
 
-def _hosts(packed: pa.BinaryArray) -> pa.Array:
-    """Few hosts, many records: each host is written out once."""
-    encoded = packed.dictionary_encode()
-    texts = []
-    for raw in encoded.dictionary.to_pylist():
-        address, port = unpack_host(raw)
-        texts.append(f"[{address}]:{port}" if ":" in address else f"{address}:{port}")
-    return pa.array(texts, pa.string()).take(encoded.indices)
-
-
-assert all(hasattr(RecordBlock, name) for name in COMMITLOG.names)
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Commit log to Arrow batches, range by range. Knows nothing of Spark.
+"""Commit log to blocks of records, range by range.
 
 A range that does not begin at a segment's start finds its first record by searching for one. That
 is a guess when message bodies may hold anything. So every reader that ends before the segment's
@@ -15,9 +15,7 @@ from migration.columnar.log_layout import LogRange, Start, damage, open_segment
 from migration.columnar.walk import Buffer, Stop, find_record, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
+    from collections.abc import Generator
 
     from migration.columnar.block import RecordBlock
 
@@ -37,24 +35,14 @@ class ReadOptions(NamedTuple):
 DEFAULTS = ReadOptions()
 
 
-def read_batches(
-    log_range: LogRange,
-    schema: pa.Schema,
-    options: ReadOptions = DEFAULTS,
-    choose: Callable[[RecordBlock], RecordBlock] | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of `schema`, in log order. `choose` may drop records.
+def read_blocks(
+    log_range: LogRange, options: ReadOptions = DEFAULTS
+) -> Generator[RecordBlock, None, int]:
+    """The records of the range, in log order; then the physical offset behind the last one.
 
-    Raises LogDamageError.
+    That is the segment's end behind a blank, and the range's where nothing more was found. Raises
+    LogDamageError.
     """
-    for block in read_blocks(log_range, options):
-        chosen = block if choose is None else choose(block)
-        if len(chosen):
-            yield chosen.batch(schema)
-
-
-def read_blocks(log_range: LogRange, options: ReadOptions = DEFAULTS) -> Iterator[RecordBlock]:
-    """The records of the range, in log order. Raises LogDamageError."""
     segment = log_range.segment
     data = open_segment(segment.path)
     base = segment.start
@@ -65,7 +53,7 @@ def read_blocks(log_range: LogRange, options: ReadOptions = DEFAULTS) -> Iterato
         block, at = walked.block, walked.next_position
         if options.verify_crc and (wrong := block.first_crc_mismatch()) is not None:
             index, reason = wrong
-            position = int(block.physical_offset[index].as_py()) - base
+            position = int(block.physical_offset[index]) - base
             if options.fail_on_corrupt:
                 raise damage(segment, position, reason)
             yield from block.first(index).pieces(BATCH_BYTES)
@@ -77,11 +65,10 @@ def read_blocks(log_range: LogRange, options: ReadOptions = DEFAULTS) -> Iterato
                 raise damage(segment, at, "no record")
             at = find_record(data, base, at + 1, limit)
         elif walked.stop is Stop.BLANK:
-            at = None
-        elif walked.stop is Stop.LIMIT:
-            if not log_range.last and options.fail_on_corrupt:
-                _prove_next_start(data, log_range, at)
-            at = None
+            return base + len(data)
+        elif walked.stop is Stop.LIMIT and not log_range.last and options.fail_on_corrupt:
+            _prove_next_start(data, log_range, at)
+    return log_range.end if at is None else base + at
 
 
 def _first_record(data: Buffer, log_range: LogRange) -> int | None:

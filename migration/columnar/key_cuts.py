@@ -8,25 +8,32 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from kvcq.tables import pack_i64
 from migration.columnar.derived_rows import derive
 from migration.columnar.log_layout import open_segment
+from migration.columnar.strings import WORD, Strings
 from migration.columnar.walk import find_record, walk
 
 if TYPE_CHECKING:
-    from migration.columnar.derived_rows import DerivedRows
-    from migration.columnar.gather import Ints
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from migration.columnar.derived_rows import IndexRows, UnitRows
+    from migration.columnar.gather import Bools, Ints
     from migration.columnar.liveness import Liveness
     from migration.columnar.log_layout import LogLayout
 
 #: Prefix of a queue's unit keys, and a queue offset.
 UnitKey = tuple[bytes, int]
-_Key = TypeVar("_Key", bytes, UnitKey)
+#: What an index key begins with, length of the message key, the key, time, physical offset: sorts
+#: as the whole key does.
+IndexKey = tuple[bytes, int, bytes, int, int]
+_Key = TypeVar("_Key", IndexKey, UnitKey)
 
 _PROBES = 96
 _PROBE_RECORDS = 256
@@ -34,10 +41,10 @@ _PROBE_RECORDS = 256
 
 @dataclass(frozen=True)
 class KeyCuts:
-    """Inner edges of the ranges: units as (prefix, queue offset), index as whole keys. Rising."""
+    """Inner edges of the ranges: units as (prefix, queue offset). Rising."""
 
     unit_edges: tuple[UnitKey, ...]
-    index_edges: tuple[bytes, ...]
+    index_edges: tuple[IndexKey, ...]
 
     @property
     def unit_ranges(self) -> int:
@@ -48,43 +55,67 @@ class KeyCuts:
         """Ranges of both families; units come first."""
         return self.unit_ranges + len(self.index_edges) + 1
 
-    def unit_parts(self, units: pa.RecordBatch) -> Ints:
+    def unit_parts(self, units: UnitRows) -> Ints:
         """The range that each unit lies in."""
-        offsets = np.asarray(units.column("queue_offset"))
-        encoded = units.column("prefix").dictionary_encode()
         edges = [prefix for prefix, _ in self.unit_edges]
-        prefixes = encoded.dictionary.to_pylist()
-        below = np.array([bisect_left(edges, prefix) for prefix in prefixes], dtype=np.int64)
-        codes = np.asarray(encoded.indices, dtype=np.int64)
-        parts: Ints = below[codes] if len(codes) else codes
+        below = [bisect_left(edges, prefix) for prefix in units.prefixes]
+        parts: Ints = np.array(below, dtype=np.int64)[units.queues]
         # Cuts inside a queue: its rows at or behind the cut are one range further on.
-        known = {prefix: code for code, prefix in enumerate(prefixes)}
+        known = {prefix: number for number, prefix in enumerate(units.prefixes)}
         for prefix, offset in self.unit_edges:
             if prefix in known:
-                parts += (codes == known[prefix]) & (offsets >= offset)
+                parts += (units.queues == known[prefix]) & (units.queue_offset >= offset)
         return parts
 
-    def index_parts(self, index: pa.RecordBatch) -> Ints:
+    def index_parts(self, index: IndexRows) -> Ints:
         """The range that each index row lies in, counted on from the ranges of the units."""
-        keys = index.column("key")
-        parts = np.full(len(keys), self.unit_ranges, dtype=np.int64)
+        parts = np.full(len(index.keys), self.unit_ranges, dtype=np.int64)
         for edge in self.index_edges:
-            parts += np.asarray(pc.greater_equal(keys, pa.scalar(edge, pa.binary())))
+            parts += _at_or_behind(index, edge)
         return parts
+
+
+def _at_or_behind(index: IndexRows, edge: IndexKey) -> Bools:
+    """Whether each row's key is the edge or lies behind it, looking only as far as it takes."""
+    prefix, length, key, time_ms, place = edge
+    signs = np.array([(one > prefix) - (one < prefix) for one in index.prefixes], dtype=np.int64)
+    found: Bools = signs[index.topics] > 0
+    level = np.flatnonzero(signs[index.topics] == 0)
+    # The length, the words of the key, the time and the place, as far as rows are level in them.
+    words = -(-length // WORD)
+    limits = [length, *(Strings.of([key]).word(number)[0] for number in range(words))]
+    for number, limit in enumerate([*limits, time_ms, place], -1):
+        if number < 0:
+            values: npt.NDArray[Any] = index.keys[level].lengths
+        elif number < words:
+            values = index.keys[level].word(number)
+        else:
+            values = (index.store_time_ms, index.physical_offset)[number - words][level]
+        found[level[values > limit]] = True
+        level = level[values == limit]
+    found[level] = True
+    return found
+
+
+def whole_key(key: IndexKey) -> bytes:
+    """As kvcq.tables.keys.index_key makes it."""
+    prefix, length, message_key, time_ms, place = key
+    parts = (prefix, length.to_bytes(4, "big"), b"\x01", message_key, b"\x01", pack_i64(time_ms))
+    return b"".join((*parts, pack_i64(place)))
 
 
 class Sample(NamedTuple):
     """Records from all over the log, and how many there are of each kind for each byte."""
 
     unit_keys: list[UnitKey]
-    index_keys: list[bytes]
+    index_keys: list[IndexKey]
     bytes_seen: int
 
 
 def sample_log(layout: LogLayout, begin: int, end: int, liveness: Liveness) -> Sample:
     """Looks at some records at even distances."""
     units: list[UnitKey] = []
-    index: list[bytes] = []
+    index: list[IndexKey] = []
     seen = 0
     step = max(1, (end - begin) // _PROBES)
     for segment in layout.segments:
@@ -97,13 +128,23 @@ def sample_log(layout: LogLayout, begin: int, end: int, liveness: Liveness) -> S
             if found is not None:
                 bound = limit - segment.start
                 walked = walk(data, segment.start, found, bound, _PROBE_RECORDS)
-                rows: DerivedRows = derive(walked.block, liveness)
-                offsets = rows.units.column("queue_offset").to_pylist()
-                units += zip(rows.units.column("prefix").to_pylist(), offsets, strict=True)
-                index += rows.index.column("key").to_pylist()
+                derived = derive(walked.block, liveness)
+                units += _unit_keys(derived.units)
+                index += _index_keys(derived.index_rows)
                 seen += walked.next_position - found
             at = limit
     return Sample(sorted(units), sorted(index), seen)
+
+
+def _unit_keys(rows: UnitRows) -> Iterator[UnitKey]:
+    prefixes = [rows.prefixes[number] for number in rows.queues.tolist()]
+    return zip(prefixes, rows.queue_offset.tolist(), strict=True)
+
+
+def _index_keys(rows: IndexRows) -> Iterator[IndexKey]:
+    prefixes = [rows.prefixes[number] for number in rows.topics.tolist()]
+    numbers = (rows.store_time_ms.tolist(), rows.physical_offset.tolist())
+    return zip(prefixes, rows.keys.lengths.tolist(), rows.keys.tolist(), *numbers, strict=True)
 
 
 def plan_cuts(sample: Sample, log_bytes: int, rows_per_file: int, least: int) -> KeyCuts:

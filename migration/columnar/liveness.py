@@ -7,7 +7,7 @@ is routed to file queues, to RocksDB or to both, by migration/state/routes.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +15,10 @@ from migration.state import SideName
 from store.topics import Admission, dead_light_of, starts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from migration.columnar.gather import Ints
+    from migration.columnar.gather import Bools, Ints
+    from migration.columnar.strings import Names
     from migration.state import Routes
     from store.consume_queue import LastUnit
     from store.metadata import Metadata
@@ -44,18 +42,18 @@ class Liveness:
     deletions: int = 0  # number of the last deletion, to be carried over
     routes: Routes | None = None  # None: every name stands on every side
 
-    def of_topics(self, topics: pa.StringArray, physical: Ints) -> npt.NDArray[np.bool_]:
+    def of_topics(self, topics: Names, physical: Ints) -> Bools:
         """Which records live, by topic."""
         if self.topics is None:
             return np.ones(len(physical), dtype=np.bool_)
         starts = self.topics
-        return _reached(topics, physical, lambda name: starts.get(name, _NEVER))
+        return physical >= topics.look_up(lambda name: starts.get(name, _NEVER), np.int64)
 
-    def of_light(self, names: pa.StringArray, physical: Ints) -> npt.NDArray[np.bool_]:
+    def of_light(self, names: Names, physical: Ints) -> Bools:
         """Which units of light queues live."""
         if not self.dead_light:
             return np.ones(len(physical), dtype=np.bool_)
-        return _reached(names, physical, lambda name: self.dead_light.get(name, 0))
+        return physical >= names.look_up(lambda name: self.dead_light.get(name, 0), np.int64)
 
     def keeps(self, end: LastUnit) -> bool:
         """Whether the database has that end of a queue."""
@@ -65,12 +63,12 @@ class Liveness:
         starts = _AnyTopic() if self.topics is None else self.topics
         return Admission(starts, self.dead_light).is_live(name, physical_offset)
 
-    def takes(self, side: SideName, names: pa.StringArray) -> npt.NDArray[np.bool_]:
+    def takes(self, side: SideName, names: Names) -> Bools:
         """Which of the topics and light queues stand on the side."""
         if self.routes is None or self.routes.takes_all(side):
             return np.ones(len(names), dtype=np.bool_)
         routes = self.routes
-        return _looked_up(names, lambda name: routes.takes(side, name), np.bool_)
+        return names.look_up(lambda name: routes.takes(side, name), np.bool_)
 
 
 #: For a log of a store whose topics are not known.
@@ -84,19 +82,3 @@ def liveness_of(
     marks = metadata.delete_marks()
     last = max([applied_deletions, *(mark.sequence for mark in marks)])
     return Liveness(starts_of(metadata), dead_light_of(marks), last, routes)
-
-
-def _reached(
-    names: pa.StringArray, physical: Ints, start: Callable[[str], int]
-) -> npt.NDArray[np.bool_]:
-    live: npt.NDArray[np.bool_] = physical >= _looked_up(names, start, np.int64)
-    return live
-
-
-def _looked_up(
-    names: pa.StringArray, answer: Callable[[str], object], dtype: npt.DTypeLike
-) -> npt.NDArray[Any]:
-    """The answer for each name; each different name is asked for once."""
-    encoded = names.dictionary_encode()
-    answers = np.array([answer(name) for name in encoded.dictionary.to_pylist()], dtype=dtype)
-    return answers[np.asarray(encoded.indices, dtype=np.int64)]

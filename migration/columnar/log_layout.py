@@ -13,8 +13,8 @@ from typing import NamedTuple
 from migration.columnar.errors import LogDamageError, LogLayoutError
 from migration.columnar.walk import Stop, walk
 from store.format import BLANK_BYTES, check_record, store_time_of
+from store.log import parse_segment_name
 
-_NAME_DIGITS = 20
 #: Records that one step of the walk to the log's end looks at.
 _WALK_STEP = 65_536
 
@@ -74,9 +74,10 @@ def list_segments(directory: Path, segment_bytes: int | None = None) -> tuple[li
     for path in sorted(directory.iterdir()):
         if path.is_dir():
             continue
-        if len(path.name) != _NAME_DIGITS or not path.name.isdecimal():
+        start = parse_segment_name(path.name)
+        if start is None:
             raise LogLayoutError(f"{path}: the name is not the 20 digits of a segment")
-        found.append((Segment(str(path), int(path.name)), path.stat().st_size))
+        found.append((Segment(str(path), start), path.stat().st_size))
     if found and found[-1][1] == 0:
         found.pop()  # made, but not sized yet
     if not found:

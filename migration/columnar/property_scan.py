@@ -8,14 +8,12 @@ property is in store/format/properties.py; tests hold the two together.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from migration.columnar.gather import Bytes, Ints, gather, slices, spread
-from migration.columnar.text import as_text
+from migration.columnar.gather import gather
+from migration.columnar.strings import Strings
 from store.format import (
     BATCH,
     ITEM_END,
@@ -26,25 +24,34 @@ from store.format import (
     light_queues,
 )
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from migration.columnar.gather import Bools, Ints
+
 _NAME_END = 1
 _ITEM_END = 2
+_SPACE = 32
+
+
+class LightQueues(NamedTuple):
+    """Light queues that records stand in: row of the record, name, and offset in it."""
+
+    rows: Ints
+    names: list[str]
+    offsets: Ints
 
 
 class PropertyScan:
     """Properties of `strings`, one property string for each record."""
 
-    def __init__(self, strings: pa.BinaryArray) -> None:
-        self._count = len(strings)
-        self._starts: Ints = np.zeros(1, dtype=np.int64)
-        self._flat: Bytes = np.empty(0, dtype=np.uint8)
-        if self._count:
-            _, offsets, data = strings.buffers()
-            first = strings.offset
-            bounds = np.frombuffer(offsets, dtype=np.int32)[first : first + self._count + 1]
-            self._starts = bounds.astype(np.int64)
-            if data is not None:
-                self._flat = np.frombuffer(data, dtype=np.uint8)
-        self._texts: dict[str, pa.Array] = {}
+    def __init__(self, strings: Strings) -> None:
+        self._strings = strings.packed()
+        self._flat = self._strings.data
+
+    @cached_property
+    def is_ascii(self) -> bool:
+        return bool((self._flat < 0x80).all())
 
     @cached_property
     def _name_ends(self) -> Ints:
@@ -57,12 +64,9 @@ class PropertyScan:
     @cached_property
     def _before(self) -> npt.NDArray[np.uint32]:
         """The four bytes before each 01, as one number: few names end alike."""
-        fours = np.maximum(self._name_ends - 4, 0)
-        if len(self._flat) < 4:
-            return np.zeros(len(fours), dtype=np.uint32)
-        return gather(self._flat, "<u4", fours).view(np.uint32)
+        return gather(self._flat, "<u4", self._name_ends - 4).view(np.uint32)
 
-    def values(self, name: str) -> tuple[Ints, pa.BinaryArray]:
+    def values(self, name: str) -> tuple[Ints, Strings]:
         """Records that have the property, rising, and its value in each."""
         raw = name.encode()
         size = len(raw)
@@ -73,81 +77,86 @@ class PropertyScan:
         for at in range(size - 4):
             same = self._flat[starts + at] == raw[at]
             starts, ends = starts[same], ends[same]
-        records = np.searchsorted(self._starts, ends, side="right") - 1
-        record_starts = self._starts[records]
+        records = np.searchsorted(self._strings.starts, ends, side="right") - 1
+        record_starts = self._strings.starts[records]
         # The name begins an item of this record: at its start, or behind the end of an item.
         begins = starts == record_starts
         begins |= (starts > record_starts) & (self._flat[starts - 1] == _ITEM_END)
         ends, records = ends[begins], records[begins]
         # A value ends with its item; the last item may end with the string.
         index = np.searchsorted(self._item_ends, ends)
-        limits = self._starts[records + 1]
-        stops = limits.copy()
+        stops = self._strings.ends[records]
         inside = index < len(self._item_ends)
-        stops[inside] = np.minimum(self._item_ends[index[inside]], limits[inside])
+        stops[inside] = np.minimum(self._item_ends[index[inside]], stops[inside])
         some = stops > ends + 1
         ends, stops, records = ends[some], stops[some], records[some]
         # A later item of the same name wins.
         last = np.ones(len(records), dtype=np.bool_)
         last[:-1] = records[1:] != records[:-1]
-        return records[last], slices(self._flat, ends[last] + 1, stops[last])
+        return records[last], Strings(self._flat, ends[last] + 1, stops[last])
 
-    def text(self, name: str) -> pa.StringArray:
-        """The property of each record; null where it has none."""
-        if name not in self._texts:
-            records, values = self.values(name)
-            self._texts[name] = spread(as_text(values), records, self._count)
-        return self._texts[name]
+    def keys(self, indexed: Bools) -> tuple[Ints, Strings]:
+        """What the key index holds, by record: UNIQ_KEY, then the words of KEYS, each once.
 
-    def keys(self, indexed: npt.NDArray[np.bool_]) -> pa.ListArray:
-        """What the key index holds: UNIQ_KEY, then the words of KEYS, each once; see `marks`.
-
-        Empty for records that are not `indexed`.
+        Nothing for records that are not `indexed`; see `marks`.
         """
         unique_rows, unique = self.values(UNIQ_KEY)
-        word_rows, words = self.values(KEYS)
-        split = pc.split_pattern(as_text(words), " ")
-        flat = split.flatten()
-        rows = word_rows[np.asarray(pc.list_parent_indices(split), dtype=np.int64)]
-        some = np.asarray(pc.not_equal(flat, ""), dtype=np.bool_)
-        rows = np.concatenate([unique_rows, rows[some]])
-        keys = pa.concat_arrays([as_text(unique), flat.filter(pa.array(some))])
+        word_rows, words = self._words(*self.values(KEYS))
+        rows = np.concatenate([unique_rows, word_rows])
         # UNIQ_KEY stands first in the input, so a stable sort leaves it first in its record.
         order = np.argsort(rows, kind="stable")
         order = order[indexed[rows[order]]]
-        rows, keys = rows[order], keys.take(pa.array(order))
-        rows, keys = _without_repeats(rows, keys)
-        return _lists(rows, keys, self._count)
+        keys = Strings(
+            self._flat,
+            np.concatenate([unique.starts, words.starts])[order],
+            np.concatenate([unique.ends, words.ends])[order],
+        )
+        return _without_repeats(rows[order], keys)
+
+    def _words(self, rows: Ints, values: Strings) -> tuple[Ints, Strings]:
+        """Each value cut at its spaces, without the empty words."""
+        spaces = np.flatnonzero(self._flat == _SPACE)
+        first, behind = np.searchsorted(spaces, (values.starts, values.ends))
+        counts = behind - first
+        if not counts.any():
+            return rows, values
+        within = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        begins = np.cumsum(counts + 1) - counts - 1  # number of each value's first word
+        starts = np.empty(len(rows) + len(within), dtype=np.int64)
+        ends = starts.copy()
+        cut = np.ones(len(starts), dtype=np.bool_)
+        cut[begins] = False
+        starts[begins], starts[cut] = values.starts, spaces[within] + 1
+        ends[begins + counts], ends[np.append(cut[1:], False)] = values.ends, spaces[within]
+        some = ends > starts
+        return np.repeat(rows, counts + 1)[some], Strings(self._flat, starts[some], ends[some])
 
     def marks(self) -> tuple[Ints, list[bytes]]:
         """Records that begin a numbered batch, and the key that the index has each under."""
         records, values = self.values(BATCH)
-        names = (b":".join(value.split(b":", 2)[:2]) for value in values.to_pylist())
+        names = (b":".join(value.split(b":", 2)[:2]) for value in values.tolist())
         return records, [ITEM_END.encode() + name for name in names]
 
-    def light_queues(self, in_queue: npt.NDArray[np.bool_]) -> tuple[pa.ListArray, pa.ListArray]:
-        """Names of the light queues of each record, and its offset in each of them."""
-        names_of, offsets_of = self.values(LMQ_NAMES), self.values(LMQ_OFFSETS)
-        offsets = dict(zip(offsets_of[0].tolist(), as_text(offsets_of[1]).to_pylist(), strict=True))
-        rows: list[int] = []
-        names: list[str] = []
-        places: list[int] = []
-        for row, text in zip(names_of[0].tolist(), as_text(names_of[1]).to_pylist(), strict=True):
-            if not in_queue[row]:
-                continue
-            found = light_queues({LMQ_NAMES: text, LMQ_OFFSETS: offsets.get(row, "")})
-            for name, offset in found:
-                rows.append(row)
-                names.append(name)
-                places.append(offset)
-        at = np.array(rows, dtype=np.int64)
-        return (
-            _lists(at, pa.array(names, pa.string()), self._count),
-            _lists(at, pa.array(places, pa.int64()), self._count),
+    def light_queues(self, in_queue: Bools) -> LightQueues:
+        """Of the records that are `in_queue`."""
+        rows, names_of = self.values(LMQ_NAMES)
+        offset_rows, offsets_of = self.values(LMQ_OFFSETS)
+        offsets = dict(zip(offset_rows.tolist(), offsets_of.tolist(), strict=True))
+        found = []
+        for row, names in zip(rows.tolist(), names_of.tolist(), strict=True):
+            if in_queue[row]:
+                texts = (names, offsets.get(row, b""))
+                values = (text.decode(errors="replace") for text in texts)
+                properties = dict(zip((LMQ_NAMES, LMQ_OFFSETS), values, strict=True))
+                found += [(row, *each) for each in light_queues(properties)]
+        return LightQueues(
+            np.array([row for row, _, _ in found], dtype=np.int64),
+            [name for _, name, _ in found],
+            np.array([offset for _, _, offset in found], dtype=np.int64),
         )
 
 
-def _without_repeats(rows: Ints, keys: pa.StringArray) -> tuple[Ints, pa.StringArray]:
+def _without_repeats(rows: Ints, keys: Strings) -> tuple[Ints, Strings]:
     """Each key of a record once, where it stood first."""
     # Only a record with two keys or more can repeat one.
     same_row = np.zeros(len(rows), dtype=np.bool_)
@@ -156,17 +165,10 @@ def _without_repeats(rows: Ints, keys: pa.StringArray) -> tuple[Ints, pa.StringA
     several = np.flatnonzero(same_row)
     if not len(several):
         return rows, keys
-    encoded = keys.take(pa.array(several)).dictionary_encode()
-    ids = np.asarray(encoded.indices, dtype=np.int64)
-    _, first = np.unique(rows[several] * len(encoded.dictionary) + ids, return_index=True)
+    codes, values = keys[several].coded()
+    _, first = np.unique(rows[several] * len(values) + codes, return_index=True)
     if len(first) == len(several):
         return rows, keys
     keep = ~same_row
     keep[several[first]] = True
-    return rows[keep], keys.filter(pa.array(keep))
-
-
-def _lists(rows: Ints, values: pa.Array, count: int) -> pa.ListArray:
-    """`count` lists; values[i] is in the list rows[i]; rows rise."""
-    offsets = np.searchsorted(rows, np.arange(count + 1)).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), values)
+    return rows[keep], keys[keep]

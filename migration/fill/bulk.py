@@ -19,12 +19,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from migration.columnar import liveness_of
 from migration.fill.bulk_plan import BulkPlan
 from migration.fill.import_root import import_root
 from migration.state import SideName
 from store.errors import StoreError
 from store.files import DIRECTORY_MODE
-from store.topics import admission_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,16 +156,13 @@ class BulkBackfill:
 
     def _plan(self, start: int) -> BulkPlan:
         config = self._store.config
-        routes = self._double.routes
         return BulkPlan(
             self._root / "commitlog",
             config.segment_bytes,
             start,
             _PIECE_BYTES,
             self._output,
-            routes.phase,
-            routes.policy,
-            admission_of(self._store.metadata),
+            liveness_of(self._store.metadata, routes=self._double.routes),
             config.skip_damaged_records,
         )
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from migration.state import Phase, RoutingPolicy
-    from store.topics import Admission
+    from migration.columnar import Liveness
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,5 @@ class BulkPlan:
     start: int  # physical offset of the first record
     piece_bytes: int  # a piece of the log, about
     output: Path  # on the file system of the database
-    phase: Phase
-    routing: RoutingPolicy
-    admission: Admission  # a value, when the pieces were begun
+    liveness: Liveness  # when the pieces were begun
     skip_damaged: bool = False  # leave damaged records out

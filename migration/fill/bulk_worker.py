@@ -13,49 +13,33 @@ of JSON, with the end of the piece. The process ends when its input does.
 
 from __future__ import annotations
 
-import gc
 import json
 import pickle
 import sys
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kvcq.engine.rocks import DERIVED, write_sst
-from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, DispatchBatchBuilder
-from migration.state import Routes, SideName
-from store.errors import CorruptRecordError
-from store.format import FastParser
-from store.log import Damage, Run, Segment, segment_name, walk
+from kvcq.engine.rocks import write_sst
+from kvcq.tables import BOUNDS, INDEX, UNITS
+from migration.columnar import (
+    FAMILIES,
+    LogRange,
+    QueueEnds,
+    ReadOptions,
+    Segment,
+    Start,
+    derive,
+    read_blocks,
+    write_index,
+    write_units,
+)
+from store.log import segment_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
+    from migration.columnar import RecordBlock
     from migration.fill.bulk_plan import BulkPlan
-    from store.consume_queue import DispatchRequest
-
-_RUN = 8192
-_FAMILIES = {family.name: family for family in DERIVED.families}
-
-
-class LogFiles:
-    """The segments of a log that another process has open, for reading; one is held at a time."""
-
-    #: Of what may be asked for: the other process keeps the log from there on.
-    first_offset = 0
-
-    def __init__(self, commitlog: Path, segment_bytes: int) -> None:
-        self._commitlog = commitlog
-        self._segment_bytes = segment_bytes
-        self._held: Segment | None = None
-
-    def find(self, physical_offset: int) -> Segment:
-        start = physical_offset - physical_offset % self._segment_bytes
-        if self._held is None or self._held.start_offset != start:
-            if self._held is not None:
-                self._held.close()
-            path = self._commitlog / segment_name(start)
-            self._held = Segment.open(path, self._segment_bytes)
-        return self._held
 
 
 class BulkWorker:
@@ -63,50 +47,43 @@ class BulkWorker:
 
     def __init__(self, plan: BulkPlan) -> None:
         self._plan = plan
-        self._routes = Routes(plan.phase, plan.routing)
-        self._builder = DispatchBatchBuilder()
-        self._parser = FastParser()
+        self._options = ReadOptions(verify_crc=True, fail_on_corrupt=not plan.skip_damaged)
         self._numbers = count(1)
-        self._log = LogFiles(plan.commitlog, plan.segment_bytes)
         self._at = plan.start
 
     def make(self, log_end: int) -> dict[str, object]:
         """Files of the next piece, which ends at `log_end` at the latest: none if there is none."""
         number = next(self._numbers)
-        rows: dict[str, dict[bytes, bytes]] = {UNITS: {}, BOUNDS: {}, INDEX: {}}
-        records = 0
-        at = self._at
-        enough = min(log_end, at + self._plan.piece_bytes)
-        for step in walk(self._log, at, end=log_end, parser=self._parser, count=_RUN):
-            at = step.next_offset
-            match step:
-                case Run():
-                    admitted = self._plan.admission.admit_all(step.requests)
-                    records += len(admitted)
-                    self._add(admitted, rows)
-                case Damage() if not self._plan.skip_damaged:
-                    raise CorruptRecordError(step.physical_offset, step.reason)
-            if at >= enough:
-                break
-        self._at = at
-        files = {}
-        for family, found in rows.items():
-            path = self._plan.output / f"{family}-{number:06d}.sst"
-            ordered = sorted(found.items())
-            if write_sst(path, ordered, _FAMILIES[family]) is not None:
-                files[family] = [str(path)]
-        return {"end": at, "records": records, "files": files}
+        enough = min(log_end, self._at + self._plan.piece_bytes)
+        plan = self._plan
+        derived = [derive(block, plan.liveness) for block in self._blocks(enough)]
+        paths = {
+            family: plan.output / f"{family}-{number:06d}.sst" for family in (UNITS, BOUNDS, INDEX)
+        }
+        ends = QueueEnds()
+        units = write_units(paths[UNITS], [rows.units for rows in derived])
+        if units is not None:
+            ends.join(units.ends)
+        written = {
+            UNITS: units,
+            BOUNDS: write_sst(paths[BOUNDS], sorted(ends.rows()), FAMILIES[BOUNDS]),
+            INDEX: write_index(paths[INDEX], [rows.index_rows for rows in derived]),
+        }
+        files = {family: [str(paths[family])] for family, file in written.items() if file}
+        return {"end": self._at, "records": sum(rows.records for rows in derived), "files": files}
 
-    def _add(self, requests: list[DispatchRequest], rows: dict[str, dict[bytes, bytes]]) -> None:
-        batch = self._builder.build(self._routes.split(requests, SideName.ROCKSDB), 0)
-        for family, pairs in batch.puts.items():
-            rows[family].update(pairs)
-        del rows[BOUNDS][DISPATCHED_KEY]
+    def _blocks(self, end: int) -> Iterator[RecordBlock]:
+        """Records that begin below `end`; then `_at` is where the last one ends."""
+        size = self._plan.segment_bytes
+        while self._at < end:
+            start = self._at - self._at % size
+            segment = Segment(str(self._plan.commitlog / segment_name(start)), start)
+            stop = min(end, start + size)
+            log_range = LogRange(segment, self._at, stop, Start.EXACT, last=True)
+            self._at = yield from read_blocks(log_range, self._options)
 
 
 def main() -> None:
-    # Nothing here makes cycles; to look for them among so many tuples is a sixth of the time.
-    gc.disable()
     source = sys.stdin.buffer
     plan: BulkPlan = pickle.load(source)
     worker = BulkWorker(plan)

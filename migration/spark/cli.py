@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress as ProgressBar
 
-from migration.spark.session import SparkSettings
+from migration.spark.session import SparkSettings, spark_session
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -61,18 +61,11 @@ class Run:
         """
         with (
             _refusals(),
-            self._spark() as spark,
+            spark_session(self.settings) as spark,
             ProgressBar(console=_notes, transient=True, disable=self.as_json) as bar,
             _refusals(),  # while Spark runs: its errors are asked for their text there
         ):
             yield spark, _teller(bar)
-
-    @contextmanager
-    def _spark(self) -> Iterator[SparkSession]:
-        from migration.spark.session import spark_session
-
-        with spark_session(self.settings) as spark:
-            yield spark
 
     def show(self, document: dict[str, Any], text: str) -> None:
         """The result, for a program or for a person."""
@@ -137,11 +130,7 @@ def rebuild_command(
     run: Run,
     store: Path,
     output: Path | None,
-    begin: int | None,
-    end: int | None,
-    deletions: int | None,
-    *,
-    verify_crc: bool,
+    **options: Any,  # noqa: ANN401 - as jobs.rebuild has them
 ) -> None:
     """Rebuild the database of the stopped store in DIRECTORY from its commit log.
 
@@ -150,21 +139,12 @@ def rebuild_command(
     where RocksDB ends (--begin), where the log ends (--end), and the number of --deletions;
     `kvcq migrate ingest` hands the files over.
     """
-    if output is None and (begin, end, deletions) != (None, None, None):
+    if output is None and any(options[name] is not None for name in ("begin", "end", "deletions")):
         raise click.UsageError("--begin, --end and --deletions need --output")
     with run.session() as (session, progress):
         from migration.spark.jobs import rebuild
 
-        result = rebuild(
-            session,
-            store,
-            output=output,
-            begin=begin,
-            end=end,
-            deletions=deletions,
-            verify_crc=verify_crc,
-            progress=progress,
-        )
+        result = rebuild(session, store, output=output, progress=progress, **options)
     text = (
         f"{result.units:,} units of {result.queues:,} queues and {result.index_rows:,} index rows,"
         f" from {result.log_start:,} to {result.log_end:,} of the log, in {result.seconds:.1f} s\n"
@@ -184,12 +164,7 @@ def rebuild_command(
 def verify_command(
     run: Run,
     store: Path,
-    files: Path | None,
-    database: Path | None,
-    end: int | None,
-    output: Path | None,
-    *,
-    verify_crc: bool,
+    **options: Any,  # noqa: ANN401 - as jobs.verify has them
 ) -> None:
     """Compare the commit log in DIRECTORY with its file queues and its database, all that it has.
 
@@ -199,16 +174,7 @@ def verify_command(
     with run.session() as (session, progress):
         from migration.spark.jobs import verify
 
-        result = verify(
-            session,
-            store,
-            files=files,
-            database=database,
-            end=end,
-            output=output,
-            verify_crc=verify_crc,
-            progress=progress,
-        )
+        result = verify(session, store, progress=progress, **options)
     run.show(result.as_json(), result.summary())
     if not result.equal:
         raise SystemExit(EXIT_FINDINGS)
@@ -274,17 +240,8 @@ def report_command(
 
         report = gather_report(session, choose(store, **_in_utc(choice)), progress)
         page.write_text(render(report), encoding="utf-8")
-    document = {
-        "page": str(page),
-        "messages": report.messages,
-        "bytes": report.bytes,
-        "topics": report.topic_count,
-        "queues": report.queue_count,
-        "holes": report.holes,
-        "duplicates": report.duplicates,
-    }
     text = f"{report.messages:,} messages of {report.topic_count:,} topics"
-    run.show(document, f"{text}, {report.holes:,} holes\n{page}")
+    run.show(report.as_json() | {"page": str(page)}, f"{text}, {report.holes:,} holes\n{page}")
 
 
 def _in_utc(choice: dict[str, Any]) -> dict[str, Any]:

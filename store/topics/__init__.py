@@ -4,7 +4,7 @@ It uses the log for what can be found there alone, and the metadata protocol for
 nothing of how queues are derived.
 """
 
-from store.topics.admission import Admission, admission_of, dead_light_of, starts_of
+from store.topics.admission import Admission, dead_light_of, starts_of
 from store.topics.committed import cut_committed
 from store.topics.deletion import Deletions
 from store.topics.live_topics import LiveTopics
@@ -17,7 +17,6 @@ __all__ = [
     "LiveTopics",
     "LostTopics",
     "Topics",
-    "admission_of",
     "cut_committed",
     "dead_light_of",
     "starts_of",

@@ -75,11 +75,6 @@ class Admission(NamedTuple):
         return admitted
 
 
-def admission_of(metadata: Metadata) -> Admission:
-    """The rule as a value. Memory: an entry for each topic and each deleted light queue."""
-    return Admission(starts_of(metadata), dead_light_of(metadata.delete_marks()))
-
-
 def starts_of(metadata: Metadata) -> dict[str, int]:
     """All topics, and the physical offset from which the records of each live."""
     topics: dict[str, int] = {}

@@ -8,13 +8,12 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from migration.columnar.liveness import Liveness
 from migration.fill.bulk_plan import BulkPlan
 from migration.fill.bulk_worker import BulkWorker
-from migration.state.routing import RoutingPolicy
 from migration.state.state import MigrationState, Phase, write_state
 from store.config import StoreConfig
 from store.message import Message
-from store.topics.admission import Admission
 from tests.benchmarks.measure import BATCH, Bench, Row
 from tests.support.migrating import live, open_store
 
@@ -210,9 +209,7 @@ def worker_alone(root: Path, end: int, output: Path) -> int:
         start=0,
         piece_bytes=96 << 20,
         output=output,
-        phase=Phase.DOUBLE_WRITE,
-        routing=RoutingPolicy(),
-        admission=Admission({f"bench-{number}": 0 for number in range(10)}, {}),
+        liveness=Liveness({f"bench-{number}": 0 for number in range(10)}),
     )
     worker = BulkWorker(plan)
     records = 0

@@ -92,7 +92,7 @@ def spark_rebuild(bench: Bench) -> None:
     with open_store(store_config(root)) as store:
         filled = _fill(store, bench.amount(_MESSAGES, 10 * BATCH))
     with _session(bench) as spark:
-        from migration.spark.jobs.sorted_files import RebuildSettings, rebuild, replace_database
+        from migration.spark.jobs.rebuilding import RebuildSettings, rebuild, replace_database
         from migration.spark.jobs.store_parts import find_parts, read_liveness
 
         parts = find_parts(root)

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import FAMILIES, UNITS
+from migration.columnar.liveness import Liveness
 from migration.steps.live import LiveMigration
 from server.cli.main import main
-from store.topics.admission import Admission
 from tests.support.migrating import (
     LIGHT,
     SEGMENT_BYTES,
@@ -71,7 +71,7 @@ def dispatched_rows(root: Path, scratch: Path) -> dict[str, list[Pair]]:
 def sort_plainly(root: Path, output: Path, end: int) -> None:
     """Files of the log up to `end`, and their manifest, as the pipeline writes them."""
     output.mkdir()
-    made = sorter(root, output, Admission(dict.fromkeys(TOPICS, 0), {})).make(end)
+    made = sorter(root, output, Liveness(dict.fromkeys(TOPICS, 0))).make(end)
     assert made["end"] == end
     manifest = {"files": made["files"], "log_start": 0, "log_end": end, "deletions": 0}
     (output / "manifest.json").write_text(json.dumps(manifest))
@@ -127,7 +127,7 @@ async def test_a_running_store_takes_sorted_files(
 async def test_a_running_store_takes_the_files_of_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from migration.spark.jobs.sorted_files import RebuildSettings, rebuild, write_manifest
+    from migration.spark.jobs.rebuilding import RebuildSettings, rebuild, write_manifest
     from migration.spark.jobs.store_parts import find_parts, read_liveness
 
     def sort_on_spark(root: Path, output: Path, end: int) -> None:

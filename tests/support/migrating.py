@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.inspect import Finding
+    from migration.columnar.liveness import Liveness
     from migration.jobs import Job
     from store.clock import Clock
     from store.message_store import MessageStore
     from store.progress import Progress
-    from store.topics.admission import Admission
 
 LAYOUT = FileLayout(units_per_file=1024, index_slots=1009, index_entries=5000)
 SEGMENT_BYTES = 1 << 20
@@ -82,8 +82,7 @@ def messages(first: int, count: int) -> list[Message]:
 def sorter(
     root: Path,
     output: Path,
-    admission: Admission,
-    routing: RoutingPolicy | None = None,
+    liveness: Liveness,
     *,
     skip_damaged: bool = False,
 ) -> BulkWorker:
@@ -94,9 +93,7 @@ def sorter(
         start=0,
         piece_bytes=1 << 40,
         output=output,
-        phase=Phase.DOUBLE_WRITE,
-        routing=routing or RoutingPolicy(),
-        admission=admission,
+        liveness=liveness,
         skip_damaged=skip_damaged,
     )
     return BulkWorker(plan)

@@ -21,7 +21,7 @@ from kvcq.engine.rocks.failures import damage_mark
 from kvcq.engine.rocks.handing_over import hand_over
 from kvcq.engine.rocks.opening import list_families
 from kvcq.engine.rocks.options import DERIVED, ROCKETMQ, FamilyProfile, Profile, metadata_profile
-from kvcq.engine.rocks.sst import write_sst
+from kvcq.engine.rocks.sst import SstFile, write_sst
 
 __all__ = [
     "DERIVED",
@@ -30,6 +30,7 @@ __all__ = [
     "FamilyProfile",
     "Profile",
     "RocksEngine",
+    "SstFile",
     "damage_mark",
     "hand_over",
     "list_families",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from migration.columnar import ALL_LIVE, COMMITLOG, Liveness, ddl
+from migration.columnar import ALL_LIVE, Liveness
+from migration.spark.columns import chosen, struct_of
 from migration.spark.source import register_sources
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]
     from pyspark.sql import functions as F
 
     register_sources(spark)
-    needed = [*columns, "in_queue", "topic", "physical_offset"]
-    schema = ddl(pick(needed))
+    schema = struct_of(chosen(*columns, "in_queue", "topic", "physical_offset"))
     options = {
         "topic": ",".join(choice.topics),
         "minStoreTimeMs": choice.begin_ms,
@@ -53,8 +51,3 @@ def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]
         known = spark.createDataFrame(rows, "topic string, live_from bigint")
         frame = frame.join(F.broadcast(known), "topic").where("physical_offset >= live_from")
     return frame.select(*columns)
-
-
-def pick(names: list[str]) -> pa.Schema:
-    """The columns of those names, each once."""
-    return pa.schema([COMMITLOG.field(name) for name in dict.fromkeys(names)])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from migration.columnar import ALL_LIVE, ReadOptions
 from migration.spark.errors import PipelineError
-from migration.spark.jobs import sorted_files as rebuilding
+from migration.spark.jobs import rebuilding as rebuilding
 from migration.spark.jobs.messages import MessageChoice
 from migration.spark.jobs.store_parts import (
     find_parts,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from migration.spark.jobs.sorted_files import RebuildResult
+    from migration.spark.jobs.rebuilding import RebuildResult
     from migration.spark.verify import VerifyResult
 
 

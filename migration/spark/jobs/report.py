@@ -1,92 +1,59 @@
 """Figures about a log: topics, queues, rates, sizes, keys, holes, duplicates, retention.
 
-Computed by Spark; report_page.py makes them a page.
+Computed by Spark, as tables of pandas; report_page.py makes them a page.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from migration.columnar import LogLayout, read_layout
 from migration.spark.jobs.messages import MessageChoice, read_messages
 from migration.spark.progress import Progress, no_progress, watched
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 #: Rows of the tables that would grow without end.
 TOP_KEYS = 20
 TOP_QUEUES = 200
 TOP_TOPICS = 500
-#: Points of a rate curve.
+#: Topics that have a curve, and its points.
+_CURVES = 8
 _RATE_POINTS = 96
-
-
-class TopicFigures(NamedTuple):
-    """One topic."""
-
-    topic: str
-    messages: int
-    bytes: int
-    queues: int
-    min_size: int
-    max_size: int
-    first_ms: int
-    last_ms: int
-    tags: int
-    keyed: int  # messages with a key
-
-    @property
-    def mean_size(self) -> float:
-        return self.bytes / self.messages
-
-    @property
-    def rate(self) -> float:
-        """Messages a second from the first to the last; 0 for a single moment."""
-        seconds = (self.last_ms - self.first_ms) / 1000
-        return self.messages / seconds if seconds else 0.0
-
-
-class QueueFigures(NamedTuple):
-    """One queue whose offsets are not dense: min, min + 1, ... max, each once."""
-
-    topic: str
-    queue_id: int
-    min_offset: int
-    max_offset: int  # inclusive
-    messages: int
-    holes: int
-    duplicates: int
-
-
-class KeyFigures(NamedTuple):
-    """One message key."""
-
-    topic: str
-    key: str
-    messages: int
+_STEPS_S = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86400, 7 * 86400)
+_TOPIC_COLUMNS = ("topic", "queue_id", "record_size", "store_time_ms", "tag", "keys")
 
 
 @dataclass(frozen=True)
 class LogReport:
-    """All figures."""
+    """All figures. Times are ms since 1970."""
 
     layout: LogLayout
-    made_ms: int
-    topics: list[TopicFigures]  # by messages, falling; at most TOP_TOPICS
-    topic_count: int
-    queue_count: int
     messages: int
     bytes: int
+    topic_count: int
+    queue_count: int
     holes: int
     duplicates: int
-    broken_queues: list[QueueFigures]
-    keys: list[KeyFigures]
-    sizes: list[tuple[int, int]]  # (records of up to this many bytes, how many)
-    rate_step_ms: int
-    rates: dict[str, list[tuple[int, int]]]  # topic -> (begin of the step, messages in it)
+    topics: pd.DataFrame  # the largest, by messages
+    broken_queues: pd.DataFrame  # those that do not hold each offset from min to max once
+    keys: pd.DataFrame  # those used most
+    sizes: pd.DataFrame  # messages by size: of up to so many bytes
+    rates: pd.DataFrame  # messages a second, one column a topic, by begin of the step
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures of the whole log, for machines."""
+        return {
+            "messages": self.messages,
+            "bytes": self.bytes,
+            "topics": self.topic_count,
+            "queues": self.queue_count,
+            "holes": self.holes,
+            "duplicates": self.duplicates,
+        }
 
 
 def gather_report(
@@ -97,53 +64,40 @@ def gather_report(
 
     with watched(spark, "topics", progress):
         by_topic = _topics(read_messages(spark, choice, [*_TOPIC_COLUMNS])).cache()
-        topic_rows = by_topic.orderBy(F.desc("messages"), "topic").limit(TOP_TOPICS).collect()
-        whole = by_topic.agg(
-            F.count("*"), F.sum("messages"), F.sum("bytes"), F.min("first_ms"), F.max("last_ms")
-        ).collect()[0]
+        topics = by_topic.orderBy(F.desc("messages"), "topic").limit(TOP_TOPICS).toPandas()
+        sums = (F.sum("messages"), F.sum("bytes"), F.count("*"), F.min("oldest"), F.max("newest"))
+        messages, size, topic_count, oldest, newest = by_topic.agg(*sums).collect()[0]
         by_topic.unpersist()
     with watched(spark, "queues", progress):
         offsets = read_messages(spark, choice, ["topic", "queue_id", "queue_offset"])
         by_queue = _queues(offsets).cache()
         totals = by_queue.agg(F.count("*"), F.sum("holes"), F.sum("duplicates")).collect()[0]
         broken = by_queue.where("holes > 0 or duplicates > 0").orderBy("topic", "queue_id")
-        broken_rows = broken.limit(TOP_QUEUES).collect()
+        broken_queues = broken.limit(TOP_QUEUES).toPandas()
         by_queue.unpersist()
     with watched(spark, "keys", progress):
-        keys = read_messages(spark, choice, ["topic", "keys"])
-        key_rows = (
-            keys.select("topic", F.explode("keys").alias("key"))
-            .groupBy("topic", "key")
-            .agg(F.count("*").alias("messages"))
-            .orderBy(F.desc("messages"), "topic", "key")
-            .limit(TOP_KEYS)
-            .collect()
-        )
-    topics = [TopicFigures(*row) for row in topic_rows]
-    step_ms = _step(whole[3], whole[4])
-    shown = [topic.topic for topic in topics[:8]]
+        words = read_messages(spark, choice, ["topic", "keys"])
+        uses = words.select("topic", F.explode("keys").alias("key")).groupBy("topic", "key")
+        counted = uses.agg(F.count("*").alias("messages"))
+        keys = counted.orderBy(F.desc("messages"), "topic", "key").limit(TOP_KEYS).toPandas()
     with watched(spark, "rates", progress):
+        step_s = _step((newest or 0) - (oldest or 0))
         times = read_messages(spark, choice, ["topic", "store_time_ms", "record_size"])
-        size_rows, rates = _curves(times, shown, step_ms)
+        curves = _curves(times, topics.topic[:_CURVES].tolist(), step_s).toPandas()
     return LogReport(
         layout=read_layout(choice.log, end=choice.log_end),
-        made_ms=time.time_ns() // 1_000_000,
-        topics=topics,
-        topic_count=whole[0],
+        messages=messages or 0,
+        bytes=size or 0,
+        topic_count=topic_count,
         queue_count=totals[0],
-        messages=whole[1] or 0,
-        bytes=whole[2] or 0,
         holes=totals[1] or 0,
         duplicates=totals[2] or 0,
-        broken_queues=[QueueFigures(*row) for row in broken_rows],
-        keys=[KeyFigures(*row) for row in key_rows],
-        sizes=size_rows,
-        rate_step_ms=step_ms,
-        rates=rates,
+        topics=topics,
+        broken_queues=broken_queues,
+        keys=keys,
+        sizes=curves.groupby("size", as_index=False).messages.sum(),
+        rates=curves.pivot_table("messages", "begin_ms", "topic", "sum") / step_s,
     )
-
-
-_TOPIC_COLUMNS = ("topic", "queue_id", "record_size", "store_time_ms", "tag", "keys")
 
 
 def _topics(frame: DataFrame) -> DataFrame:
@@ -153,12 +107,11 @@ def _topics(frame: DataFrame) -> DataFrame:
         F.count("*").alias("messages"),
         F.sum("record_size").alias("bytes"),
         F.count_distinct("queue_id").alias("queues"),
-        F.min("record_size").alias("min_size"),
-        F.max("record_size").alias("max_size"),
-        F.min("store_time_ms").alias("first_ms"),
-        F.max("store_time_ms").alias("last_ms"),
+        F.max("record_size").alias("largest"),
         F.approx_count_distinct("tag").alias("tags"),
         F.count_if(F.size("keys") > 0).alias("keyed"),
+        F.min("store_time_ms").alias("oldest"),
+        F.max("store_time_ms").alias("newest"),
     )
 
 
@@ -172,47 +125,24 @@ def _queues(frame: DataFrame) -> DataFrame:
         F.sum("times").alias("messages"),
         F.count("*").alias("places"),
     )
-    return queues.select(
-        "topic",
-        "queue_id",
-        "min_offset",
-        "max_offset",
-        "messages",
-        (F.col("max_offset") - F.col("min_offset") + 1 - F.col("places")).alias("holes"),
-        (F.col("messages") - F.col("places")).alias("duplicates"),
-    )
+    holes = F.col("max_offset") - F.col("min_offset") + 1 - F.col("places")
+    duplicates = F.col("messages") - F.col("places")
+    return queues.withColumns({"holes": holes, "duplicates": duplicates}).drop("places")
 
 
-def _curves(
-    frame: DataFrame, shown: list[str], step_ms: int
-) -> tuple[list[tuple[int, int]], dict[str, list[tuple[int, int]]]]:
+def _curves(frame: DataFrame, shown: list[str], step_s: int) -> DataFrame:
+    """Messages by topic (null for those not shown), time and size."""
     from pyspark.sql import functions as F
 
-    counted = (
-        frame.groupBy(
-            F.when(F.col("topic").isin(shown), F.col("topic")).alias("name"),
-            F.floor(F.col("store_time_ms") / step_ms).alias("step"),
-            F.ceil(F.log2("record_size")).alias("power"),
-        )
-        .agg(F.count("*").alias("messages"))
-        .collect()
-    )
-    sizes: dict[int, int] = {}
-    rates: dict[str, dict[int, int]] = {name: {} for name in shown}
-    for name, step, power, messages in counted:
-        sizes[1 << power] = sizes.get(1 << power, 0) + messages
-        if name is not None:
-            begin = step * step_ms
-            rates[name][begin] = rates[name].get(begin, 0) + messages
-    return sorted(sizes.items()), {name: sorted(points.items()) for name, points in rates.items()}
+    step_ms = 1000 * step_s
+    return frame.groupBy(
+        F.when(F.col("topic").isin(shown), F.col("topic")).alias("topic"),
+        (F.floor(F.col("store_time_ms") / step_ms) * step_ms).alias("begin_ms"),
+        F.pow(2, F.ceil(F.log2("record_size"))).cast("bigint").alias("size"),
+    ).agg(F.count("*").alias("messages"))
 
 
-def _step(first_ms: int | None, last_ms: int | None) -> int:
-    """A round length of time that cuts the log into about _RATE_POINTS."""
-    if first_ms is None or last_ms is None:
-        return 1000
-    wanted = (last_ms - first_ms) / _RATE_POINTS / 1000
-    for seconds in (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86400):
-        if seconds >= wanted:
-            return seconds * 1000
-    return 7 * 86400 * 1000
+def _step(length_ms: int) -> int:
+    """A round length of time, s, that cuts the log into about _RATE_POINTS."""
+    wanted = length_ms / _RATE_POINTS / 1000
+    return next((seconds for seconds in _STEPS_S if seconds >= wanted), _STEPS_S[-1])

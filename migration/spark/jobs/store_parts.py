@@ -11,7 +11,7 @@ from kvcq.errors import EngineFailedError
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables import BOUNDS, DELETIONS_KEY, unpack_i64
 from migration.columnar import Liveness, LogLayoutError, liveness_of
-from migration.plan import find_what_lives
+from migration.spark.progress import no_progress
 from migration.spark.queues import open_units
 from migration.state import Routes, read_state
 from store.clock import SystemClock
@@ -87,7 +87,10 @@ def read_liveness(parts: StoreParts) -> Liveness:
     LogLayoutError when it cannot be told.
     """
     if parts.metadata is None:
-        topics, lives = find_what_lives(parts.root, _silent)
+        # Late: a worker imports this room for each rebuild, and needs no plan.
+        from migration.plan import find_what_lives
+
+        topics, lives = find_what_lives(parts.root, no_progress)
         if lives.refusals:
             raise LogLayoutError(f"{parts.root}: {'; '.join(lives.refusals)}")
         live_from = {name: lives.live_from.get(name, 0) for name in topics}
@@ -126,7 +129,3 @@ def _applied_deletions(database: Path | None) -> int:
     except EngineFailedError:
         return 0  # it is about to be replaced, or what reads it will say so
     return 0 if row is None else unpack_i64(row)
-
-
-def _silent(_what: str, _share: float) -> None:
-    """Progress for nobody."""

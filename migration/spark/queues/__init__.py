@@ -10,7 +10,6 @@ from migration.spark.queues.unit_files import (
 from migration.spark.queues.unit_rows import (
     LAST_KEY,
     KeyRange,
-    joined,
     key_ranges,
     open_units,
     read_bounds,
@@ -25,7 +24,6 @@ __all__ = [
     "QueueFile",
     "file_batch",
     "group_files",
-    "joined",
     "key_ranges",
     "list_files",
     "open_units",

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from migration.formats import (
-    UNIT_DTYPE,
     UNIT_SIZE,
     UnitArray,
     parse_file_name,
@@ -22,13 +21,13 @@ from migration.formats import (
     unpack_units,
     valid_units,
 )
+from migration.spark.arrow import batch_of
 from migration.spark.errors import QueueLayoutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK_UNITS = 65_536
-_FILE_FIELDS = frozenset(UNIT_DTYPE.names or ())
 
 
 class QueueFile(NamedTuple):
@@ -107,20 +106,9 @@ def file_batch(
 ) -> pa.RecordBatch:
     """The columns of `schema` (see columns.CONSUMEQUEUE); a file holds no times."""
     count = len(units)
-    columns = []
-    for field in schema:
-        if field.name == "topic":
-            columns.append(pa.repeat(file.topic, count))
-        elif field.name == "queue_id":
-            columns.append(pa.array(np.full(count, file.queue_id, dtype=np.int32)))
-        elif field.name == "queue_offset":
-            columns.append(pa.array(offsets))
-        elif field.name in _FILE_FIELDS:
-            values = units[field.name]
-            columns.append(pa.array(values.astype(values.dtype.newbyteorder("="))))
-        else:
-            columns.append(pa.nulls(count, field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    own = {name: units[name] for name in units.dtype.names or ()}
+    queue = {"topic": pa.repeat(file.topic, count), "queue_id": np.full(count, file.queue_id)}
+    return batch_of(schema, count, own | queue | {"queue_offset": offsets})
 
 
 def _data_ranges(fd: int) -> Iterator[tuple[int, int]]:

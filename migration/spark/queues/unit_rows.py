@@ -19,6 +19,7 @@ from kvcq.tables import (
     BOUNDS,
     DISPATCHED_KEY,
     ROCKETMQ_UNIT_SIZE,
+    UNIT_DTYPE,
     UNIT_SIZE,
     UNITS,
     unit_key,
@@ -26,7 +27,8 @@ from kvcq.tables import (
     unpack_i64,
     unpack_max,
 )
-from migration.columnar import Bytes, Ints, as_text, gather, gather_ints, slices
+from migration.columnar import Strings, gather, gather_ints
+from migration.spark.arrow import batch_of, to_text
 from migration.spark.errors import QueueLayoutError
 
 if TYPE_CHECKING:
@@ -41,14 +43,8 @@ LAST_KEY = b"\xff"
 _SCAN_ROWS = 32_768
 _MIN_KEY = 19
 
-_UNIT = np.dtype(
-    [
-        ("physical_offset", ">i8"),
-        ("record_size", ">i4"),
-        ("tag_code", ">i8"),
-        ("store_time_ms", ">i8"),
-    ]
-)
+#: The unit that both have.
+_UNIT = np.dtype(UNIT_DTYPE.descr[:-1])
 assert _UNIT.itemsize == ROCKETMQ_UNIT_SIZE
 
 
@@ -128,40 +124,22 @@ def read_rows(
 
 def row_batch(rows: list[Pair], schema: pa.Schema) -> pa.RecordBatch:
     """The columns of `schema` (see columns.CONSUMEQUEUE). Raises QueueLayoutError."""
-    key_data, key_starts, key_ends = joined([key for key, _ in rows])
-    data, starts, ends = joined([value for _, value in rows])
-    sizes = ends - starts
+    keys = Strings.of([key for key, _ in rows])
+    values = Strings.of([value for _, value in rows])
+    sizes = values.lengths
     if not np.isin(sizes, (UNIT_SIZE, ROCKETMQ_UNIT_SIZE)).all():
         raise QueueLayoutError(f"a unit of {int(sizes.max())} or {int(sizes.min())} bytes")
-    if int((key_ends - key_starts).min()) < _MIN_KEY:
+    if int(keys.lengths.min()) < _MIN_KEY:
         raise QueueLayoutError("a unit key that is too short")
-    if not np.array_equal(
-        gather_ints(key_data, ">i4", key_starts), key_ends - key_starts - _MIN_KEY
-    ):
+    if not np.array_equal(gather_ints(keys.data, ">i4", keys.starts), keys.lengths - _MIN_KEY):
         raise QueueLayoutError("a unit key whose topic length is wrong")
-    units = gather(data, _UNIT, starts)
-    columns = []
-    for field in schema:
-        if field.name == "topic":
-            column = as_text(slices(key_data, key_starts + 5, key_ends - 14))
-        elif field.name == "queue_id":
-            column = pa.array(gather_ints(key_data, ">i4", key_ends - 13).astype(np.int32))
-        elif field.name == "queue_offset":
-            column = pa.array(gather_ints(key_data, ">i8", key_ends - 8))
-        elif field.name == "expiry_stamp_s":
-            stamped = sizes == UNIT_SIZE
-            stamps = gather_ints(data, "<i4", np.where(stamped, ends - 4, 0))
-            column = pa.array(stamps.astype(np.int32), mask=~stamped)
-        else:
-            values = units[field.name]
-            column = pa.array(values.astype(values.dtype.newbyteorder("=")))
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def joined(parts: list[bytes]) -> tuple[Bytes, Ints, Ints]:
-    """All parts one after the other, and where each begins and ends."""
-    data = np.frombuffer(b"".join(parts), dtype=np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
-    starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
-    return data, starts, ends
+    units = gather(values.data, _UNIT, values.starts)
+    stamped = sizes == UNIT_SIZE
+    stamps = gather_ints(values.data, "<i4", values.ends - 4)
+    columns = {name: units[name] for name in units.dtype.names or ()} | {
+        "topic": to_text(Strings(keys.data, keys.starts + 5, keys.ends - 14)),
+        "queue_id": gather_ints(keys.data, ">i4", keys.ends - 13),
+        "queue_offset": gather_ints(keys.data, ">i8", keys.ends - 8),
+        "expiry_stamp_s": pa.array(stamps, mask=~stamped),
+    }
+    return batch_of(schema, len(rows), columns)

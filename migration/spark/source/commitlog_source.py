@@ -52,18 +52,17 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from migration.columnar import (
-    COMMITLOG,
     LogLayout,
     LogRange,
     ReadOptions,
     Segment,
     advance,
-    ddl,
     first_store_time,
-    read_batches,
     read_layout,
     split,
 )
+from migration.spark.arrow import read_batches
+from migration.spark.columns import COMMITLOG, struct_of
 from migration.spark.errors import PipelineError, SourceOptionError
 from migration.spark.source.options import Options, wanted_columns
 from migration.spark.source.record_filter import RecordFilter, filter_from_options, from_spark
@@ -110,8 +109,8 @@ class CommitLogSource(DataSource):
     def name(cls) -> str:
         return "commitlog"
 
-    def schema(self) -> str:
-        return ddl(COMMITLOG)
+    def schema(self) -> StructType:
+        return struct_of(COMMITLOG)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)

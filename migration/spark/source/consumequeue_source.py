@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from migration.columnar import CONSUMEQUEUE, ddl
 from migration.formats import UNIT_SIZE
+from migration.spark.columns import CONSUMEQUEUE, struct_of
 from migration.spark.queues import (
     KeyRange,
     QueueFile,
@@ -72,8 +72,8 @@ class ConsumeQueueSource(DataSource):
     def name(cls) -> str:
         return "consumequeue"
 
-    def schema(self) -> str:
-        return ddl(CONSUMEQUEUE)
+    def schema(self) -> StructType:
+        return struct_of(CONSUMEQUEUE)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ConsumeQueueReader(parse_options(self.options), schema)

@@ -33,7 +33,7 @@ from pyspark.sql.datasource import (
 )
 
 from kvcq_client import Message
-from migration.columnar import COMMITLOG
+from migration.spark.columns import COMMITLOG
 from migration.spark.errors import SourceOptionError
 from migration.spark.source.attempt import Attempt
 from migration.spark.source.options import Options

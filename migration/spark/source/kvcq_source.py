@@ -46,7 +46,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from migration.columnar import COMMITLOG, MESSAGE, ddl
+from migration.spark.columns import COMMITLOG, MESSAGE, struct_of
 from migration.spark.errors import PipelineError, SourceOptionError
 from migration.spark.source import positions
 from migration.spark.source.kvcq_sink import BatchSink, StreamSink
@@ -100,8 +100,8 @@ class KvcqSource(DataSource):
     def name(cls) -> str:
         return "kvcq"
 
-    def schema(self) -> str:
-        return ddl(MESSAGE)
+    def schema(self) -> StructType:
+        return struct_of(MESSAGE)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return KvcqReader(parse_options(self.options, "earliest"), schema)

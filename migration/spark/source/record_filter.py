@@ -6,12 +6,10 @@ through, never too little. So what is not understood is left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     EqualTo,
     Filter,
@@ -25,9 +23,9 @@ from pyspark.sql.datasource import (
 from migration.spark.errors import SourceOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from migration.columnar import RecordBlock
+    from migration.columnar import Bools, Ints, RecordBlock
     from migration.spark.source.options import Options
 
 _NO_LIMIT = (1 << 63) - 1
@@ -47,6 +45,9 @@ class Span:
     @property
     def is_limited(self) -> bool:
         return self != Span()
+
+    def holds(self, numbers: Ints) -> Bools:
+        return (numbers >= self.low) & (numbers <= self.high)
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,13 @@ class RecordFilter:
         if self.is_open or not len(block):
             return block
         if self.physical_offset.is_limited:
-            block = block.where(_within(block.physical_offset, self.physical_offset))
+            block = block.where(self.physical_offset.holds(block.physical_offset))
         if self.queue_ids is not None:
             block = block.where(np.isin(block.queue_id, list(self.queue_ids)))
         if self.store_time_ms.is_limited:
-            block = block.where(_within(block.store_time_ms, self.store_time_ms))
+            block = block.where(self.store_time_ms.holds(block.store_time_ms))
         if self.topics is not None:
-            wanted = pa.array(sorted(self.topics), pa.string())
-            block = block.where(np.asarray(pc.is_in(block.topic, value_set=wanted)))
+            block = block.where(block.topic_names.look_up(self.topics.__contains__, np.bool_))
         return block
 
 
@@ -109,24 +109,16 @@ def from_spark(filters: Iterable[Filter]) -> RecordFilter:
     """All of the filters that this understands, joined by and."""
     result = RecordFilter()
     for one in filters:
-        attribute = getattr(one, "attribute", None)
-        if attribute == ("topic",):
-            if (texts := _values(one, str)) is not None:
-                result = replace(result, topics=_meet(result.topics, texts))
-        elif attribute == ("queue_id",):
-            if (ids := _values(one, int)) is not None:
-                result = replace(result, queue_ids=_meet(result.queue_ids, ids))
-        elif attribute == ("store_time_ms",):
-            result = replace(result, store_time_ms=result.store_time_ms & _span(one))
-        elif attribute == ("physical_offset",):
-            result = replace(result, physical_offset=result.physical_offset & _span(one))
+        match getattr(one, "attribute", None):
+            case ("topic",):
+                result &= RecordFilter(topics=_values(one, str))
+            case ("queue_id",):
+                result &= RecordFilter(queue_ids=_values(one, int))
+            case ("store_time_ms",):
+                result &= RecordFilter(store_time_ms=_span(one))
+            case ("physical_offset",):
+                result &= RecordFilter(physical_offset=_span(one))
     return result
-
-
-def _within(values: pa.Array, span: Span) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    numbers = np.asarray(values)
-    within: np.ndarray[Any, np.dtype[np.bool_]] = (numbers >= span.low) & (numbers <= span.high)
-    return within
 
 
 def _meet(one: frozenset[_T] | None, other: frozenset[_T] | None) -> frozenset[_T] | None:
@@ -148,16 +140,15 @@ def _span(one: Filter) -> Span:
     if isinstance(one, In):
         numbers = [number for number in one.value if isinstance(number, int)]
         return Span(min(numbers), max(numbers)) if numbers else Span(1, 0)
-    if not isinstance(value, int):
+    if type(one) not in _SPANS or not isinstance(value, int):
         return Span()
-    if isinstance(one, EqualTo):
-        return Span(value, value)
-    if isinstance(one, GreaterThan):
-        return Span(low=value + 1)
-    if isinstance(one, GreaterThanOrEqual):
-        return Span(low=value)
-    if isinstance(one, LessThan):
-        return Span(high=value - 1)
-    if isinstance(one, LessThanOrEqual):
-        return Span(high=value)
-    return Span()
+    return _SPANS[type(one)](value)
+
+
+_SPANS: dict[type, Callable[[int], Span]] = {
+    EqualTo: lambda value: Span(value, value),
+    GreaterThan: lambda value: Span(low=value + 1),
+    GreaterThanOrEqual: lambda value: Span(low=value),
+    LessThan: lambda value: Span(high=value - 1),
+    LessThanOrEqual: lambda value: Span(high=value),
+}

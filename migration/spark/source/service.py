@@ -17,14 +17,14 @@ from kvcq_client import (
     Queue,
     Start,
 )
-from migration.columnar import RecordBlock
+from migration.columnar import RecordBlock, Strings
+from migration.spark.arrow import column_of
 from migration.spark.errors import PipelineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kvcq_client import Bounds, StoredMessage, Topic
-    from migration.columnar import Ints
     from migration.spark.source.options import Options
 
 #: What a task has the server send ahead, and what it hands to Spark at a time.
@@ -149,7 +149,7 @@ class Records(NamedTuple):
             "queue_offset": lambda: pa.array(self.offsets, pa.int64()),
         }
         columns = [
-            own[field.name]() if field.name in own else self.block.typed_column(field)
+            own[field.name]() if field.name in own else column_of(self.block, field)
             for field in wanted
         ]
         return pa.RecordBatch.from_arrays(columns, schema=wanted)
@@ -240,7 +240,5 @@ class _Pending:
 
     def records(self) -> Records:
         """All of it; there is at least one message."""
-        ends = np.cumsum([len(record) for record in self._records])
-        starts: Ints = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
-        data = np.frombuffer(b"".join(self._records), dtype=np.uint8)
-        return Records(RecordBlock(data, 0, starts), self._runs, self._offsets)
+        records = Strings.of(self._records)
+        return Records(RecordBlock(records.data, 0, records.starts), self._runs, self._offsets)

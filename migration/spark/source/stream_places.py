@@ -113,7 +113,7 @@ def first_behind(
         spans |= {queue: (offset + 1, spans[queue][1]) for queue, offset in probes.items()}
         for some in pull_ranges(client, ranges, idle_s=idle_s, fail_on_data_loss=True):
             # One message of each queue: so many runs, so many records.
-            places = some.block.physical_offset.to_pylist()
+            places = some.block.physical_offset.tolist()
             for (queue, _), offset, found in zip(some.runs, some.offsets, places, strict=True):
                 if found >= place:
                     spans[queue] = (lower[queue], offset)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from migration.columnar import CONSUMEQUEUE
+from migration.spark.arrow import to_names
+from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.queues import read_bounds
 from migration.spark.verify.queue_ends import QueueEnds, differing
 from migration.spark.verify.result import Difference
@@ -39,7 +40,7 @@ class StoredEnds:
         self._beyond = hashes[places >= task.end]
         # What lies below the log is expired; what another policy left behind is nobody's.
         kept = (places >= task.begin) & (places < task.end)
-        kept &= task.liveness.takes(SideName.ROCKSDB, topics)
+        kept &= task.liveness.takes(SideName.ROCKSDB, to_names(topics))
         chosen = [rows[row] for row in np.flatnonzero(kept).tolist()]
         self.by_queue = {
             (topic, queue_id): (place, last) for topic, queue_id, place, last in chosen

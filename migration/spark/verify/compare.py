@@ -22,6 +22,7 @@ import numpy as np
 
 from migration.columnar import ALL_LIVE, DEFAULTS, Liveness, ReadOptions, read_layout, split
 from migration.formats import UNIT_SIZE
+from migration.spark.columns import struct_of
 from migration.spark.errors import SourceOptionError
 from migration.spark.progress import Progress, no_progress, watched
 from migration.spark.queues import group_files, key_ranges, list_files, open_units, read_checkpoint
@@ -36,11 +37,11 @@ from migration.spark.verify.index_rows import IndexRange, has_index, index_range
 from migration.spark.verify.result import Difference, VerifyResult
 from migration.spark.verify.tasks import (
     FILES,
-    KEY_SIDE_DDL,
+    KEY_SIDE,
     LOG,
     LOG_FOR_FILES,
     ROCKSDB,
-    SIDE_DDL,
+    SIDE,
     Digest,
     Piece,
     VerifyTask,
@@ -200,7 +201,7 @@ def _look_closer(
     if len(bad.units):
         chosen = [piece for piece in pieces if not isinstance(piece.part, IndexRange)]
         units = _todo(spark, chosen).mapInArrow(
-            partial(rows_in_buckets, without_keys, bad.units), SIDE_DDL
+            partial(rows_in_buckets, without_keys, bad.units), struct_of(SIDE)
         )
         found.append(unit_differences(units, sources))
     if len(bad.keys):
@@ -208,7 +209,7 @@ def _look_closer(
             piece for piece in pieces if isinstance(piece.part, IndexRange) or piece.source == LOG
         ]
         keys = _todo(spark, chosen).mapInArrow(
-            partial(keys_in_buckets, task, bad.keys), KEY_SIDE_DDL
+            partial(keys_in_buckets, task, bad.keys), struct_of(KEY_SIDE)
         )
         found.append(key_differences(keys))
     if len(bad.queues) and stored is not None:

@@ -10,18 +10,17 @@ import numpy as np
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineFailedError
 from kvcq.tables import INDEX
-from migration.columnar import as_text, gather_ints, plan_cuts, sample_log, slices
+from migration.columnar import Strings, gather_ints, plan_cuts, sample_log, whole_key
+from migration.spark.arrow import to_names, to_text
 from migration.spark.errors import QueueLayoutError
-from migration.spark.queues import LAST_KEY, joined, read_rows
+from migration.spark.queues import LAST_KEY, read_rows
 from migration.spark.verify.key_digest import KeyRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import pyarrow as pa
-
-    from migration.columnar import Liveness, LogLayout
+    from migration.columnar import Liveness, LogLayout, Names
 
 _STAMP_BYTES = 4
 #: A key without its topic and its message key.
@@ -50,17 +49,17 @@ def index_ranges(
     """Ranges that cover all keys there can be, of about `max_rows` rows each, by the log's keys."""
     sample = sample_log(layout, layout.start, end, liveness)
     edges = plan_cuts(sample, end - layout.start, max_rows, 1).index_edges
-    return [IndexRange(*pair) for pair in pairwise([b"", *edges, LAST_KEY])]
+    return [IndexRange(*pair) for pair in pairwise([b"", *map(whole_key, edges), LAST_KEY])]
 
 
 def read_index(engine: RocksEngine, keys: IndexRange) -> Iterator[KeyRows]:
     """Rows of the range, some at a time, in key order. Raises QueueLayoutError."""
     for rows in read_rows(engine, keys, INDEX):
-        data, starts, ends = joined([key for key, _ in rows])
-        stamps, stamp_starts, stamp_ends = joined([value for _, value in rows])
-        if (stamp_ends - stamp_starts != _STAMP_BYTES).any():
+        found = Strings.of([key for key, _ in rows])
+        data, starts, lengths = found.data, found.starts, found.lengths
+        stamps = Strings.of([value for _, value in rows])
+        if (stamps.lengths != _STAMP_BYTES).any():
             raise QueueLayoutError("a value of the key index that is no expiry stamp")
-        lengths = ends - starts
         if int(lengths.min()) < _FIXED_BYTES:
             raise QueueLayoutError("an index key that is too short")
         topics = gather_ints(data, ">i4", starts)
@@ -68,15 +67,14 @@ def read_index(engine: RocksEngine, keys: IndexRange) -> Iterator[KeyRows]:
             raise QueueLayoutError("an index key whose topic length is wrong")
         if (gather_ints(data, ">i4", starts + 6 + topics) + topics + _FIXED_BYTES != lengths).any():
             raise QueueLayoutError("an index key whose lengths do not add up")
-        values = gather_ints(stamps, "<i4", stamp_starts)
-        yield KeyRows(data, starts, ends, values)
+        yield KeyRows(found, gather_ints(stamps.data, "<i4", stamps.starts))
 
 
-def topics_of(rows: KeyRows) -> pa.StringArray:
+def topics_of(rows: KeyRows) -> Names:
     """The topic of each row."""
-    lengths = gather_ints(rows.data, ">i4", rows.starts)
-    begins = rows.starts + 5
-    return as_text(slices(rows.data, begins, begins + lengths))
+    begins = rows.keys.starts + 5
+    lengths = gather_ints(rows.keys.data, ">i4", rows.keys.starts)
+    return to_names(to_text(Strings(rows.keys.data, begins, begins + lengths)))
 
 
 assert np.dtype("<i4").itemsize == _STAMP_BYTES

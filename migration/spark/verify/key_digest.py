@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from migration.columnar import expiry_stamps, gather, gather_ints
+from kvcq.tables import expiry_stamps
+from migration.columnar import gather, gather_ints
 from migration.spark.verify.unit_digest import BUCKETS, bucket_of, mixed
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
-    from migration.columnar import Bytes, Ints
+    from migration.columnar import Bools, Ints, Strings
     from migration.spark.verify.unit_digest import Hashes
 
 _WORD = 8
@@ -26,47 +26,29 @@ _MIN_KEY = 28
 
 
 class KeyRows(NamedTuple):
-    """Keys of index rows, one after the other in `data`; `stamps` None: as they should be."""
+    """Keys of index rows; `stamps` None: as they should be."""
 
-    data: Bytes
-    starts: Ints
-    ends: Ints
+    keys: Strings
     stamps: Ints | None = None
 
     @property
     def places(self) -> Ints:
         """Physical offset at the end of each key."""
-        return gather_ints(self.data, ">i8", self.ends - 8)
+        return gather_ints(self.keys.data, ">i8", self.keys.ends - 8)
 
     @property
     def proper_stamps(self) -> Ints:
         """The stamps that follow from the times in the keys."""
-        return expiry_stamps(gather_ints(self.data, ">i8", self.ends - 16))
+        return expiry_stamps(gather_ints(self.keys.data, ">i8", self.keys.ends - 16))
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> KeyRows:
-        stamps = None if self.stamps is None else self.stamps[mask]
-        return KeyRows(self.data, self.starts[mask], self.ends[mask], stamps)
-
-    def whole(self) -> list[bytes]:
-        """Each key."""
-        data = self.data.tobytes()
-        pairs = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
-        return [data[start:end] for start, end in pairs]
-
-
-def key_rows(keys: pa.BinaryArray) -> KeyRows:
-    """Rows derived from the log, without copying them."""
-    if not len(keys):
-        none = np.empty(0, dtype=np.int64)
-        return KeyRows(np.empty(0, dtype=np.uint8), none, none)
-    small = np.frombuffer(keys.buffers()[1], dtype=np.int32)
-    bounds = small[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
-    return KeyRows(np.frombuffer(keys.buffers()[2], dtype=np.uint8), bounds[:-1], bounds[1:])
+    def where(self, mask: Bools) -> KeyRows:
+        return KeyRows(self.keys[mask], None if self.stamps is None else self.stamps[mask])
 
 
 def key_row_hashes(rows: KeyRows) -> Hashes:
     """A hash of each whole key; the same in every process."""
-    lengths = rows.ends - rows.starts
+    keys = rows.keys
+    lengths = keys.lengths
     if not len(lengths):
         return np.empty(0, dtype=np.uint64)
     words = -(-lengths // _WORD)
@@ -74,9 +56,9 @@ def key_row_hashes(rows: KeyRows) -> Hashes:
     number = np.arange(int(words.sum())) - np.repeat(firsts, words)
     # The last word of a key overlaps the one before; the length makes up for that.
     at = np.minimum(
-        np.repeat(rows.starts, words) + _WORD * number, np.repeat(rows.ends - _WORD, words)
+        np.repeat(keys.starts, words) + _WORD * number, np.repeat(keys.ends - _WORD, words)
     )
-    values = gather(rows.data, "V8", at).view(np.uint64)
+    values = gather(keys.data, "V8", at).view(np.uint64)
     hashes = np.add.reduceat(mixed(values ^ mixed(number.astype(np.uint64))), firsts)
     return mixed(hashes ^ mixed(lengths.astype(np.uint64)))
 

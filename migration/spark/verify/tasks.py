@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kvcq.tables import unpack_index_key
+from kvcq.tables import expiry_stamps, unpack_index_key
 from migration.columnar import (
-    CONSUMEQUEUE,
     LogRange,
     ReadOptions,
-    index_keys,
+    Strings,
+    derive_index,
+    places_of,
     read_blocks,
-    unit_columns,
+    row_keys,
 )
+from migration.spark.arrow import batch_of, from_names, to_names
+from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.queues import (
     KeyRange,
     QueueFile,
@@ -29,7 +32,7 @@ from migration.spark.queues import (
     row_batch,
 )
 from migration.spark.verify.index_rows import IndexRange, read_index, topics_of
-from migration.spark.verify.key_digest import KeyDigest, KeyRows, key_row_hashes, key_rows
+from migration.spark.verify.key_digest import KeyDigest, KeyRows, key_row_hashes
 from migration.spark.verify.queue_ends import QueueEnds
 from migration.spark.verify.unit_digest import UnitDigest, bucket_of, key_hashes, queue_hashes
 from migration.state import SideName
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from migration.columnar import Liveness
+    from migration.columnar import Liveness, RecordBlock
     from migration.spark.verify.unit_digest import Hashes
 
 LOG, FILES, ROCKSDB = "log", "files", "rocksdb"
@@ -48,11 +51,7 @@ LOG, FILES, ROCKSDB = "log", "files", "rocksdb"
 LOG_FOR_FILES = "log for files"
 
 #: Rows of one source, for the closer look.
-SIDE = pa.schema([("source", pa.string()), *((field.name, field.type) for field in CONSUMEQUEUE)])
-SIDE_DDL = (
-    "source string, topic string, queue_id int, queue_offset bigint, physical_offset bigint,"
-    " record_size int, tag_code bigint, store_time_ms bigint, expiry_stamp_s int"
-)
+SIDE = CONSUMEQUEUE.insert(0, pa.field("source", pa.string()))
 
 #: The same of index rows.
 KEY_SIDE = pa.schema(
@@ -64,10 +63,6 @@ KEY_SIDE = pa.schema(
         ("physical_offset", pa.int64()),
         ("expiry_stamp_s", pa.int64()),
     ]
-)
-KEY_SIDE_DDL = (
-    "source string, topic string, key string, store_time_ms bigint, physical_offset bigint,"
-    " expiry_stamp_s bigint"
 )
 
 
@@ -160,13 +155,13 @@ def keys_in_buckets(
                 if keys is None:
                     continue
                 chosen = keys.where(np.isin(bucket_of(key_row_hashes(keys)), buckets))
-                if len(chosen.starts):
+                if len(chosen.keys):
                     yield _key_batch(piece.source, chosen)
 
 
 def _key_batch(source: str, rows: KeyRows) -> pa.RecordBatch:
     stamps = rows.proper_stamps if rows.stamps is None else rows.stamps
-    unpacked = [unpack_index_key(key) for key in rows.whole()]
+    unpacked = [unpack_index_key(key) for key in rows.keys.tolist()]
     table = [(source, *key, stamp) for key, stamp in zip(unpacked, stamps.tolist(), strict=True)]
     columns = dict(zip(KEY_SIDE.names, zip(*table, strict=True), strict=True))
     return pa.RecordBatch.from_pydict(columns, schema=KEY_SIDE)
@@ -199,8 +194,10 @@ def _read(task: VerifyTask, piece: Piece) -> Iterator[tuple[pa.RecordBatch | Non
     if isinstance(part, LogRange):
         for block in read_blocks(part, task.options):
             with_keys = task.with_keys and piece.source == LOG
-            keys = key_rows(index_keys(block, task.liveness)) if with_keys else None
-            yield _inside(task, unit_columns(block, task.liveness, side, CONSUMEQUEUE)), keys
+            keys = None
+            if with_keys:
+                keys = KeyRows(Strings.of(row_keys(derive_index(block, task.liveness))))
+            yield _inside(task, _derived_units(block, task.liveness, side)), keys
     elif isinstance(part, IndexRange):
         assert task.database is not None
         with open_units(Path(task.database)) as engine:
@@ -216,6 +213,20 @@ def _read(task: VerifyTask, piece: Piece) -> Iterator[tuple[pa.RecordBatch | Non
             for offsets, file_units in read_units(file):
                 units = file_batch(file, offsets, file_units, CONSUMEQUEUE)
                 yield _inside(task, _taken(task, side, units)), None
+
+
+def _derived_units(block: RecordBlock, liveness: Liveness, side: SideName) -> pa.RecordBatch:
+    """The units for one side, as CONSUMEQUEUE."""
+    places = places_of(block, liveness, side)
+    rows = places.rows
+    names = ("physical_offset", "record_size", "tag_code", "store_time_ms")
+    columns = {name: getattr(block, name)[rows] for name in names} | {
+        "topic": from_names(places.names),
+        "queue_id": places.queue_ids,
+        "queue_offset": places.offsets,
+        "expiry_stamp_s": expiry_stamps(block.store_time_ms[rows]),
+    }
+    return batch_of(CONSUMEQUEUE, len(rows), columns)
 
 
 def _kept_keys(task: VerifyTask, rows: KeyRows) -> KeyRows:
@@ -234,7 +245,7 @@ def _inside(task: VerifyTask, units: pa.RecordBatch) -> pa.RecordBatch | None:
 
 def _taken(task: VerifyTask, side: SideName, units: pa.RecordBatch) -> pa.RecordBatch:
     """Without what another policy left behind."""
-    kept = task.liveness.takes(side, units.column("topic"))
+    kept = task.liveness.takes(side, to_names(units.column("topic")))
     return units if kept.all() else units.filter(pa.array(kept))
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from migration.columnar import expiry_stamps
+from kvcq.tables import expiry_stamps
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -76,7 +76,7 @@ def test_unit_keys_sort_by_their_fields(rows: list[tuple[str, int, int]]) -> Non
     assert by_key == by_field
 
 
-@given(NAMES, NAMES, IDS, OFFSETS, NAMES)
+@given(NAMES, NAMES, IDS, OFFSETS, KEYS)
 def test_a_topics_range_holds_its_rows_and_no_others(
     topic: str, other: str, queue_id: int, offset: int, key: str
 ) -> None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the spark extra is not installed")
-
-import numpy as np
-
 from kvcq.tables.keys import INDEX, unpack_index_key
 from migration.check import check_store
-from migration.columnar.derived_rows import index_keys
+from migration.columnar.derived_rows import derive_index
 from migration.columnar.liveness import liveness_of
 from migration.columnar.log_layout import open_segment
+from migration.columnar.sorted_files import row_keys
 from migration.columnar.walk import walk
 from store.format.batch_mark import BatchMark, key_of
 from store.message import Message
@@ -47,7 +42,7 @@ def test_index_rows_of_batches_are_those_of_the_store(tmp_path: Path) -> None:
     found: set[bytes] = set()
     for path in sorted((tmp_path / "commitlog").iterdir()):
         block = walk(open_segment(path), int(path.name), 0, SEGMENT_BYTES, 1000).block
-        found.update(index_keys(block, liveness).to_pylist())
-        assert (np.asarray(block.prepared_transaction_offset) == 0).all()
+        found.update(row_keys(derive_index(block, liveness)))
+        assert (block.prepared_transaction_offset == 0).all()
     assert found == live
     assert check_store(tmp_path) == []

@@ -14,10 +14,11 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migration.columnar.columns import COMMITLOG
-from migration.columnar.decoder import DEFAULTS, ReadOptions, read_batches, read_blocks
+from migration.columnar.decoder import DEFAULTS, ReadOptions, read_blocks
 from migration.columnar.errors import LogDamageError, LogLayoutError
 from migration.columnar.log_layout import LogLayout, LogRange, read_layout, split
+from migration.spark.arrow import column_of, read_batches
+from migration.spark.columns import COMMITLOG
 from store.format.record import check_record, dispatch_request, unpack_record
 from tests.migration.spark.logs import ODD_ENTRIES, expected, write_log, write_odd_log
 from tests.support.log_writer import Entry, LogWriter
@@ -26,13 +27,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from migration.columnar.block import RecordBlock
+
+
+def whole(block: RecordBlock) -> RecordBlock:
+    return block
+
 
 def read_all(
     layout: LogLayout, max_bytes: int = 0, options: ReadOptions = DEFAULTS
 ) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for log_range in split(layout, layout.start, layout.end, max_bytes):
-        for batch in read_batches(log_range, COMMITLOG, options):
+        for batch in read_batches(log_range, COMMITLOG, options, whole):
             batch.validate(full=True)
             rows.extend(batch.to_pylist())
     return rows
@@ -42,7 +49,7 @@ def offsets(ranges: list[LogRange], options: ReadOptions = DEFAULTS) -> list[int
     found: list[int] = []
     for log_range in ranges:
         for block in read_blocks(log_range, options):
-            found.extend(block.physical_offset.to_pylist())
+            found.extend(block.physical_offset.tolist())
     return found
 
 
@@ -156,11 +163,12 @@ def test_only_what_is_asked_for_is_built(tmp_path: Path) -> None:
     layout = read_layout(tmp_path)
     (log_range,) = split(layout, 0, layout.end, 0)
     schema = pa.schema([COMMITLOG.field("queue_id"), COMMITLOG.field("record_size")])
-    (batch,) = read_batches(log_range, schema)
+    (batch,) = read_batches(log_range, schema, DEFAULTS, whole)
     assert batch.schema == schema
     (block,) = read_blocks(log_range)
-    block.batch(schema)
-    assert "topic" not in vars(block)
+    for field in schema:
+        column_of(block, field)
+    assert "_coded_topics" not in vars(block)
     assert "_scan" not in vars(block)
 
 
@@ -251,7 +259,7 @@ def test_a_damaged_record_stops_the_read_or_is_stepped_over(tmp_path: Path) -> N
     layout = read_layout(tmp_path)
     with pytest.raises(LogDamageError) as caught:
         read_all(layout)
-    assert caught.value.offset == wounded.physical_offset
+    assert caught.value.physical_offset == wounded.physical_offset
     assert caught.value.segment == path.name
     for max_bytes in (0, 1000):
         found = read_all(layout, max_bytes, ReadOptions(fail_on_corrupt=False))
@@ -284,7 +292,7 @@ def test_large_records_make_small_batches(tmp_path: Path, monkeypatch: pytest.Mo
     writer.flush()
     layout = read_layout(tmp_path)
     (log_range,) = split(layout, 0, layout.end, 0)
-    batches = list(read_batches(log_range, COMMITLOG))
+    batches = list(read_batches(log_range, COMMITLOG, DEFAULTS, whole))
     assert len(batches) > 6
     assert sum(batch.num_rows for batch in batches) == 61
     assert max(batch.num_rows for batch in batches) < 12

@@ -6,11 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="the spark extra is not installed")
-
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,13 +32,12 @@ def columnar(directory: Path, end: int, options: ReadOptions) -> tuple[list[int]
     try:
         for log_range in split(layout, START, end, 0):
             for block in read_blocks(log_range, options):
-                bad = np.asarray(block.queue_id) < 0
-                bad |= (np.asarray(block.queue_offset) < 0) | block.undecodable()
-                offsets = np.asarray(block.physical_offset)
+                bad = (block.queue_id < 0) | (block.queue_offset < 0) | block.undecodable
+                offsets = block.physical_offset
                 poison += offsets[bad].tolist()
                 sound += offsets[~bad].tolist()
     except LogDamageError as error:
-        return sound, poison, error.offset
+        return sound, poison, error.physical_offset
     return sound, poison, end
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.tables.keys import BOUNDS, INDEX, UNITS
+from migration.columnar.liveness import Liveness, liveness_of
 from migration.errors import IllegalStepError
 from migration.fill import bulk as bulk_backfill
-from migration.state.routes import SideName
+from migration.state.routes import Routes, SideName
 from migration.state.routing import Route, RoutingPolicy, Rule
+from migration.state.state import Phase
 from store.errors import InvalidArgumentError
-from store.topics.admission import Admission, admission_of
 from tests.support.checked import checked
 from tests.support.migrating import (
     LIGHT,
@@ -154,8 +155,12 @@ def test_files_made_before_a_deletion_are_not_taken_in(
 def test_routes_and_deleted_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
     store.delete_topic(LIGHT)
     policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
-    admission = Admission({"orders": 0, "payments": 0}, {LIGHT: store.log.appended_offset})
-    worker = sorter(store.config.root, tmp_path, admission, policy)
+    liveness = Liveness(
+        {"orders": 0, "payments": 0},
+        {LIGHT: store.log.appended_offset},
+        routes=Routes(Phase.DOUBLE_WRITE, policy),
+    )
+    worker = sorter(store.config.root, tmp_path, liveness)
     answer = worker.make(store.log.appended_offset)
     assert answer["end"] == store.log.appended_offset
     done(live(store).start(policy))
@@ -180,7 +185,7 @@ def lagging(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> MessageStor
 
 def sorted_files(store: MessageStore, directory: Path, end: int) -> dict[str, list[Path]]:
     directory.mkdir()
-    sorter(store.config.root, directory, admission_of(store.metadata)).make(end)
+    sorter(store.config.root, directory, liveness_of(store.metadata)).make(end)
     return {family: sorted(directory.glob(f"{family}-*.sst")) for family in (UNITS, BOUNDS, INDEX)}
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from migration.columnar.liveness import liveness_of
 from migration.fill.feed import LogFeed
 from store.errors import CorruptRecordError
-from store.topics.admission import admission_of
 from tests.support.migrating import config, messages, open_store, sorter
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_a_feed(store: MessageStore) -> None:
 def test_the_process_beside_it(store: MessageStore, tmp_path: Path) -> None:
     skip_damaged = store.config.skip_damaged_records
     worker = sorter(
-        store.config.root, tmp_path, admission_of(store.metadata), skip_damaged=skip_damaged
+        store.config.root, tmp_path, liveness_of(store.metadata), skip_damaged=skip_damaged
     )
     end = store.log.appended_offset
     if not skip_damaged:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from migration.spark.session import SparkSettings
+
 pytestmark = pytest.mark.spark
 
 
@@ -39,10 +41,10 @@ def warm(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands use the session that runs already."""
 
     @contextmanager
-    def session(_: cli.Run) -> Iterator[SparkSession]:
+    def session(_: SparkSettings) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(cli.Run, "_spark", session)
+    monkeypatch.setattr(cli, "spark_session", session)
 
 
 def kvcq(*arguments: object) -> Result:

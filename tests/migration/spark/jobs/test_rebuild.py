@@ -18,13 +18,12 @@ from kvcq.metadata_store import MetadataStore
 from kvcq.tables.dispatch_batch import DispatchBatchBuilder
 from kvcq.tables.keys import BOUNDS, FAMILIES, INDEX, UNITS
 from migration.columnar.errors import LogLayoutError
-from migration.columnar.key_cuts import KeyCuts
 from migration.columnar.liveness import Liveness, liveness_of
 from migration.spark.errors import PipelineError
-from migration.spark.jobs.sorted_files import (
+from migration.spark.jobs.rebuild_tasks import SortedFile
+from migration.spark.jobs.rebuilding import (
     RebuildResult,
     RebuildSettings,
-    SortedFile,
     check_disjoint,
     ingest,
     rebuild,
@@ -330,22 +329,7 @@ def test_damage_in_the_log_ends_the_rebuild(spark: SparkSession, tmp_path: Path)
 
 
 def test_files_that_overlap_are_refused(tmp_path: Path) -> None:
-    one = SortedFile(tmp_path / "one", UNITS, 1, b"a", b"c")
-    other = SortedFile(tmp_path / "other", UNITS, 1, b"c", b"d")
+    one = SortedFile(tmp_path / "one", UNITS, 1, b"a", b"c", [])
+    other = SortedFile(tmp_path / "other", UNITS, 1, b"c", b"d", [])
     with pytest.raises(PipelineError, match="one and other overlap"):
         check_disjoint([one, other])
-
-
-def test_cuts_part_rows_as_sorted_keys_do() -> None:
-    import pyarrow as pa
-
-    from migration.columnar.derived_rows import INDEX_ROWS, UNIT_ROWS
-
-    cuts = KeyCuts(((b"aa", 5), (b"aa", 9), (b"cc", 0)), (b"k", b"m"))
-    keys = [(b"a", 9), (b"aa", 0), (b"aa", 5), (b"aa", 8), (b"aa", 9), (b"b", 1), (b"cc", 0)]
-    table = {"prefix": [k[0] for k in keys], "queue_offset": [k[1] for k in keys]}
-    rest = {name: [0] * len(keys) for name in UNIT_ROWS.names[2:]}
-    units = pa.RecordBatch.from_pydict({**table, **rest}, schema=UNIT_ROWS)
-    assert cuts.unit_parts(units).tolist() == [0, 0, 1, 1, 2, 2, 3]
-    index = pa.RecordBatch.from_pydict({"key": [b"j", b"k", b"l", b"m"]}, schema=INDEX_ROWS)
-    assert cuts.index_parts(index).tolist() == [4, 5, 5, 6]

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as F
 
-from migration.columnar.columns import COMMITLOG
+from migration.spark.columns import COMMITLOG
 from migration.spark.errors import PipelineError, SourceOptionError
 from migration.spark.source.commitlog_source import (
     CommitLogStreamReader,

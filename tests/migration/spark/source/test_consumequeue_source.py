@@ -13,8 +13,8 @@ from pyspark.errors import AnalysisException
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.dispatch_batch import DispatchBatchBuilder
-from migration.columnar.columns import CONSUMEQUEUE
 from migration.formats.unit import BLANK_UNIT, UNIT_SIZE, pack_units
+from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import QueueLayoutError
 from migration.spark.queues.unit_files import group_files, list_files, read_units
 from migration.spark.queues.unit_rows import key_ranges, open_units, read_checkpoint, read_rows

@@ -18,9 +18,9 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import BOUNDS, INDEX, UNITS, index_key, max_key, unit_key
 from kvcq.tables.values import expiry_stamp, pack_max, pack_unit, unpack_unit
-from migration.columnar.columns import CONSUMEQUEUE
 from migration.columnar.liveness import Liveness
 from migration.formats.unit import pack_units
+from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import SourceOptionError
 from migration.spark.verify.compare import VerifySettings, verify
 from migration.spark.verify.result import Difference

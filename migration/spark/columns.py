@@ -30,10 +30,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
-_TIME = pa.timestamp("us", "UTC")
-_TEXTS = pa.map_(pa.string(), pa.string())
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 COMMITLOG = pa.schema(
     [
@@ -43,7 +45,7 @@ COMMITLOG = pa.schema(
         ("physical_offset", pa.int64()),
         ("record_size", pa.int32()),
         ("tag_code", pa.int64()),
-        ("timestamp", _TIME),
+        ("timestamp", pa.timestamp("us", "UTC")),
         ("store_time_ms", pa.int64()),
         ("born_time_ms", pa.int64()),
         ("flag", pa.int32()),
@@ -60,50 +62,34 @@ COMMITLOG = pa.schema(
         ("body_crc", pa.int32()),
         ("body", pa.binary()),
         ("stored_body", pa.binary()),
-        ("properties", _TEXTS),
+        ("properties", pa.map_(pa.string(), pa.string())),
         ("properties_raw", pa.binary()),
         ("record", pa.binary()),
     ]
 )
 
+
+def chosen(*names: str) -> pa.Schema:
+    """The columns of those names, each once."""
+    return pa.schema([COMMITLOG.field(name) for name in dict.fromkeys(names)])
+
+
 #: What a consumer wants of a message, and what the sink takes.
-MESSAGE = pa.schema(
-    [
-        COMMITLOG.field(name)
-        for name in (
-            *("topic", "queue_id", "queue_offset", "physical_offset", "timestamp"),
-            *("tag", "keys", "light_queues", "properties", "flag", "born_time_ms", "body"),
-        )
-    ]
+MESSAGE = chosen(
+    *("topic", "queue_id", "queue_offset", "physical_offset", "timestamp"),
+    *("tag", "keys", "light_queues", "properties", "flag", "born_time_ms", "body"),
 )
 
 #: One unit of a consume queue, whichever side it was read from. A file queue holds no store time.
-CONSUMEQUEUE = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("physical_offset", pa.int64()),
-        ("record_size", pa.int32()),
-        ("tag_code", pa.int64()),
-        ("store_time_ms", pa.int64()),
-        ("expiry_stamp_s", pa.int32()),
-    ]
-)
-
-_DDL = {
-    pa.string(): "string",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.bool_(): "boolean",
-    pa.binary(): "binary",
-    pa.list_(pa.string()): "array<string>",
-    pa.list_(pa.int64()): "array<bigint>",
-    _TIME: "timestamp",
-    _TEXTS: "map<string,string>",
-}
+CONSUMEQUEUE = chosen(
+    *("topic", "queue_id", "queue_offset", "physical_offset", "record_size", "tag_code"),
+    "store_time_ms",
+).append(pa.field("expiry_stamp_s", pa.int32()))
 
 
-def ddl(schema: pa.Schema) -> str:
-    """The same columns in Spark's words."""
-    return ", ".join(f"{field.name} {_DDL[field.type]}" for field in schema)
+def struct_of(schema: pa.Schema) -> StructType:
+    """The same columns in Spark's types."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found: StructType = from_arrow_schema(schema)
+    return found

@@ -15,10 +15,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from kvcq.engine.rocks import DERIVED, RocksEngine, write_sst
 from kvcq.tables import (
@@ -28,26 +25,28 @@ from kvcq.tables import (
     INDEX,
     UNITS,
     pack_i64,
-    pack_max,
     unit_prefix,
 )
 from migration.columnar import (
     ALL_LIVE,
     DEFAULTS,
+    FAMILIES,
     Liveness,
     LogLayoutError,
+    QueueEnds,
     ReadOptions,
     plan_cuts,
     read_layout,
     sample_log,
     split,
 )
+from migration.spark.columns import struct_of
 from migration.spark.errors import PipelineError
 from migration.spark.jobs.rebuild_tasks import (
-    BOUNDS_ROWS,
-    FILES_DDL,
-    PACKS_DDL,
+    FILES,
+    PACKS,
     RebuildTask,
+    SortedFile,
     pack_ranges,
     write_files,
 )
@@ -56,10 +55,11 @@ from store.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from kvcq.engine import KvEngine, Pair
+    from kvcq.engine import KvEngine
     from store.consume_queue import LastUnit
 
 #: What a directory of files holds, for whoever ingests them.
@@ -83,16 +83,6 @@ class RebuildSettings:
     read: ReadOptions = DEFAULTS
     partition_bytes: int = PARTITION_BYTES
     rows_per_file: int = ROWS_PER_FILE
-
-
-class SortedFile(NamedTuple):
-    """One file, its keys disjoint from those of the others of its family."""
-
-    path: Path
-    family: str
-    rows: int
-    first_key: bytes
-    last_key: bytes
 
 
 @dataclass(frozen=True)
@@ -152,30 +142,33 @@ def rebuild(
     task = RebuildTask(settings.liveness, cuts, settings.read, str(settings.output))
     ranges = split(layout, begin, layout.end, settings.partition_bytes, exact=True)
     files: list[SortedFile] = []
-    bounds: dict[bytes, tuple[int, int]] = {}
+    ends = QueueEnds()
     if ranges:
         pickled = [(pickle.dumps(log_range),) for log_range in ranges]
         todo = spark.sparkContext.parallelize(pickled, len(pickled)).toDF("log_range binary")
-        packs = todo.mapInArrow(partial(pack_ranges, task), PACKS_DDL)
+        packs = todo.mapInArrow(partial(pack_ranges, task), struct_of(PACKS))
         apart = packs.repartitionById(cuts.ranges, packs["part"])
         with watched(spark, "rebuild", progress):
-            found = apart.mapInArrow(partial(write_files, task), FILES_DDL).collect()
-        for row in found:
-            first, last = bytes(row.first_key), bytes(row.last_key)
-            files.append(SortedFile(Path(row.path), row.family, row.rows, first, last))
-            if row.bounds is not None:
-                _join_bounds(bounds, bytes(row.bounds))
-    _add_ends(bounds, settings.ends, layout.start)
+            found = apart.mapInArrow(partial(write_files, task), struct_of(FILES)).collect()
+        files = [pickle.loads(row.file) for row in found]
+        for file in files:
+            ends.join(file.ends)  # a queue that was cut has ends in two files
+    # Queues whose last message is gone from the log go on where they ended.
+    for topic, queue_id, queue_offset, physical_offset in settings.ends:
+        if physical_offset < layout.start:
+            ends.join([(unit_prefix(topic, queue_id), physical_offset, queue_offset)])
     files.sort(key=lambda file: (file.family, file.first_key))
     check_disjoint(files)
-    rows = _bounds_rows(bounds, layout.end, settings.liveness.deletions)
+    rows = [*ends.rows(), (DISPATCHED_KEY, pack_i64(layout.end))]
+    if settings.liveness.deletions:
+        rows.append((DELETIONS_KEY, pack_i64(settings.liveness.deletions)))
     path = settings.output / f"bounds-{time.time_ns()}.sst"
-    written = write_sst(path, rows, DERIVED.families[1])
+    written = write_sst(path, sorted(rows), FAMILIES[BOUNDS])
     assert written is not None
     return RebuildResult(
         files=tuple(files),
-        bounds=SortedFile(path, BOUNDS, written.rows, written.first_key, written.last_key),
-        queues=len(bounds),
+        bounds=SortedFile(path, BOUNDS, written.rows, written.first_key, written.last_key, []),
+        queues=len(ends.by_prefix),
         units=sum(file.rows for file in files if file.family == UNITS),
         index_rows=sum(file.rows for file in files if file.family == INDEX),
         log_start=begin,
@@ -232,34 +225,3 @@ def check_disjoint(files: list[SortedFile]) -> None:
     for one, other in pairwise(files):
         if one.family == other.family and one.last_key >= other.first_key:
             raise PipelineError(f"{one.path.name} and {other.path.name} overlap")
-
-
-def _join_bounds(known: dict[bytes, tuple[int, int]], packed: bytes) -> None:
-    """A queue that was cut has bounds from two files: the one higher in the log is its end."""
-    batch = pa.ipc.read_record_batch(pa.py_buffer(packed), BOUNDS_ROWS)
-    for prefix, place, offset in zip(*(column.to_pylist() for column in batch), strict=True):
-        found = known.get(prefix)
-        if found is None or found[0] < place:
-            known[prefix] = (place, offset)
-
-
-def _add_ends(
-    bounds: dict[bytes, tuple[int, int]], ends: Sequence[LastUnit], log_start: int
-) -> None:
-    """Queues whose last message is gone from the log go on where they ended."""
-    for topic, queue_id, queue_offset, physical_offset in ends:
-        if physical_offset < log_start:
-            bounds.setdefault(unit_prefix(topic, queue_id), (physical_offset, queue_offset))
-
-
-def _bounds_rows(bounds: dict[bytes, tuple[int, int]], end: int, deletions: int) -> list[Pair]:
-    """`max` rows, the checkpoint, and the number of the last deletion, in key order."""
-    # unit prefix: topic part, i32 queue id, 01 -> max key: topic part, "max", 01, i32 queue id
-    rows = [
-        (prefix[:-5] + b"max\x01" + prefix[-5:-1], pack_max(place, offset))
-        for prefix, (place, offset) in bounds.items()
-    ]
-    rows.append((DISPATCHED_KEY, pack_i64(end)))
-    if deletions:
-        rows.append((DELETIONS_KEY, pack_i64(deletions)))
-    return sorted(rows)
