@@ -221,11 +221,6 @@ class ProducerSessions:
             session.batches.clear()
 
     @property
-    def message_count(self) -> int:
-        """Messages of the batches remembered: about 90 bytes each."""
-        return self._messages
-
-    @property
     def producer_count(self) -> int:
         """Producers remembered."""
         return len(self._sessions)

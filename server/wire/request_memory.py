@@ -138,16 +138,6 @@ class RequestMemory:
         """Whether `room_to_send` would wait."""
         return self._sent_bytes >= self._sent_limit_bytes
 
-    @property
-    def is_full(self) -> bool:
-        """Whether more than the limit was in use at the last look."""
-        return self._is_full
-
-    @property
-    def sent_bytes(self) -> int:
-        """Bytes of large responses that wait to be sent."""
-        return self._sent_bytes
-
     def close(self) -> None:
         """No further look."""
         self._closed = True

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from kvcq.inspect import Kind, Remedy, size_text
 from migration.check import examine_store
@@ -20,9 +19,11 @@ from server.cli.on_disk.store_errors import leave_out_command
 from server.cli.terminal import (
     COUNT,
     EXIT_REFUSED,
+    Bars,
     CommandError,
     console,
     counted,
+    document_of,
     json_option,
     notes,
     print_json,
@@ -104,13 +105,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
     if quiet:
         yield lambda _step, _share: None
     elif notes.is_terminal:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=notes, transient=True) as bars:
+        with Bars() as bars:
             tasks: dict[str, TaskID] = {}
 
             def show(step: str, share: float) -> None:
@@ -272,18 +267,9 @@ def _count(findings: Sequence[Finding]) -> int:
 
 
 def _document(finding: Finding) -> dict[str, object]:
+    where = "side place position topic queue_id queue_offset physical_offset"
     return {
         "kind": finding.kind.value,
-        "side": finding.side,
-        "place": finding.place,
-        "position": finding.position,
-        "topic": finding.topic,
-        "queueId": finding.queue_id,
-        "queueOffset": finding.queue_offset,
-        "physicalOffset": finding.physical_offset,
-        "expected": finding.expected,
-        "found": finding.found,
-        "count": finding.count,
+        **document_of(finding, f"{where} expected found count note"),
         "remedy": finding.remedy.value,
-        "note": finding.note,
     }

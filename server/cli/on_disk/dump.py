@@ -30,6 +30,7 @@ from server.cli.terminal import (
     body_fields,
     body_text,
     camel_case,
+    document_of,
     json_option,
     notes,
     plain_body,
@@ -246,30 +247,18 @@ def _log_cells(row: LogRow) -> Sequence[object]:
 
 
 def _log_document(row: LogRow) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "physicalOffset": row.physical_offset,
-        "size": row.size,
-        "kind": row.kind,
-    }
+    found = document_of(row, "physical_offset size kind")
     if row.reason:
         found["reason"] = row.reason
     message = row.message
     if message is not None:
         found |= {
-            "topic": message.topic,
-            "queueId": message.queue_id,
-            "queueOffset": message.queue_offset,
-            "flag": message.flag,
-            "sysFlag": message.sys_flag,
-            "bornTimeMs": message.born_time_ms,
-            "bornHost": host_text(message.born_host),
-            "storeTimeMs": message.store_time_ms,
-            "storeHost": host_text(message.store_host),
-            "reconsumeTimes": message.reconsume_times,
-            "preparedTransactionOffset": message.prepared_transaction_offset,
-            "bodyCrc": message.body_crc,
+            **document_of(message, "topic queue_id queue_offset flag sys_flag"),
+            **document_of(message, "born_time_ms store_time_ms reconsume_times"),
+            **document_of(message, "prepared_transaction_offset body_crc properties"),
             **body_fields(plain_body(message.body, message.sys_flag)),
-            "properties": message.properties,
+            "bornHost": host_text(message.born_host),
+            "storeHost": host_text(message.store_host),
         }
     return found
 

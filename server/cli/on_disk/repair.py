@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from kvcq.opening import open_store
 from migration.errors import IllegalStepError
 from migration.repair import repair_metadata, set_queues_aside
 from server.cli.on_disk.store_errors import unusable
-from server.cli.terminal import CommandError, counted, json_option, notes, print_json
+from server.cli.terminal import Bars, CommandError, counted, json_option, notes, print_json
 from server.process import prepare_to_open_stores
 from store.config import StoreConfig
 from store.errors import StoreError, StoreLockedError
@@ -48,7 +47,7 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
     prepare_to_open_stores()
     left_out = 0
     try:
-        with _bar() as progress:
+        with Bars() as progress:
             task = progress.add_task("", total=1.0)
 
             def show(step: str, share: float) -> None:
@@ -124,15 +123,3 @@ def _refused(error: StoreError, directory: Path) -> CommandError:
         step = error.next_step
         return CommandError(str(error), step.sentence(directory), command=step.command(directory))
     return unusable(error, directory)
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=notes,
-        transient=True,
-        disable=not notes.is_terminal,
-    )

@@ -16,6 +16,7 @@ from server.cli.terminal import (
     CommandError,
     Sections,
     ask,
+    document_of,
     json_option,
     notes,
     print_json,
@@ -142,14 +143,7 @@ def _show(name: str, offsets: list[GroupOffset], *, as_json: bool) -> None:
             {
                 "group": name,
                 "queues": [
-                    {
-                        "topic": one.topic,
-                        "queueId": one.queue_id,
-                        "offset": one.offset,
-                        "minOffset": one.min_offset,
-                        "maxOffset": one.max_offset,
-                        "lag": one.lag,
-                    }
+                    document_of(one, "topic queue_id offset min_offset max_offset lag")
                     for one in offsets
                 ],
             }

@@ -21,6 +21,7 @@ from server.cli.terminal import (
     Whole,
     body_fields,
     body_text,
+    document_of,
     json_option,
     notes,
     one_line,
@@ -271,22 +272,10 @@ def body_of(message: StoredMessage) -> bytes:
 
 
 def _document(message: StoredMessage) -> dict[str, Any]:
+    place = "topic queue_id queue_offset physical_offset message_id"
+    given = "tag keys light_queues properties flag sys_flag born_time_ms born_host"
     return {
-        "topic": message.topic,
-        "queueId": message.queue_id,
-        "queueOffset": message.queue_offset,
-        "physicalOffset": message.physical_offset,
-        "messageId": message.message_id,
+        **document_of(message, place),
         **body_fields(body_of(message)),
-        "tag": message.tag,
-        "keys": list(message.keys),
-        "lightQueues": list(message.light_queues),
-        "properties": dict(message.properties),
-        "flag": message.flag,
-        "sysFlag": message.sys_flag,
-        "bornTimeMs": message.born_time_ms,
-        "bornHost": message.born_host,
-        "storeTimeMs": message.store_time_ms,
-        "storeHost": message.store_host,
-        "reconsumeTimes": message.reconsume_times,
+        **document_of(message, f"{given} store_time_ms store_host reconsume_times"),
     }

@@ -13,6 +13,7 @@ from server.cli.terminal import (
     CommandError,
     Sections,
     ask,
+    document_of,
     json_option,
     notes,
     print_json,
@@ -122,8 +123,4 @@ def _show(topics: list[Topic], *, as_json: bool) -> None:
 
 
 def _document(one: Topic) -> dict[str, object]:
-    return {
-        "name": one.name,
-        "queueCount": one.queue_count,
-        "createdTimeMs": one.created_time_ms,
-    }
+    return document_of(one, "name queue_count created_time_ms")

@@ -2,6 +2,7 @@
 and no server.
 """
 
+from server.cli.terminal.bars import Bars
 from server.cli.terminal.bodies import body_fields, body_text, plain_body
 from server.cli.terminal.output import (
     EXIT_INTERRUPTED,
@@ -16,6 +17,7 @@ from server.cli.terminal.output import (
     camel_case,
     console,
     counted,
+    document_of,
     error_document,
     json_option,
     notes,
@@ -53,6 +55,7 @@ __all__ = [
     "TIME",
     "TIMES",
     "BadRequestError",
+    "Bars",
     "CannotConnectError",
     "CommandError",
     "InterruptedCommandError",
@@ -65,6 +68,7 @@ __all__ = [
     "camel_case",
     "console",
     "counted",
+    "document_of",
     "error_document",
     "escape",
     "json_option",

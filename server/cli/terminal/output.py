@@ -155,6 +155,11 @@ def error_document(error: click.ClickException) -> dict[str, Any]:
     }
 
 
+def document_of(value: object, names: str) -> dict[str, Any]:
+    """These attributes of the value, for JSON."""
+    return {_camel(name): getattr(value, name) for name in names.split()}
+
+
 def camel_case(document: Any, *, names: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
     """The document with its fields in camelCase. Below `names` keys are data, and stay."""
     if isinstance(document, dict):

@@ -179,10 +179,10 @@ async def test_few_messages_are_remembered_however_large_the_batches(
     sessions = bench.sessions(messages=10)
     for number in range(8):
         await sessions.put("p", 3 * number, _batch(b"a", b"b", b"c"))
-    assert sessions.message_count == 12  # four batches of the only producer
+    assert sessions._messages == 12  # four batches of the only producer
     for name in ("q", "r", "s"):
         await sessions.put(name, 0, _batch(b"d", b"e", b"f", b"g"))
-        assert sessions.message_count <= 10
+        assert sessions._messages <= 10
     assert (await sessions.put("q", 0, _batch(b"d", b"e", b"f", b"g"))).repeated
     # Whose batches are forgotten goes on without a look into the log.
     monkeypatch.setattr(bench.store, "batches", None)

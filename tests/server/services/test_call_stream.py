@@ -250,7 +250,7 @@ async def test_large_answers_that_nobody_reads_are_counted(tmp_path: Path) -> No
             request = pull(0, max_messages=4, max_bytes=8 << 20)
             await stream.send(*((at, "Pull", request) for at in range(20)))
             assert len((await stream.result()).response) > 4 << 20
-            assert memory.sent_bytes > 0
+            assert memory._sent_bytes > 0
         async with asyncio.timeout(10):
-            while memory.sent_bytes:
+            while memory._sent_bytes:
                 await asyncio.sleep(0)
