@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_bench.machine import touch_memory
-from tests.peers.child import Child, ClientFailedError
+from tests.peers.child import Child
 from tests.peers.processes import Used, machine_cpu_s, stored_bytes, used_by
 from tests.peers.values import Durability, Memory, NotOfferedError, Sample, Timed
 from tests.peers.works import RESTART, STOP, WORKS, Work
@@ -97,7 +97,9 @@ class Turn:
                 self._run(directory, durability, works)
             except NotOfferedError as error:
                 self._note(f"all, {durability}", error)
-            except (ClientFailedError, RuntimeError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - the other systems are measured all the same
+                for log in sorted(directory.glob("*.log")):
+                    self._say(f"{log.name}: {log.read_text('utf-8', 'replace')[-2000:]}")
                 text = f"{self._system.title}, {durability}, round {self._number + 1}: "
                 text += str(error).strip().rpartition("\n")[2]
                 self._say(str(error))

@@ -35,15 +35,17 @@ class Work:
         found = dict(self.arguments)
         for name, value in found.items():
             if name in ("count", "queues"):
-                found[name] = max(_LEAST[name], round(value * scale * share))
+                least = _LEAST_LIGHT if name == "count" and "queues" in found else _LEAST[name]
+                found[name] = max(least, round(value * scale * share))
             elif name == "limit_s":
                 # Not below a few calls of a slow disk.
                 found[name] = max(0.05, value * min(1.0, scale) * share)
         return found
 
 
-#: A batch of 1,024 must fit, and 100 light queues of a message.
+#: What is under way at once must fit, and 100 light queues of a message.
 _LEAST = {"count": 1024, "queues": 1000}
+_LEAST_LIGHT = 128
 
 _ONE = Work("put, one at a time, blocking", "calls/s", "put_one", {"limit_s": _CALLS_S})
 _ONE_ASYNCIO = Work(

@@ -17,6 +17,11 @@ LIMITS = {
     "put_one_asyncio": ("unary_asyncio", "stream_asyncio"),
     "put_by_callers": ("unary_64",),
 }
+_CALLS = {
+    "put_one": "put, one at a time, blocking",
+    "put_one_asyncio": "put, one at a time, asyncio",
+    "put_by_callers": "put, 64 callers, one a call",
+}
 
 
 class Echoes:
@@ -70,7 +75,7 @@ def beside(echoes: Echoes, rate_of: Callable[[str], Spread | None]) -> str:
                 share = short(ours.median / bare.median)
                 cells.append(f"**{share}** of {METHODS[limit]}, {bare.text()}")
         if ours is not None and cells:
-            lines.append(f"| {method.replace('_', ' ')} | {ours.text()} | {'; '.join(cells)} |")
+            lines.append(f"| {_CALLS[method]} | {ours.text()} | {'; '.join(cells)} |")
     if not lines:
         return ""
     head = ["| our call | a second | of the bare echo of its stack |", "|---|---|---|"]
