@@ -125,8 +125,8 @@ class RetentionService:
         """`on_dropped(log start, store time of the last record dropped)` is called after a drop,
         `before_drop(log start now, log start then)` before it: when that raises, nothing goes.
 
-        `before_run()` is called in each run. `safe_end` is the physical end of what nothing has to
-        read any more (dispatched).
+        `before_run()` is called in each run. Everything below the physical offset `safe_end()` is
+        dispatched and durable, so it may be deleted.
         """
         # Constant after construction.
         self._segments = segments

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 
-from kvcq_client.format import BodyError, decompress
 from server.cli.terminal.output import notes
 from server.cli.terminal.screen import one_line
 
@@ -14,6 +13,9 @@ SHOWN_BODY_BYTES = 80
 
 def plain_body(stored: bytes, sys_flag: int) -> bytes:
     """The body decompressed; as it is stored where that is not possible."""
+    # Here, since it brings gRPC: see server_address.
+    from kvcq_client.format import BodyError, decompress
+
     try:
         return decompress(stored, sys_flag)
     except BodyError as error:
