@@ -6,26 +6,28 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcq.inspect import CheckResult, Finding, Kind, Remedy, look_over, open_database
-from migration.files import FileQueueOptions, FileSide, RecordLookup
+from migration.files import FileSide, RecordLookup
 from migration.formats import QUEUE_DIRECTORY
+from migration.sides import file_options
 from migration.state import STATE_FILE, Phase, Routes, SideName, read_state
 from store.errors import StoreFormatError
+from store.progress import no_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from contextlib import ExitStack
     from pathlib import Path
 
     from kvcq.inspect import OpenedStore, Side
     from migration.state import MigrationState
+    from store.progress import Progress
 
 
-def check_store(root: Path, progress: Callable[[str, float], None] | None = None) -> list[Finding]:
+def check_store(root: Path, progress: Progress = no_progress) -> list[Finding]:
     """The findings of `examine_store`; [] is a clean store."""
     return examine_store(root, progress).findings
 
 
-def examine_store(root: Path, progress: Callable[[str, float], None] | None = None) -> CheckResult:
+def examine_store(root: Path, progress: Progress = no_progress) -> CheckResult:
     """What is to be said about the store in `root`, with all its sides; see `look_over`."""
     return look_over(root, progress, _sides)
 
@@ -84,12 +86,13 @@ def _open_files(
         return None
     records = RecordLookup(directory.commitlog, opened.segments.segment_bytes)
     stack.callback(records.close)
-    layout = state.layout
-    options = FileQueueOptions(
-        units_per_file=layout.units_per_file,
-        index=layout.index,
-        index_tags_from=layout.index_tags_from,
-    )
     split = partial(routes.split, side=SideName.FILES)
     may_lag = may_lag or not routes.required(SideName.FILES)
-    return FileSide(opened, options, records, split, may_lag=may_lag, is_trusted=state.trust_files)
+    return FileSide(
+        opened,
+        file_options(state.layout),
+        records,
+        split,
+        may_lag=may_lag,
+        is_trusted=state.trust_files,
+    )

@@ -12,12 +12,13 @@ from kvcq.inspect.lookup import Lookup
 from kvcq.tables import topic_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kvcq.engine import KvEngine, Pair
     from kvcq.inspect.findings import Findings
     from kvcq.inspect.log import LogCheck
     from store.log import SegmentSet
+    from store.progress import Progress
     from store.topics import Admission
 
 ROCKSDB = "rocksdb"
@@ -40,7 +41,7 @@ class Rows(Lookup):
         admission: Admission,
         pending: frozenset[str],
         findings: Findings,
-        progress: Callable[[str, float], None],
+        progress: Progress,
     ) -> None:
         """`pending`: topics whose deletion the next opening finishes."""
         super().__init__(segments, log, checkpoint)

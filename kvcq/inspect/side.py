@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kvcq.inspect.log import LogCheck
     from store.log import SegmentSet
     from store.metadata import DeleteMark
+    from store.progress import Progress
     from store.store_dir import StoreDir
     from store.topics import Admission
 
@@ -29,7 +30,7 @@ class OpenedStore(NamedTuple):
     marks: tuple[DeleteMark, ...]  # deletions that may have to be finished
     was_closed: bool  # in order
     findings: Findings
-    progress: Callable[[str, float], None]
+    progress: Progress
 
 
 class Side(Protocol):

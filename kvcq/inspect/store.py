@@ -23,6 +23,7 @@ from store.derive import EndsReserve, noted_log_start
 from store.errors import StoreFormatError
 from store.format import Checkpoint, read_checkpoint
 from store.log import SegmentSet
+from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 from store.topics import Admission, LiveTopics, dead_light_of
 
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from kvcq.inspect.side import Side, Take
     from store.consume_queue import DispatchRequest
     from store.metadata import DeleteMark
+    from store.progress import Progress
     from store.store_dir import StoreIdentity
 
-    Progress = Callable[[str, float], None]
     #: The sides that a store has; what they open is closed with the stack.
     FindSides = Callable[[OpenedStore, ExitStack], list[Side]]
 
@@ -50,7 +51,7 @@ def database_alone(opened: OpenedStore, stack: ExitStack) -> list[Side]:
 
 
 def look_over(
-    root: Path, progress: Progress | None = None, find_sides: FindSides = database_alone
+    root: Path, progress: Progress = no_progress, find_sides: FindSides = database_alone
 ) -> CheckResult:
     """What is to be said about the store in `root`, and how much of it was looked at.
 
@@ -68,7 +69,7 @@ def look_over(
             if (root / "lock").exists():  # it would be made otherwise
                 directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
                 stack.callback(directory.close)
-            checked = _check(directory, identity, findings, progress or _silent, find_sides, stack)
+            checked = _check(directory, identity, findings, progress, find_sides, stack)
     return CheckResult(findings.result(), checked)
 
 
@@ -125,10 +126,6 @@ def read_topics(metadata: MetadataStore) -> None:
     after: str | None = None
     while page := metadata.list_topics("", after, _PAGE):
         after = page[-1].name
-
-
-def _silent(_what: str, _share: float) -> None:
-    """Nobody wants to know."""
 
 
 def _identity(root: Path, findings: Findings) -> StoreIdentity | None:

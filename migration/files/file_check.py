@@ -15,6 +15,7 @@ from kvcq.inspect import Kind, RowSums
 from migration.files.index_check import IndexCheck
 from migration.files.queue_check import NOWHERE, QueueCheck
 from migration.formats import QUEUE_DIRECTORY, UNIT_SIZE, parse_queue_id
+from store.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from migration.files.options import FileQueueOptions
     from migration.files.queue_check import Log, Tell
     from store.consume_queue import DispatchRequest
+    from store.progress import Progress
 
     Admit = Callable[[Sequence[DispatchRequest]], Sequence[DispatchRequest]]
     Row = tuple[str, int, int, int, int, int]
@@ -51,7 +53,7 @@ class FileCheck:
         is_required: IsRequired | None = None,
         lacks_tag: Callable[[Sequence[DispatchRequest]], list[DispatchRequest]] | None = None,
         cut_offset: int = NOWHERE,
-        progress: Callable[[str, float], None] | None = None,
+        progress: Progress = no_progress,
     ) -> None:
         """`admit`: what of the records should have units; all, where that is not known yet. For
         the others see IndexCheck."""
@@ -60,7 +62,7 @@ class FileCheck:
         self._tell = tell
         self._admit = admit or (lambda requests: requests)
         self._is_cut = cut_offset < NOWHERE
-        self._progress = progress or (lambda _what, _share: None)
+        self._progress = progress
         self._sums = RowSums()
         self._ranges: dict[tuple[str, int], _Range] = {}
         self._goes_beyond = False

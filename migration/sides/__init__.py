@@ -5,7 +5,7 @@ Uses formats, files and state.
 
 from migration.sides.double import DoubleQueueStore
 from migration.sides.file_side_store import FileSideStore
-from migration.sides.opener import SideOpener, open_files
+from migration.sides.opener import SideOpener, file_options, open_files
 from migration.sides.side import NO_TOPIC, IngestingStore, Side, SideStore
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "Side",
     "SideOpener",
     "SideStore",
+    "file_options",
     "open_files",
 ]

@@ -115,14 +115,19 @@ def open_files(
     return FileSideStore(
         directory.root,
         RecordLookup(directory.commitlog, segment_bytes),
-        FileQueueOptions(
-            units_per_file=layout.units_per_file,
-            index=layout.index,
-            index_tags_from=layout.index_tags_from,
-        ),
+        file_options(layout),
         clock,
         adoption,
         progress,
+    )
+
+
+def file_options(layout: FileLayout) -> FileQueueOptions:
+    """The sizes of files as the file queues take them."""
+    return FileQueueOptions(
+        units_per_file=layout.units_per_file,
+        index=layout.index,
+        index_tags_from=layout.index_tags_from,
     )
 
 

@@ -28,6 +28,7 @@ from kvcq.tables.values import pack_max, pack_unit, unpack_unit
 from migration.check import check_store, examine_store
 from migration.errors import IllegalStepError
 from migration.formats import pack_units
+from migration.migrator import open_migrator
 from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.routing import RoutingPolicy, parse_rules
@@ -38,7 +39,16 @@ from store.format.checkpoint import read_checkpoint
 from store.message import Message
 from store.metadata import DeleteMark
 from tests.support.fake_clock import FakeClock
-from tests.support.migrating import LAYOUT, advance, config, make_on_files, messages, open_store
+from tests.support.migrating import (
+    LAYOUT,
+    LIGHT,
+    advance,
+    config,
+    done,
+    make_on_files,
+    messages,
+    open_store,
+)
 from tests.support.stores import SEGMENT_BYTES, open_small
 from tests.support.tree import tree_digest
 
@@ -257,6 +267,28 @@ def test_a_killed_store_with_both_sides_has_no_faults(tmp_path: Path) -> None:
     assert ("files", Kind.UNDISPATCHED) in {(each.side, each.kind) for each in found}
     open_store(config(image)).close()
     assert check_store(image) == []
+
+
+def test_a_store_has_no_findings_in_any_state_of_a_migration(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_on_files(root, RoutingPolicy(rules=parse_rules(["payments=files", "audit*=both"])))
+    put = 0
+    for phase in (Phase.FILES, Phase.DOUBLE_WRITE, Phase.ROCKSDB, Phase.FINISHED):
+        with open_store(config(root)) as store:
+            advance(store, phase)
+            store.put(messages(put, 200))
+            if phase is Phase.DOUBLE_WRITE:
+                store.delete_topic("audit-eu")
+                store.create_topics([("audit-eu", 2)])
+            if phase is Phase.ROCKSDB:
+                store.delete_topic(LIGHT)
+            store.put(messages(put + 200, 200))
+            put += 400
+        assert check_store(root) == []
+    for _ in range(3):
+        with open_migrator(root) as migrator:
+            done(migrator.live.rollback())
+        assert check_store(root) == []
 
 
 def test_a_damaged_migration_state_is_a_fault(root: Path) -> None:

@@ -17,6 +17,7 @@ from migration.files.store import FileQueueStore
 from migration.formats.index import IndexLayout
 from migration.formats.unit import BLANK_UNIT, UNIT_SIZE, pack_units
 from migration.plan.legacy import files_not_read, planned_finding
+from store.progress import no_progress
 from tests.support.dispatch_log import DispatchLog
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kvcq.inspect import Take
     from migration.formats import BoolArray, IntArray
     from store.consume_queue import DispatchRequest
+    from store.progress import Progress
 
 PER_FILE = 8
 FILE_BYTES = PER_FILE * UNIT_SIZE
@@ -80,7 +82,7 @@ def check(
     *,
     record_at: Callable[[int], DispatchRequest | None] | None = None,
     damaged_from: int | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = no_progress,
 ) -> list[Finding]:
     """What is found when the records of the log are those that `record_at` gives."""
     walked = WalkedLog(log, record_at, damaged_from)
