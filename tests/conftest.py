@@ -1,4 +1,4 @@
-"""What all tests share: how thorough property tests are, and one Spark session.
+"""What all tests share: where they write, how thorough property tests are, and one Spark session.
 
 HYPOTHESIS_PROFILE is dev (the default), ci or nightly.
 """
@@ -6,9 +6,12 @@ HYPOTHESIS_PROFILE is dev (the default), ci or nightly.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+# Tests flush thousands of times, and none waits for a real disk to be right: in memory they take
+# a third of the time. Where there is little of it, as in a small container, the disk has to do.
+_MEMORY = Path("/dev/shm")
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # No deadline: two cores are shared by whatever runs beside. `print_blob` says how to replay.
 _COMMON = settings(
@@ -29,6 +38,13 @@ settings.register_profile("dev", _COMMON, max_examples=50)
 settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True)
 settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """An empty directory on a disk: as `tmp_path`, for what no file system in memory does."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

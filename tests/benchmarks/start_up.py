@@ -96,6 +96,8 @@ def scan(root: Path) -> int:
     size_and_magic = struct.Struct(">iI").unpack_from
     count = 0
     for segment in sorted((root / "commitlog").iterdir()):
+        if not segment.stat().st_size:
+            continue  # the kill came while it was being made
         with segment.open("rb") as file:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         at = 0

@@ -268,8 +268,8 @@ def test_opened_segment_counts_as_full_until_it_is_cut(tmp_path: Path) -> None:
     again.close()
 
 
-def test_reading_open_changes_nothing_on_disk(tmp_path: Path) -> None:
-    path = tmp_path / segment_name(0)
+def test_reading_open_changes_nothing_on_disk(disk_path: Path) -> None:
+    path = disk_path / segment_name(0)
     with path.open("wb") as file:
         file.truncate(SIZE)
     before = path.stat()
