@@ -54,7 +54,7 @@ def take_noted_inventory(root: Path, layout: FileLayout | None, progress: Progre
             path = _path_of(root)
             path.parent.mkdir(0o700, parents=True, exist_ok=True)
             write_checked(path, {**_document(inventory), "files": before})
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # also: there is no home
             logger.info("what the plan proved is not kept for the start: %s", error)
     return inventory
 
@@ -77,7 +77,7 @@ def _noted(root: Path, layout: FileLayout | None) -> Inventory | None:
         if document["files"] != _state_of(root):
             return None
         inventory = _inventory(root, document)
-    except (OSError, ChecksumError, KeyError, TypeError, ValueError) as error:
+    except (OSError, RuntimeError, ChecksumError, KeyError, TypeError, ValueError) as error:
         logger.info("the note of a plan is of no use: %s", error)
         return None
     wanted = replace(
@@ -95,16 +95,22 @@ def _path_of(root: Path) -> Path:
 def _state_of(root: Path, settled_ns: int | None = None) -> str | None:
     """A digest of what is known of every file without reading it.
 
-    None when it says nothing: a file changed after `settled_ns`, or a process has the store open.
+    None when it says nothing: a file changed after `settled_ns`, a process has the store open, or
+    not all can be asked.
     """
-    if StoreDir(root).in_use():
-        return None
     digest = hashlib.sha256()
-    for place, found in _files(root, ""):
-        if settled_ns is not None and max(found.st_mtime_ns, found.st_ctime_ns) > settled_ns:
+    try:
+        if StoreDir(root).in_use():
             return None
-        known = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino)
-        digest.update(f"{place}\0{known}\n".encode(errors="surrogateescape"))
+        for place, found in _files(root, ""):
+            times = (found.st_mtime_ns, found.st_ctime_ns)
+            if settled_ns is not None and max(times) > settled_ns:
+                return None
+            known = (found.st_size, *times, found.st_dev, found.st_ino)
+            digest.update(f"{place}\0{known}\n".encode(errors="surrogateescape"))
+    except OSError as error:
+        logger.info("no note of this plan: %s", error)
+        return None
     return digest.hexdigest()
 
 

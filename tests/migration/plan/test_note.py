@@ -161,6 +161,24 @@ def test_nothing_is_noted_of_files_that_changed_just_now_or_are_in_use(
     assert not (tmp_path / "cache").exists()
 
 
+def test_without_a_home_or_with_a_file_that_cannot_be_asked_there_is_no_note(
+    root: Path, inventories: list[Inventory], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (root / "config").symlink_to(tmp_path / "gone")
+    plan_directory(root, LAYOUT, quiet)
+    assert not (tmp_path / "cache").exists()
+    (root / "config").unlink()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("pathlib.Path.home", _no_home)
+    plan_directory(root, LAYOUT, quiet)
+    note.inventory_for_start(root, LAYOUT, quiet)
+    assert len(inventories) == 3
+
+
+def _no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
 def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(
     root: Path, inventories: list[Inventory], tmp_path: Path
 ) -> None:
