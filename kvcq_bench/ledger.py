@@ -34,12 +34,6 @@ class Ledger:
         self._failed: set[tuple[int, int]] = set()
         self.acknowledged_messages = 0
 
-    def next_numbers(self, stream: int, count: int) -> range:
-        """Numbers for the next messages of the stream."""
-        first = int(self.sent[stream])
-        self.sent[stream] = first + count
-        return range(first, first + count)
-
     def acknowledged(self, count: int) -> None:
         with self._lock:
             self.acknowledged_messages += count

@@ -153,13 +153,7 @@ GOALS = (
         150,
         at_most=True,
     ),
-    Goal(
-        "removal",
-        r"topics_deleted_per_s",
-        "topics deleted under load",
-        "topics/s",
-        200,
-    ),
+    Goal("removal", r"topics_deleted_per_s", "topics deleted under load", "topics/s", 200),
     Goal(
         "removal",
         r"read beside deletion p99_ms",
@@ -231,12 +225,7 @@ GOALS = (
         at_most=True,
     ),
     Goal(
-        "kill",
-        r"ready_after_kill_s",
-        "ready after kill -9 under full load",
-        "s",
-        10,
-        at_most=True,
+        "kill", r"ready_after_kill_s", "ready after kill -9 under full load", "s", 10, at_most=True
     ),
     Goal(
         "compaction",
