@@ -92,8 +92,7 @@ bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; half an 
 
 PEERS ?=
 bench-peers: $(STAMPS)/peers  ## Measure other systems beside ours, in turns; twenty minutes
-	$(PY) -m tests.peers $(PEERS)
-	$(PY) -m docs.performance
+	@$(PY) -m tests.peers $(PEERS); ended=$$?; $(PY) -m docs.performance && exit $$ended
 
 CAMPAIGN ?= --kills 1000 --power-losses 500 --seed 1
 campaign: $(STAMPS)/dev  ## Kill and cut the power a thousand times; about an hour, root for the power
