@@ -201,7 +201,8 @@ class FileQueue:
         known = self._known(min(offsets), max(offsets) + 1)
         for index, offset in enumerate(offsets):
             row = fields[3 * index : 3 * index + 3]
-            unit = (row[0], row[1], row[2])
+            physical_offset, record_size, tag_code = row
+            unit = (physical_offset, record_size, tag_code)
             present = known.get(offset)
             if present == unit:
                 continue
@@ -209,16 +210,19 @@ class FileQueue:
                 reason = f"the unit is {present}, the log says {unit}"
                 raise UnitConflictError(self.topic, self.queue_id, offset, reason)
             if offset > end:
-                reason = f"the queue ends at {end}; the record at {row[0]} would leave a gap"
+                reason = (
+                    f"the queue ends at {end}; the record at {physical_offset} would leave a gap"
+                )
                 raise QueueGapError(self.topic, self.queue_id, offset, reason)
             if offset < end:
                 # A hole, or a file that is missing: the log fills it, unless it was expired.
-                if row[0] < log_start and self._files.start_of(offset) not in self._files.starts:
+                expired = physical_offset < log_start
+                if expired and self._files.start_of(offset) not in self._files.starts:
                     continue
             else:
-                if row[0] < physical_end:
-                    self._refuse_behind(offset, row[0])
-                end, physical_end = offset + 1, row[0] + row[1]
+                if physical_offset < physical_end:
+                    self._refuse_behind(offset, physical_offset)
+                end, physical_end = offset + 1, physical_offset + record_size
             known[offset] = unit
             if runs and offset == runs[-1][0] + len(runs[-1][1]) // 3:
                 runs[-1][1].extend(row)

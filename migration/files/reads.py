@@ -105,9 +105,10 @@ class FileQueueReads:
                 if offset <= beyond:
                     continue
                 record = self._record_keys(offset)
-                if record is None or key not in record[1]:
+                if record is None:
                     continue
-                if record[0] != topic and not is_mark(key):
+                record_topic, keys = record
+                if key not in keys or (record_topic != topic and not is_mark(key)):
                     continue
                 time_ms = self._store_time_ms(offset)
                 if time_ms is not None and begin_ms <= time_ms <= end_ms:
@@ -145,9 +146,9 @@ class FileQueueReads:
 
     def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
         """See ConsumeQueueStore."""
-        for unit in self.last_units():
-            if start <= unit[3] < end:
-                yield [LastUnit(*unit)]
+        for unit in map(LastUnit._make, self.last_units()):
+            if start <= unit.physical_offset < end:
+                yield [unit]
 
     def _get(self, topic: str, queue_id: int) -> FileQueue | None:
         self._check_open()

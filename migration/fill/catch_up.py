@@ -154,7 +154,7 @@ class Filler:
 
         double.hold_log(name, self._feed.start_offset)
         # Rows from an earlier time may have a gap behind them by now: away with them.
-        for topic in dict.fromkeys(last[0] for last in side.store.last_units()):
+        for topic in dict.fromkeys(topic for topic, *_ in side.store.last_units()):
             if gained(topic):
                 with side.filling:
                     side.store.purge_topic(topic)

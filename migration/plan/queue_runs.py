@@ -59,28 +59,38 @@ class QueueRuns:
     def add(self, requests: Sequence[DispatchRequest]) -> None:
         """These records come next in the log."""
         last = self._last
-        for request in requests:
-            if not request[9]:
+        for (
+            topic,
+            queue_id,
+            offset,
+            physical_offset,
+            record_size,
+            _,
+            store_time_ms,
+            _,
+            light_queues,
+            in_queue,
+        ) in requests:
+            if not in_queue:
                 continue
-            physical_offset = request[3]
-            key, offset = (request[0], request[1]), request[2]
+            key = (topic, queue_id)
             run = last.get(key)
             if run is None or offset < run.next_offset:
                 run = self._begin(key, offset, physical_offset)
             run.next_offset = offset + 1
-            end = run.end = physical_offset + request[4]
+            end = run.end = physical_offset + record_size
             run.count += 1
-            run.last_ms = request[6]
-            for name, offset in request[8]:
+            run.last_ms = store_time_ms
+            for name, light_offset in light_queues:
                 key = (name, 0)
                 run = last.get(key)
                 # A record that names a light queue twice stands in it once.
-                if run is None or (offset < run.next_offset and run.end != end):
-                    run = self._begin(key, offset, physical_offset)
-                run.next_offset = offset + 1
+                if run is None or (light_offset < run.next_offset and run.end != end):
+                    run = self._begin(key, light_offset, physical_offset)
+                run.next_offset = light_offset + 1
                 run.end = end
                 run.count += 1
-                run.last_ms = request[6]
+                run.last_ms = store_time_ms
 
     def _begin(self, key: QueueKey, offset: int, physical_offset: int) -> Run:
         before = self._last.get(key)
