@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.progress import TaskID
 
-    from migration.spark.progress import Progress
+    from store.progress import Progress
 
 EXIT_FINDINGS = 1
 
@@ -76,8 +76,8 @@ class Run:
 def spark() -> None:
     """Large jobs on Spark: rebuild, verify, export, report.
 
-    On this machine unless --master names a cluster; its executors then need this package, and the
-    same paths.
+    They run on this machine unless --master names a cluster. Its executors then need this package,
+    and the store under the same path.
     """
 
 
@@ -100,10 +100,12 @@ def _with_run(command: Callable[..., None]) -> Callable[..., None]:
 
     run.__doc__ = command.__doc__
     options = [
-        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
+        click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
         click.option("--memory", default="1g", show_default=True, help="Heap of the driver."),
-        click.option("--java-home", type=_directory, help="Java to use; by default one is found."),
-        click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Of Spark; repeatable."),
+        click.option("--java-home", type=_directory, help="Java to use; found by default."),
+        click.option(
+            "--conf", multiple=True, metavar="NAME=VALUE", help="Spark setting; repeatable."
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON, and no progress."),
     ]
     for option in reversed(options):
@@ -120,10 +122,10 @@ def _conf(given: tuple[str, ...]) -> dict[str, str]:
 
 @spark.command(name="rebuild")
 @_store
-@click.option("--output", type=_new_directory, help="Only write the sorted files, to here.")
-@click.option("--begin", type=click.IntRange(0), help="Where a record begins. With --output.")
+@click.option("--output", type=_new_directory, help="Only write sorted files, here.")
+@click.option("--begin", type=click.IntRange(0), help="First record. With --output.")
 @click.option("--end", type=click.IntRange(0), help="Physical offset to stop at. With --output.")
-@click.option("--deletions", type=click.IntRange(0), help="Of a running store. With --output.")
+@click.option("--deletions", type=click.IntRange(0), help="Last deletion. With --output.")
 @click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
 @_with_run
 def rebuild_command(
@@ -135,9 +137,9 @@ def rebuild_command(
     """Rebuild the database of the stopped store in DIRECTORY from its commit log.
 
     The new database takes the place of the old one when it is complete. With --output sorted files
-    are written and the store stays as it is. It may run meanwhile: `kvcq migrate status` has said
-    where RocksDB ends (--begin), where the log ends (--end), and the number of --deletions;
-    `kvcq migrate ingest` hands the files over.
+    are written and the store is not changed. It may be running: `kvcq migrate status` tells where
+    RocksDB ends (--begin), where the log ends (--end) and the number of --deletions; `kvcq migrate
+    ingest` hands the files over.
     """
     if output is None and any(options[name] is not None for name in ("begin", "end", "deletions")):
         raise click.UsageError("--begin, --end and --deletions need --output")
@@ -155,8 +157,8 @@ def rebuild_command(
 
 @spark.command(name="verify")
 @_store
-@click.option("--files", type=_directory, help="File queues to compare, elsewhere.")
-@click.option("--database", type=_directory, help="Database to compare, such as a backup.")
+@click.option("--files", type=_directory, help="File queues that lie elsewhere.")
+@click.option("--database", type=_directory, help="Database that lies elsewhere: a backup.")
 @click.option("--end", type=click.IntRange(0), help="Physical offset to stop at.")
 @click.option("--output", type=_new_directory, help="Write all differences here, as Parquet.")
 @click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
@@ -166,7 +168,7 @@ def verify_command(
     store: Path,
     **options: Any,  # noqa: ANN401 - as jobs.verify has them
 ) -> None:
-    """Compare the commit log in DIRECTORY with its file queues and its database, all that it has.
+    """Compare the commit log in DIRECTORY with its file queues and its database.
 
     The store is stopped, or --database names a backup of a running one. Exits with 1 when there are
     differences. Changes nothing.
@@ -184,8 +186,8 @@ def _with_choice(command: Callable[..., None]) -> Callable[..., None]:
     """Options that choose messages."""
     times = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
     for option in (
-        click.option("--all-topics", is_flag=True, help="Also messages of deleted topics."),
-        click.option("--skip-damage", is_flag=True, help="Pass over what is no record."),
+        click.option("--all-topics", is_flag=True, help="Include messages of deleted topics."),
+        click.option("--skip-damage", is_flag=True, help="Skip damaged parts of the log."),
         click.option("--until", type=times, help="Stored at or before this time, UTC."),
         click.option("--since", type=times, help="Stored at or after this time, UTC."),
         click.option("--topic", "topics", multiple=True, help="Only this topic; repeatable."),
@@ -210,7 +212,7 @@ def export_command(
 ) -> None:
     """Write the messages of the store in DIRECTORY to OUTPUT as Parquet, by topic and day.
 
-    It may be running.
+    The store may be running.
     """
     with run.session() as (session, progress):
         from migration.spark.jobs import choose, export
@@ -234,7 +236,8 @@ def report_command(
 ) -> None:
     """Write figures and plots about the store in DIRECTORY to PAGE, one HTML file.
 
-    It may be running."""
+    The store may be running.
+    """
     with run.session() as (session, progress):
         from migration.spark.jobs import choose, gather_report, render
 

@@ -1,25 +1,21 @@
-"""How far a Spark job has come, in the words of whoever waits for it."""
+"""How far a Spark job has come."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from store.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-#: Gets what is being done, and how much of it, 0 to 1.
-Progress = Callable[[str, float], None]
+    from store.progress import Progress
 
 _INTERVAL_S = 0.5
-
-
-def no_progress(_what: str, _share: float) -> None:
-    """For callers that do not want to know."""
 
 
 @contextmanager

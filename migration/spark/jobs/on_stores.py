@@ -23,9 +23,9 @@ from migration.spark.jobs.store_parts import (
     read_liveness,
     uses_database,
 )
-from migration.spark.progress import Progress, no_progress
 from migration.spark.verify import VerifySettings
 from migration.spark.verify import verify as compare
+from store.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -50,8 +50,9 @@ from migration.spark.jobs.rebuild_tasks import (
     pack_ranges,
     write_files,
 )
-from migration.spark.progress import Progress, no_progress, watched
+from migration.spark.progress import watched
 from store.files import write_file
+from store.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,10 +11,10 @@ from kvcq.errors import EngineFailedError
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables import BOUNDS, DELETIONS_KEY, unpack_i64
 from migration.columnar import Liveness, LogLayoutError, liveness_of
-from migration.spark.progress import no_progress
 from migration.spark.queues import open_units
 from migration.state import Routes, read_state
 from store.clock import SystemClock
+from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from migration.spark.errors import PipelineError
 from migration.spark.jobs.messages import MessageChoice, read_messages
-from migration.spark.progress import Progress, no_progress, watched
+from migration.spark.progress import watched
+from store.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from pathlib import Path

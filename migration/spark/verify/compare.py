@@ -24,7 +24,7 @@ from migration.columnar import ALL_LIVE, DEFAULTS, Liveness, ReadOptions, read_l
 from migration.formats import UNIT_SIZE
 from migration.spark.columns import struct_of
 from migration.spark.errors import SourceOptionError
-from migration.spark.progress import Progress, no_progress, watched
+from migration.spark.progress import watched
 from migration.spark.queues import group_files, key_ranges, list_files, open_units, read_checkpoint
 from migration.spark.verify.bounds import StoredEnds, bounds_differences
 from migration.spark.verify.exact import (
@@ -51,6 +51,7 @@ from migration.spark.verify.tasks import (
     rows_in_buckets,
 )
 from migration.state import SideName
+from store.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
