@@ -1,8 +1,8 @@
 """Put a store together, in the one order that is safe, and bring it to one dispatch point.
 
 recover: checkpoint → segments → cut queues that are ahead → cut the torn tail.
-derive: deletions that were lost → topics that were lost → restore end offsets of emptied queues →
-replay up to the end → save end offsets that older versions did not save.
+derive: deletions that a crash cut short → topics that were lost → restore end offsets of emptied
+queues → replay up to the end → save end offsets that older versions did not save.
 start: only then writers, services and jobs.
 """
 
@@ -284,7 +284,7 @@ def _tell_of_old_queues(directory: StoreDir, queues: ConsumeQueueStore, log_end:
 def _mend_topics(parts: Parts, recovered: RecoveredLog, topics: Topics) -> LostTopics | None:
     """Deletions that the queues lost, and topics that a crash took; those of the replay are left
     for it to look for."""
-    topics.deletions.redo()
+    topics.deletions.finish_marked()
     if parts.directory.was_closed_cleanly:
         return None
     topics.after_cut(recovered.segments.end_offset)

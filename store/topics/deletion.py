@@ -1,16 +1,17 @@
 """How a topic, or a light queue, is deleted.
 
-A name goes through these states; a crash leaves it in the state it was in:
+A name goes through these states. A crash before the mark undoes the deletion; after it, opening
+finishes it:
 
 | state    | meaning                                                  | kept in                   |
 |----------|----------------------------------------------------------|---------------------------|
 | draining | no append takes it; what was appended is dispatched      | memory: a crash ends it   |
 | marked   | its topic is gone, its records below an offset are dead  | a mark in the metadata    |
-| removed  | its rows are gone from the queues, appends may take it   | `applied_deletions` there |
+| removed  | its rows are gone from the queues, appends may take it   | a number in the queues    |
 | settled  | nothing can bring its records back: the mark is dropped  |                           |
 
-Marks are numbered, and rows are removed in that order: the number in the queues tells which of them
-a crash took back. Opening removes those rows again before anything is dispatched.
+Marks are numbered, and rows are removed in that order: the number in the queues tells which
+are done. Opening removes the rows of the others before anything is dispatched.
 """
 
 from __future__ import annotations
@@ -177,8 +178,8 @@ class Deletions:
 
     # --- on opening ------------------------------------------------------------------------
 
-    def redo(self) -> int:
-        """Remove rows that a crash brought back; returns of how many deletions."""
+    def finish_marked(self) -> int:
+        """Finish deletions whose rows are still, or again, there; returns how many."""
         return sum(1 for _ in self._remove_marked())
 
     def after_cut(self, log_end: int) -> int:

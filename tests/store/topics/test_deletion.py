@@ -50,10 +50,10 @@ def test_deletions_that_a_crash_took_are_done_again(harness: Harness) -> None:
     harness.queues = KvConsumeQueueStore(MemoryEngine(FAMILIES))
     harness.queues.dispatch([request("T", 0), request("U", 100)], 200)
     topics = harness.reopen()
-    assert topics.deletions.redo() == 1
+    assert topics.deletions.finish_marked() == 1
     assert harness.queues.queue_ids("T") == []
     assert harness.queues.queue_ids("U") == [1]
-    assert topics.deletions.redo() == 0
+    assert topics.deletions.finish_marked() == 0
     topics.deletions.settle(0, 0, 1000)
     assert len(harness.metadata.delete_marks()) == 1
     topics.deletions.settle(1, 0, 199)  # a crash may come back with records above the checkpoint
