@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq.inspect import Kind, RowSums
 from migration.files.index_check import IndexCheck
 from migration.files.queue_check import NOWHERE, QueueCheck
-from migration.formats import QUEUE_DIRECTORY, UNIT_SIZE, parse_queue_id
+from migration.formats import QUEUE_DIRECTORY, UNIT_SIZE, entries_in, parse_queue_id
 from store.progress import no_progress
 
 if TYPE_CHECKING:
@@ -141,11 +141,11 @@ class FileCheck:
 
     def _queues(self) -> Iterator[tuple[str, int]]:
         """Tells of what is no queue on the way."""
-        for topic in _entries(self._root / QUEUE_DIRECTORY):
+        for topic in entries_in(self._root / QUEUE_DIRECTORY):
             if not topic.is_dir():
                 self._foreign(topic, "no directory of a topic")
                 continue
-            for directory in _entries(topic):
+            for directory in entries_in(topic):
                 queue_id = parse_queue_id(directory.name) if directory.is_dir() else None
                 if queue_id is None:
                     self._foreign(directory, "no directory of a queue", topic.name)
@@ -234,10 +234,3 @@ def _with(known: _Range, offset: int) -> _Range:
     if known.end < 0:
         return _Range(offset, offset + 1)
     return _Range(min(known.begin, offset), max(known.end, offset + 1))
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []

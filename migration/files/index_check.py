@@ -22,6 +22,7 @@ from migration.formats import (
     MAX_SECONDS,
     SLOT_DTYPE,
     SLOT_SIZE,
+    entries_in,
     index_key,
     key_hashes,
     parse_index_name,
@@ -116,7 +117,7 @@ class IndexCheck:
         self._is_required = is_required
         self._lacks_tag = lacks_tag
         self._cut = cut_offset
-        self._paths = [path for path in _entries_of(root / "index") if _is_index_file(path)]
+        self._paths = [path for path in entries_in(root / "index") if _is_index_file(path)]
         #: Of each file that was read: offsets of its first and last entry.
         self._spans: list[tuple[int, int]] = []
         self._faults = 0
@@ -332,7 +333,7 @@ class IndexCheck:
             place = str(path.relative_to(self._root))
             self._tell(kind, place, wanted, found, position=at, count=count)
 
-        for path in _entries_of(self._root / "index"):
+        for path in entries_in(self._root / "index"):
             if not _is_index_file(path):
                 tell(Kind.FOREIGN, path, 0, "", "not named like an index file")
         after = -1
@@ -473,13 +474,6 @@ def _rows(
 
 def _is_index_file(path: Path) -> bool:
     return path.is_file() and parse_index_name(path.name) is not None
-
-
-def _entries_of(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _is_of_tag(topic: str, tag_code: int, key_hash: int) -> bool:

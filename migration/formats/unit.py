@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 #: In the root of a store; below it `<topic>/<queue id>/`.
 QUEUE_DIRECTORY = "consumequeue"
@@ -105,3 +106,11 @@ def parse_queue_id(name: str) -> int | None:
     if not (name.isascii() and name.isdigit()) or (len(name) > 1 and name[0] == "0"):
         return None
     return int(name)
+
+
+def entries_in(directory: Path) -> list[Path]:
+    """What is in a directory, by name; nothing where there is none."""
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

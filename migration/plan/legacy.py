@@ -25,6 +25,7 @@ from migration.formats import (
     UNIT_SIZE,
     UNITS_PER_FILE,
     IndexLayout,
+    entries_in,
     parse_file_name,
     parse_index_name,
     parse_queue_id,
@@ -190,9 +191,9 @@ def files_not_read(root: Path) -> list[Finding]:
     """Queue files of RocketMQ's that nothing here reads: a finding for each directory."""
     found = []
     for name, what, remedy in _NOT_READ:
-        for topic in _entries(root / name):
-            for directory in _entries(topic) or [topic]:
-                count = len(_entries(directory))
+        for topic in entries_in(root / name):
+            for directory in entries_in(topic) or [topic]:
+                count = len(entries_in(directory))
                 if count or not directory.is_dir():
                     place = str(directory.relative_to(root))
                     where = {"topic": topic.name, "position": 0, "count": count}
@@ -297,9 +298,9 @@ def layout_given(
 def _units_per_file(root: Path) -> int:
     """What most of the first queue files say; RocketMQ's default when there is none."""
     sizes: dict[int, int] = {}
-    for topic in _entries(root / "consumequeue"):
-        for queue in _entries(topic):
-            for path in _entries(queue):
+    for topic in entries_in(root / "consumequeue"):
+        for queue in entries_in(topic):
+            for path in entries_in(queue):
                 if (
                     parse_queue_id(queue.name) is not None
                     and parse_file_name(path.name) is not None
@@ -319,7 +320,7 @@ def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLa
     default = IndexLayout()
     if slots is not None and entries is not None:
         return IndexLayout(slots, entries)
-    paths = [path for path in _entries(root / "index") if parse_index_name(path.name) is not None]
+    paths = [path for path in entries_in(root / "index") if parse_index_name(path.name) is not None]
     sizes = {path.stat().st_size for path in paths}
     if not sizes:
         return IndexLayout(slots or default.slots, entries or default.entries)
@@ -352,8 +353,8 @@ def _queues_without_files(root: Path, findings: Sequence[Finding]) -> tuple[list
     """
     names = [
         topic.name
-        for topic in _entries(root / "consumequeue")
-        if any(parse_queue_id(queue.name) is not None for queue in _entries(topic))
+        for topic in entries_in(root / "consumequeue")
+        if any(parse_queue_id(queue.name) is not None for queue in entries_in(topic))
     ]
     no_files = own_rocksdb(root) is not None and not names
     no_light_files = own_rocksdb(root) is not None and not any(is_light(name) for name in names)
@@ -381,8 +382,8 @@ def _what_lives(
     """
     configured = config.topics
     counts = dict(configured or {})
-    for topic in _entries(root / "consumequeue"):
-        for queue in _entries(topic):
+    for topic in entries_in(root / "consumequeue"):
+        for queue in entries_in(topic):
             queue_id = parse_queue_id(queue.name) if queue.is_dir() else None
             if queue_id is not None:
                 counts[topic.name] = max(counts.get(topic.name, 1), queue_id + 1)
@@ -419,10 +420,3 @@ def _can_be_ours(name: str) -> bool:
 def _last_store_time_ms(lookup: RecordLookup, log: LogSurvey) -> int:
     """Store time of the newest record of a queue; 0 without one."""
     return lookup.store_time_ms(log.last_physical_offset) or 0 if log.records else 0
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []

@@ -20,6 +20,7 @@ from kvcq.inspect import stands_in
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
 from migration.formats import (
     UNIT_SIZE,
+    entries_in,
     parse_file_name,
     parse_queue_id,
     unpack_units,
@@ -112,16 +113,16 @@ class QueueEvidence:
     def _has_files(self) -> bool:
         return any(
             parse_file_name(path.name) is not None
-            for topic in _entries(self._queues)
-            for queue in _entries(topic)
+            for topic in entries_in(self._queues)
+            for queue in entries_in(topic)
             if parse_queue_id(queue.name) is not None
-            for path in _entries(queue)
+            for path in entries_in(queue)
         )
 
     def _files_of(self, topic: str, queue_id: int) -> Iterator[tuple[int, Path]]:
         if "/" in topic or "\0" in topic:  # no name of a directory
             return
-        for path in _entries(self._queues / topic / str(queue_id)):
+        for path in entries_in(self._queues / topic / str(queue_id)):
             start = parse_file_name(path.name)
             if start is not None and path.is_file():
                 yield start, path
@@ -197,13 +198,6 @@ def _dispatched_ms(root: Path) -> int | None:
         logger.warning("%s", error)
         return 0
     return 0 if checkpoint is None else checkpoint.min_time_ms
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def end_of_own_rocksdb(root: Path) -> int | None:
