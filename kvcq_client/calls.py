@@ -77,7 +77,8 @@ class Calls:
     ) -> bool:
         """Store all of the messages, or none; the same batch again, whenever, changes nothing.
 
-        For whoever cuts batches himself, the same way each time, such as a job that is run again.
+        For callers that cut batches themselves, the same way each time, such as a job that is
+        run again.
         `sequence` numbers the first message; the next batch of the id begins behind the last one.
         Returns whether the batch was there before. Raises NotPossibleError out of sequence,
         NumberReusedError when other messages have that number, NumberPassedError when its batch

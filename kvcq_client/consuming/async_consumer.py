@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class AsyncConsumer(ConsumerState, AsyncClosing):
     """Reads many queues as one run of messages; each queue in its order.
 
-    `async for message in consumer` goes on for ever, and waits when there is nothing; `to_end()`
-    ends at what was there when it began. A lost connection is made again, and reading goes on
+    `async for message in consumer` never ends, and waits when there is nothing; `to_end()` ends at
+    what was there when it began. After a lost connection it reconnects, and reading continues
     behind the last message. Made by `AsyncClient.consumer`. Owned by its loop; one reader.
     """
 
@@ -68,7 +68,7 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
     async def to_end(self, idle_timeout_s: float = 30.0) -> AsyncIterator[StoredMessage]:
         """All that is there now and was not read; what comes meanwhile may be among it.
 
-        Raises DeadlineError when nothing came for `idle_timeout_s` before that.
+        Raises DeadlineError when nothing arrives for `idle_timeout_s` before that.
         """
         async for batch in self.batches_to_end(idle_timeout_s):
             for message in batch:

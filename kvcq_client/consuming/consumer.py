@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
     """Reads many queues as one run of messages; each queue in its order.
 
-    `for message in consumer` goes on for ever, and waits when there is nothing; `to_end()` ends
-    at what was there when it began. A lost connection is made again, and reading goes on behind
-    the last message. Made by `Client.consumer`. Thread: one reader; records are decoded on its
-    thread, a batch at a time.
+    `for message in consumer` never ends, and waits when there is nothing; `to_end()` ends at
+    what was there when it began. After a lost connection it reconnects, and reading continues
+    behind the last message. Made by `Client.consumer`. Thread: one reader; records are decoded
+    on its thread, a batch at a time.
     """
 
     def __init__(self, core: ConsumerCore, thread: LoopThread) -> None:
@@ -54,7 +54,7 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
     def to_end(self, idle_timeout_s: float = 30.0) -> Iterator[StoredMessage]:
         """All that is there now and was not read; what comes meanwhile may be among it.
 
-        Raises DeadlineError when nothing came for `idle_timeout_s` before that.
+        Raises DeadlineError when nothing arrives for `idle_timeout_s` before that.
         """
         for batch in self.batches_to_end(idle_timeout_s):
             yield from batch

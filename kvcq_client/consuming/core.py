@@ -123,7 +123,7 @@ class ConsumerCore:
     def stuck(self, idle_timeout_s: float) -> DeadlineError:
         """What to raise when nothing comes and `behind` is not 0."""
         return DeadlineError(
-            f"nothing came for {idle_timeout_s:g} s; {self.behind} queues are not at their end"
+            f"nothing arrived for {idle_timeout_s:g} s; {self.behind} queues are not at their end"
         )
 
     def _position_in_batch(self) -> int:

@@ -45,7 +45,7 @@ class ProducerCore:
 
     def after_fork(self, error: ForkedError) -> None:
         """See Forkable."""
-        self._wake_sent = self._timer_runs = True  # nobody is there to be woken
+        self._wake_sent = self._timer_runs = True  # there is no loop to wake
         self.accumulator.after_fork(error)
         self.delivery.after_fork(error)
 
@@ -80,7 +80,7 @@ class ProducerCore:
     async def close(self, timeout_s: float | None = None) -> None:
         """Deliver what is buffered; what is not acknowledged in time gets ClosedError.
 
-        None: the delivery timeout. Failures that nobody asked for are logged.
+        None: the delivery timeout. Failures whose outcome was not asked for are logged.
         """
         self._forget(self)
         limit_s = self.config.delivery_timeout_s if timeout_s is None else timeout_s
@@ -96,8 +96,8 @@ class ProducerCore:
 
     def full(self) -> BufferFullError:
         return BufferFullError(
-            f"{self.accumulator.buffered_bytes} bytes wait to be acknowledged, and none was "
-            f"for {self.config.max_block_s:g} s"
+            f"the send buffer was full for {self.config.max_block_s:g} s "
+            f"({self.accumulator.buffered_bytes} bytes unacknowledged)"
         )
 
 

@@ -55,7 +55,7 @@ class LoopThread:
             try:
                 return await work
             except Exception:
-                if abandoned:  # nobody takes it any more, and asyncio would print it
+                if abandoned:  # no caller is left to take it, and asyncio would print it
                     raise asyncio.CancelledError from None
                 raise
 
