@@ -206,15 +206,17 @@ def _convert(name: str, key: str, value: object, owner: type) -> object:
             return _host(str(value))
         if kind is Path:
             return _path(value)
-        given: object = value
-        if isinstance(value, str):
-            given = value.split(",") if typing.get_origin(kind) is tuple else value.lower()
-        is_text = isinstance(value, str) and kind is not str
-        return msgspec.convert(given if is_text else value, kind, strict=not is_text)
-    except msgspec.ValidationError:
-        raise InvalidArgumentError(name, f"{value!r} is not {_words(kind)}") from None
     except ValueError as error:
         raise InvalidArgumentError(name, str(error)) from error
+    try:
+        if not isinstance(value, str) or kind is str:
+            return msgspec.convert(value, kind)
+        if kind in (int, float):  # 1e400 is a number, out of bounds
+            return kind(value)
+        given = value.split(",") if typing.get_origin(kind) is tuple else value.lower()
+        return msgspec.convert(given, kind, strict=False)
+    except (ValueError, msgspec.ValidationError):
+        raise InvalidArgumentError(name, f"{value!r} is not {_words(kind)}") from None
 
 
 def _host(text: str) -> tuple[str, int]:
@@ -223,7 +225,9 @@ def _host(text: str) -> tuple[str, int]:
 
 
 def _path(value: object) -> Path:
-    if not value or not isinstance(value, str | Path):
+    if value == "":
+        raise ValueError("is empty")
+    if not isinstance(value, str | Path):
         raise ValueError(f"{value!r} is not a path")
     return Path(value).expanduser()
 

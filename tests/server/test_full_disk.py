@@ -11,6 +11,7 @@ import pytest
 from kvcq.opening import open_store
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.migrator import begin_on_rocksdb
+from migration.opening import open_any
 from migration.state.state import read_state, write_state
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
@@ -89,6 +90,6 @@ def test_a_store_that_was_taken_over_does_as_its_broker_did_unless_the_operator_
     assert state is not None
     write_state(tmp_path, replace(state, reclaim_unexpired=broker))
     config = replace(small_config(tmp_path), reclaim_unexpired=operator)
-    with open_store(config) as store:
+    with open_any(config).store as store:
         assert store.config.reclaim_unexpired is wins
         assert store._services.retention._config.reclaim_unexpired is wins

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Spark never runs in the server's process, and errors that tests make are theirs.
-_NOT_SERVED = ("tests", "migration.spark")
+# Spark, and what reads a log in columns, never run in the server's process, and errors that tests
+# make are theirs.
+_NOT_SERVED = ("tests", "migration.spark", "migration.columnar")
 
 
 def _error_modules() -> Iterator[str]:
