@@ -27,8 +27,11 @@ _COLD_SHARE = 0.5
 _IN_A_ROW = 2
 #: The host takes free memory back by about half a gigabyte a second.
 _HOST_TAKES_S = 10.0
-#: All memory of a small machine, at the rate of memory that is there.
-_MOST_S = 20.0
+#: For one fill: all memory of a small machine, at the rate of memory that is there.
+_MOST_S = 15.0
+#: For all of them, so that a machine on which others work does not make a run of twenty minutes an
+#: hour long.
+_ALL_S = 300.0
 
 
 def touched_chunk(size: int = CHUNK_BYTES) -> tuple[mmap.mmap, float]:
@@ -61,6 +64,7 @@ class ColdMemory:
         self._limit = limit_bytes
         self._sleep = sleep
         self._clock = clock
+        self._left_s = _ALL_S
         self.warm_mb_s = 0.0
         self.cold_mb_s = 0.0
 
@@ -70,15 +74,21 @@ class ColdMemory:
         Where others work on the machine, what they free comes fast again and again: after a while
         it is left at that.
         """
-        if not self._limit:
+        if not self._limit or self._left_s <= 0:
             return False
         if not self.warm_mb_s:
             self.warm_mb_s = self._warm_rate()
         if self.held_bytes > self._limit // 2:
             self.release()
             self._sleep(_HOST_TAKES_S)
+        began_s = self._clock()
+        try:
+            return self._fill(began_s + min(_MOST_S, self._left_s))
+        finally:
+            self._left_s -= self._clock() - began_s
+
+    def _fill(self, end_s: float) -> bool:
         slow = 0
-        end_s = self._clock() + _MOST_S
         while self.held_bytes < self._limit:
             if self._clock() > end_s:
                 return False
