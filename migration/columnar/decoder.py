@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from migration.columnar.log_layout import LogRange, Start, damage, open_segment
-from migration.columnar.walk import Buffer, Stop, find_record, walk
+from migration.columnar.walk import Buffer, Stop, find_record, walk, walk_to
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -79,14 +79,10 @@ def _first_record(data: Buffer, log_range: LogRange) -> int | None:
         return begin
     if log_range.start is Start.SEARCH:
         return find_record(data, base, begin, limit)
-    at = 0
-    while True:
-        walked = walk(data, base, at, begin, BATCH_RECORDS)
-        at = walked.next_position
-        if walked.stop is Stop.LIMIT:
-            return at
-        if walked.stop is not Stop.COUNT:
-            return None if walked.stop is Stop.BLANK else find_record(data, base, begin, limit)
+    at, stop = walk_to(data, base, 0, begin)
+    if stop is Stop.LIMIT:
+        return at
+    return None if stop is Stop.BLANK else find_record(data, base, begin, limit)
 
 
 def _prove_next_start(data: Buffer, log_range: LogRange, reached: int) -> None:

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from migration.columnar.errors import LogDamageError, LogLayoutError
-from migration.columnar.walk import Stop, walk
+from migration.columnar.walk import Stop, walk_to
 from store.format import BLANK_BYTES, check_record, store_time_of
 from store.log import parse_segment_name
-
-#: Records that one step of the walk to the log's end looks at.
-_WALK_STEP = 65_536
 
 
 class Segment(NamedTuple):
@@ -156,10 +153,9 @@ def advance(layout: LogLayout, begin: int, max_bytes: int) -> int:
         data = open_segment(segment.path)
         at = max(begin, segment.start) - segment.start
         limit = min(target, layout.end, segment_end) - segment.start
-        while at < limit:
-            walked = walk(data, segment.start, at, limit, _WALK_STEP)
-            at = walked.next_position
-            if walked.stop in (Stop.BLANK, Stop.NOTHING):
+        if at < limit:
+            at, stop = walk_to(data, segment.start, at, limit)
+            if stop is not Stop.LIMIT:
                 at = layout.segment_bytes  # damage is for the reader to report
         if segment.start + at >= target:
             return min(segment.start + at, layout.end)
@@ -183,14 +179,8 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
     at = 0
     if known_end is not None and segment.start <= known_end < segment.start + size:
         at = known_end - segment.start
-    while True:
-        walked = walk(data, segment.start, at, size, _WALK_STEP)
-        at = walked.next_position
-        if walked.stop is not Stop.COUNT:
-            break
-    if walked.stop is Stop.BLANK:
-        return segment.start + size
-    return segment.start + at
+    at, stop = walk_to(data, segment.start, at, size)
+    return segment.start + (size if stop is Stop.BLANK else at)
 
 
 def damage(segment: Segment, position: int, reason: str) -> LogDamageError:

@@ -27,6 +27,8 @@ from store.format import (
 #: One whole segment.
 Buffer = mmap.mmap | bytes
 
+#: Records that a walk without an end looks at together.
+_STEP = 65_536
 _SIZE = struct.Struct(">i")
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 #: Both magic codes of records begin with these bytes.
@@ -80,6 +82,15 @@ def walk(data: Buffer, base: int, begin: int, limit: int, count: int) -> Walked:
     if len(positions) == count:
         return Walked(block, at, Stop.COUNT)
     return Walked(block, at, stop_at(data, at))
+
+
+def walk_to(data: Buffer, base: int, begin: int, limit: int) -> tuple[int, Stop]:
+    """Where a walk over all records from `begin` on ends, and why."""
+    while True:
+        walked = walk(data, base, begin, limit, _STEP)
+        begin = walked.next_position
+        if walked.stop is not Stop.COUNT:
+            return begin, walked.stop
 
 
 def find_record(data: Buffer, base: int, begin: int, limit: int) -> int | None:

@@ -156,13 +156,23 @@ def _segments(path: str) -> Path:
     return inside if inside.is_dir() else given
 
 
-class CommitLogReader(DataSourceReader):
-    """Reads the log as it is when the query is planned."""
+class _Reader:
+    """What batch and stream share."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         self._options = options
         self._columns = wanted_columns(schema, COMMITLOG, "commitlog")
         self._filter = options.chosen
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Spark turns an empty list of partitions into one whose value is None.
+        if partition.value is not None:
+            options, choose = self._options.read, self._filter.choose
+            yield from read_batches(partition.value, self._columns, options, choose)
+
+
+class CommitLogReader(_Reader, DataSourceReader):
+    """Reads the log as it is when the query is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
         layout = self._options.layout()
@@ -174,12 +184,6 @@ class CommitLogReader(DataSourceReader):
         ranges = split(layout, begin, end, self._options.max_bytes_per_partition)
         return [LogPartition(log_range) for log_range in ranges]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Spark turns an empty list of partitions into one whose value is None.
-        if partition.value is not None:
-            options, choose = self._options.read, self._filter.choose
-            yield from read_batches(partition.value, self._columns, options, choose)
-
 
 class PushingCommitLogReader(CommitLogReader):
     """Takes limits from the query too. Spark asks no other reader for them."""
@@ -189,12 +193,11 @@ class PushingCommitLogReader(CommitLogReader):
         return filters  # Spark checks them again
 
 
-class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class CommitLogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the log. An offset is `{"physical_offset": end of what was read}`."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
-        self._options = options
-        self._columns = wanted_columns(schema, COMMITLOG, "commitlog")
+        super().__init__(options, schema)
         self._target: int | None = None
         self._known_end: int | None = None
 
@@ -242,13 +245,6 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         step = self._options.max_bytes_per_partition
         ranges = split(layout, begin, stop, step, exact=True)
         return [LogPartition(log_range) for log_range in ranges]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is not None:
-            options = self._options
-            yield from read_batches(
-                partition.value, self._columns, options.read, options.chosen.choose
-            )
 
     def _end(self) -> int:
         self._known_end = self._options.layout(self._known_end).end

@@ -17,8 +17,8 @@ from kvcq_client import (
     Queue,
     Start,
 )
-from migration.columnar import RecordBlock, Strings
-from migration.spark.arrow import column_of
+from migration.columnar import Names, RecordBlock, Strings
+from migration.spark.arrow import column_of, from_names
 from migration.spark.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -138,18 +138,15 @@ class Records(NamedTuple):
 
     def batch(self, wanted: pa.Schema) -> pa.RecordBatch:
         """As columns; topic, queue_id and queue_offset are of the queue that was asked."""
-        run_of = pa.array(np.repeat(np.arange(len(self.runs)), [count for _, count in self.runs]))
+        run_of = np.repeat(np.arange(len(self.runs)), [count for _, count in self.runs])
+        topics = Names(run_of, [queue.topic for queue, _ in self.runs])
         own = {
-            "topic": lambda: pa.array([one.topic for one, _ in self.runs], pa.string()).take(
-                run_of
-            ),
-            "queue_id": lambda: pa.array([one.queue_id for one, _ in self.runs], pa.int32()).take(
-                run_of
-            ),
-            "queue_offset": lambda: pa.array(self.offsets, pa.int64()),
+            "topic": from_names(topics),
+            "queue_id": pa.array([queue.queue_id for queue, _ in self.runs]).take(run_of),
+            "queue_offset": pa.array(self.offsets),
         }
         columns = [
-            own[field.name]() if field.name in own else column_of(self.block, field)
+            own[field.name].cast(field.type) if field.name in own else column_of(self.block, field)
             for field in wanted
         ]
         return pa.RecordBatch.from_arrays(columns, schema=wanted)
