@@ -60,7 +60,7 @@ class FakeClient:
     def put_each(self, queue: str, count: int) -> Timed:
         raise NotOfferedError("no batches of its own")
 
-    def put_batches(self, queue: str, count: int) -> Timed:
+    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
         self._in_queue[queue] = self._in_queue.get(queue, 0) + count
         return Timed(count, count / 1000)
 

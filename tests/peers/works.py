@@ -59,7 +59,7 @@ def _batches(queue: str, memory: Memory, count: int = _MESSAGES) -> Work:
         "put, batches of 128",
         "messages/s",
         "put_batches",
-        {"queue": queue, "count": count},
+        {"queue": queue, "count": count, "limit_s": _LIMIT_S / 3},
         memory,
     )
 

@@ -85,11 +85,13 @@ class KvcqClient:
                 send(queue, body, queue_id=0)
         return Timed(count, perf_counter() - began_s)
 
-    def put_batches(self, queue: str, count: int) -> Timed:
+    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
         message = Message(queue, self._body, 0)
-        return self._send([message] * len(part) for part in batches(count, BATCH))
+        return self._send(
+            ([message] * len(part) for part in batches(count, BATCH)), perf_counter() + limit_s
+        )
 
-    def _send(self, lists: Iterable[list[Message]], end_s: float = float("inf")) -> Timed:
+    def _send(self, lists: Iterable[list[Message]], end_s: float) -> Timed:
         count = 0
         began_s = perf_counter()
         with self._client.producer(batch_messages=BATCH, window=AT_ONCE) as producer:

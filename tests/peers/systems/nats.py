@@ -122,15 +122,15 @@ class NatsClient:
     def put_each(self, queue: str, count: int) -> Timed:
         raise NotOfferedError("a message a publication; see batches of 128")
 
-    def put_batches(self, queue: str, count: int) -> Timed:
+    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
         """No batches: as many messages are under way as of others in 8 batches of 128."""
-        return self._run(self._publish([f"batches.{queue}"] * count))
+        return self._run(self._publish([f"batches.{queue}"] * count, perf_counter() + limit_s))
 
     def new_queues(self, count: int, limit_s: float) -> Timed:
         names = (f"queues.{number:07d}" for number in range(count))
         return self._run(self._publish(names, perf_counter() + limit_s))
 
-    async def _publish(self, subjects: Iterable[str], end_s: float = float("inf")) -> Timed:
+    async def _publish(self, subjects: Iterable[str], end_s: float) -> Timed:
         publish = self._stream.publish_async
         futures: list[asyncio.Future[Any]] = []
         done = 0

@@ -55,8 +55,8 @@ class Client(Protocol):
         """The client is handed one message at a time, and batches them its own way."""
         ...
 
-    def put_batches(self, queue: str, count: int) -> Timed:
-        """Batches of 128."""
+    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
+        """Batches of 128. What was put in time counts, and is what is read back."""
         ...
 
     def read_back(self, queue: str, count: int) -> Timed:

@@ -124,15 +124,16 @@ class RedisClient:
     def put_each(self, queue: str, count: int) -> Timed:
         raise NotOfferedError("the client does not batch by itself")
 
-    def put_batches(self, queue: str, count: int) -> Timed:
-        return self._pipelines([[queue] * len(part) for part in batches(count, BATCH)])
+    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
+        parts = [[queue] * len(part) for part in batches(count, BATCH)]
+        return self._pipelines(parts, perf_counter() + limit_s)
 
     def new_queues(self, count: int, limit_s: float) -> Timed:
         parts = batches(count, BATCH)
         names = [[f"queue-{number:07d}" for number in part] for part in parts]
         return self._pipelines(names, perf_counter() + limit_s)
 
-    def _pipelines(self, queues: Sequence[Sequence[str]], end_s: float = float("inf")) -> Timed:
+    def _pipelines(self, queues: Sequence[Sequence[str]], end_s: float) -> Timed:
         fields = {"b": self._body}
         began_s = perf_counter()
 

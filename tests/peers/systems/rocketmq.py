@@ -227,9 +227,9 @@ class ProxyClient:
     def put_each(self, queue: str, count: int) -> Timed:
         raise NotOfferedError("the client does not batch")
 
-    def put_batches(self, queue: str, count: int) -> Timed:
+    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
         """No batches: as many messages are under way as of others in 8 batches of 128."""
-        timed = self._futures(queue, AT_ONCE * BATCH, float("inf"), count)
+        timed = self._futures(queue, AT_ONCE * BATCH, perf_counter() + limit_s, count)
         return Timed(timed.count, timed.seconds)
 
     def _futures(self, topic: str, under_way: int, end_s: float, count: int) -> Timed:
