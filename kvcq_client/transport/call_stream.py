@@ -25,6 +25,8 @@ LARGEST_BYTES = 64 << 10
 #: Calls of one message, and their bytes; the server takes 64, and 320 KiB.
 _CALLS_A_MESSAGE = 64
 _MESSAGE_BYTES = 256 << 10
+#: How long the server has for the end of a stream that is closed.
+_CLOSING_S = 1.0
 #: Reason of an error of the client's own: the server has not seen the call.
 NOT_SENT = "NOT_SENT"
 
@@ -43,6 +45,7 @@ class CallStream:
         self._answers: dict[int, asyncio.Future[bytes]] = {}
         self._has_work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._closing = False
 
     async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
         """The encoded response. Raises what the server answered, DeadlineError when the time is
@@ -70,12 +73,21 @@ class CallStream:
             timer.cancel()
 
     async def close(self) -> None:
-        """End the stream; calls under way are cancelled. Repeatable."""
-        for answer in self._answers.values():
+        """End the stream; calls under way are cancelled. Repeatable.
+
+        The server is told, and ends it. Otherwise gRPC tells of the end of its operations later,
+        when the event loop may be closed.
+        """
+        for call_id, answer in list(self._answers.items()):
             answer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            self._give_up(call_id)
+        self._closing = True
+        self._has_work.set()
+        if (task := self._task) is not None:
+            _, pending = await asyncio.wait([task], timeout=_CLOSING_S)
+            if pending:
+                task.cancel()
+                await asyncio.wait([task])
 
     def _time_is_up(self, call_id: int, timeout_s: float) -> None:
         self._settle(call_id, DeadlineError(f"no answer within {timeout_s:g} s"))
@@ -115,8 +127,8 @@ class CallStream:
             if not error.reason:  # it was the transport, whatever gRPC calls it
                 error = UnavailableError(str(error))
         finally:
-            stream.cancel()
             self._task = None
+            stream.cancel()
         not_sent = {call.id for call in self._waiting}
         self._waiting = []
         for call_id in list(self._answers):
@@ -134,15 +146,18 @@ class CallStream:
                     self._settle(result.id, result.response)
 
     async def _write(self, stream: Any) -> None:  # noqa: ANN401 - as above
-        while True:
-            if not self._waiting:
-                self._has_work.clear()
-                await self._has_work.wait()
-            calls = self._take()
-            try:
-                await stream.write(pb.CallsRequest(calls=calls))
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                return  # the stream is over: `_read` says why
+        try:
+            while True:
+                if self._waiting:
+                    await stream.write(pb.CallsRequest(calls=self._take()))
+                elif self._closing:
+                    await stream.done_writing()
+                    return
+                else:
+                    self._has_work.clear()
+                    await self._has_work.wait()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # the stream is over: `_read` says why
 
     def _take(self) -> list[pb.Call]:
         waiting, size = self._waiting, 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 
 from kvcq_client import AsyncClient, Message
@@ -87,15 +88,19 @@ class SilentStream:
 
     def __init__(self) -> None:
         self.sent: list[pb.Call] = []
+        self._end: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     async def initial_metadata(self) -> None:
         """It is there."""
 
     async def read(self) -> object:
-        return await asyncio.get_running_loop().create_future()
+        return await self._end
 
     async def write(self, request: pb.CallsRequest) -> None:
         self.sent += request.calls
+
+    async def done_writing(self) -> None:
+        self._end.set_result(grpc.aio.EOF)  # type: ignore[attr-defined] # the stubs leave it out
 
     def cancel(self) -> None:
         """Nothing to end."""
