@@ -79,8 +79,8 @@ class CallStream:
         when the event loop may be closed.
         """
         for call_id, answer in list(self._answers.items()):
-            answer.cancel()
             self._give_up(call_id)
+            answer.cancel()
         self._closing = True
         self._has_work.set()
         if (task := self._task) is not None:
@@ -90,11 +90,15 @@ class CallStream:
                 await asyncio.wait([task])
 
     def _time_is_up(self, call_id: int, timeout_s: float) -> None:
-        self._settle(call_id, DeadlineError(f"no answer within {timeout_s:g} s"))
+        answer = self._answers.get(call_id)
         self._give_up(call_id)
+        if answer is not None and not answer.done():
+            answer.set_exception(DeadlineError(f"no answer within {timeout_s:g} s"))
 
     def _give_up(self, call_id: int) -> None:
-        self._answers.pop(call_id, None)
+        """Take the call back, or tell the server. Repeatable."""
+        if self._answers.pop(call_id, None) is None:
+            return
         before = len(self._waiting)
         self._waiting = [call for call in self._waiting if call.id != call_id]
         if len(self._waiting) == before and self._task is not None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.errors import ServerDrainingError
-from server.wire import MAX_CALLS, SMALL_BYTES, batch_error
+from server.wire import MAX_CALLS, SMALL_BYTES, CallKind, batch_error
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
@@ -24,21 +24,12 @@ if TYPE_CHECKING:
 
     from server.metrics import CallMetrics
     from server.stage import Stage
-    from server.wire import CallGate, CallKind, Context, RequestMemory
+    from server.wire import CallGate, Context, Method, RequestMemory
 
 #: So many bytes of requests begin in one turn of the loop.
 TURN_BYTES = 16 << 10
 #: Bytes of one message of results; a result that is larger goes by itself.
 MESSAGE_BYTES = 256 << 10
-
-
-class Method(Protocol):
-    """A method of one request and one response."""
-
-    name: str
-    kind: CallKind
-
-    async def answer(self, data: bytes, context: Context) -> bytes: ...
 
 
 class CallContext:
@@ -80,7 +71,7 @@ class CallStream:
         self._context = context
         self._request_id = request_id
         self._peer = context.peer()
-        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._under_way: dict[int, tuple[asyncio.Task[None], Method]] = {}
         # Not sent yet. Large ones are counted by `memory`, which asks for no more than fit.
         self._results: list[pb.CallResult] = []
         self._changed = asyncio.Event()
@@ -90,8 +81,8 @@ class CallStream:
     async def run(
         self, requests: AsyncIterator[pb.CallsRequest], stage: Stage
     ) -> AsyncGenerator[pb.CallsResponse, None]:
-        """The results. Raises ServerDrainingError, after those of all calls taken, when the server
-        ends; InvalidArgumentError when the stream itself makes no sense."""
+        """The results. Raises, after those of all calls taken, ServerDrainingError when the server
+        ends, and InvalidArgumentError or MemoryFullError when the stream itself is refused."""
         reader = asyncio.create_task(self._take(requests), name="calls")
 
         def stop_reading() -> None:
@@ -119,12 +110,9 @@ class CallStream:
         finally:
             stop_listening()
             reader.cancel()
-            self._give_up_all()
+            for task, _ in self._under_way.values():
+                task.cancel()
             self._count_sent(self._results)
-
-    def _give_up_all(self) -> None:
-        for task in self._under_way.values():
-            task.cancel()
 
     def _some_results(self) -> list[pb.CallResult]:
         results, size = self._results, 0
@@ -157,18 +145,22 @@ class CallStream:
                     self._begin(call)
         except Exception as error:  # noqa: BLE001 - the stream itself broke: `run` raises it
             self._error = error
-            self._give_up_all()
+            # A refusal with a reason says that what was not answered was not done. So what may have
+            # been done is answered first; a pull changes nothing, and may be parked for long.
+            for task, method in self._under_way.values():
+                if method.kind is CallKind.PULL:
+                    task.cancel()
         finally:
             self._is_reading = False
             self._changed.set()
 
     def _begin(self, call: pb.Call) -> None:
-        task = self._under_way.get(call.id)
+        begun = self._under_way.get(call.id)
         if call.cancel:
-            if task is not None:
-                task.cancel()
+            if begun is not None:
+                begun[0].cancel()
             return
-        if task is not None:
+        if begun is not None:
             raise InvalidArgumentError("calls.id", f"{call.id} is under way")
         method = self._methods.get(call.method)
         try:
@@ -181,7 +173,7 @@ class CallStream:
             self._refuse(call.id, call.method if method else "Calls", error)
             return
         task = asyncio.create_task(self._answer(call, method))
-        self._under_way[call.id] = task
+        self._under_way[call.id] = task, method
         # Also of a task that is cancelled before it begins.
         task.add_done_callback(partial(self._ended, call.id, method, perf_counter()))
 

@@ -10,7 +10,7 @@ from server.wire.batch_checksum import checksum_of
 from server.wire.call_errors import Context, batch_error, request_id_of
 from server.wire.call_gate import CallGate, CallKind
 from server.wire.columns import Columns, Stored, columns_of
-from server.wire.edge import Edge, Requests
+from server.wire.edge import Edge, Method, Requests
 from server.wire.fields import (
     DEFAULT_PULL_BYTES,
     DEFAULT_PULL_MESSAGES,
@@ -80,6 +80,7 @@ __all__ = [
     "Columns",
     "Context",
     "Edge",
+    "Method",
     "RequestMemory",
     "Requests",
     "Stored",

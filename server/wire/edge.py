@@ -71,7 +71,7 @@ class Edge:
         self.memory = RequestMemory(config.memory_limit_bytes, config.sent_limit_bytes)
         self._undecodable = LogLimit(monotonic)
         #: Methods of one request and one response, by name, for calls that share a stream.
-        self.methods: dict[str, _Method] = {}
+        self.methods: dict[str, Method] = {}
         # One at a time: however many large requests there are, one is taken apart.
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
@@ -117,10 +117,10 @@ class Edge:
     ) -> Callable[[object, Context], Awaitable[bytes]]:
         """A handler of one request and one response, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
-        takes_size = "large" in inspect.signature(handler).parameters
         decoder = self._decoder_of(method)
         answers_large = request_limit(name, self._config).answers_large
-        self.methods[name] = _Method(decoder, handler, servicer, memory if answers_large else None)
+        served = Method(decoder, handler, servicer, memory if answers_large else None)
+        self.methods[name] = served
 
         async def call(requests: object, context: Context) -> bytes:
             started = perf_counter()
@@ -137,14 +137,7 @@ class Edge:
                     may_be_large = False
                 if request is None:
                     raise InvalidArgumentError("request", "is missing")
-                if answers_large:
-                    await memory.room_to_send()
-                if takes_size:
-                    large = size > DECODED_IN_LOOP_BYTES
-                    response = await handler(servicer(), request, context, large=large)
-                else:
-                    response = await handler(servicer(), request, context)
-                data = _encoded(response)
+                data = await served.handle(request, context, large=size > DECODED_IN_LOOP_BYTES)
                 if len(data) > SMALL_BYTES:
                     memory.sends(len(data))
                     self._at_end(context, partial(memory.sent, len(data)))
@@ -152,7 +145,7 @@ class Edge:
             except Exception as error:  # noqa: BLE001 - the edge: everything becomes a status
                 refusal = self._tell(name, error, context)
             finally:
-                request = response = None  # type: ignore[assignment] # see `ending`
+                request = None  # see `ending`
                 if size > LARGE_BYTES:
                     memory.end_decoding(size)
                 if may_be_large:
@@ -248,8 +241,8 @@ class Edge:
         return refusal
 
 
-class _Method:
-    """A method of one request and one response, whose bytes are here already."""
+class Method:
+    """A method of one request and one response."""
 
     def __init__(
         self,
@@ -262,14 +255,20 @@ class _Method:
         self.kind = decoder.kind
         self._decoder = decoder
         self._handler = handler
+        self._takes_size = "large" in inspect.signature(handler).parameters
         self._servicer = servicer
         self._memory = memory  # of large answers; None: it has none
 
-    async def answer(self, data: bytes, context: Context) -> bytes:
-        request = self._decoder.decode(data)
+    async def handle(self, request: Message, context: Context, *, large: bool) -> bytes:
+        """The encoded response to the request. Raises what the call is refused with."""
         if self._memory is not None:
             await self._memory.room_to_send()
-        return _encoded(await self._handler(self._servicer(), request, context))
+        size = {"large": large} if self._takes_size else {}
+        return _encoded(await self._handler(self._servicer(), request, context, **size))
+
+    async def answer(self, data: bytes, context: Context) -> bytes:
+        """The same for an encoded request, which is short enough to be decoded in the loop."""
+        return await self.handle(self._decoder.decode(data), context, large=False)
 
 
 class _Decoder:

@@ -11,6 +11,7 @@ import pytest
 
 from kvcq_client import AsyncClient, Message
 from kvcq_client.errors import ClosedError, DeadlineError, UnavailableError
+from kvcq_client.transport import call_stream
 from kvcq_client.transport.call_stream import CallStream
 from server.wire.call_gate import CallKind
 
@@ -117,13 +118,17 @@ async def test_the_server_is_told_when_the_time_is_up() -> None:
     await calls.close()
 
 
-async def test_closing_ends_calls_that_wait(served: Served) -> None:
+async def test_closing_ends_calls_that_wait(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_stream, "_CLOSING_S", 15)  # the server is told, so it takes no time
     client = AsyncClient(served.target)
     await client.put(a_message())
     parked = asyncio.create_task(client.pull("T", 0, 1, wait_s=20))
     gate = served.server._edge.gate
     while not gate.under_way(CallKind.PULL):
         await asyncio.sleep(0)
-    await client.close()
+    async with asyncio.timeout(10):
+        await client.close()
     with pytest.raises(ClosedError):
         await parked

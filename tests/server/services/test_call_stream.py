@@ -208,6 +208,22 @@ async def test_a_stream_that_makes_no_sense_ends(served: Served, calls: list[pb.
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+async def test_what_was_taken_is_answered_before_a_stream_that_makes_no_sense_ends(
+    tmp_path: Path,
+) -> None:
+    """Otherwise a put that is stored would look like one that was refused, and come again."""
+    async with serving(tmp_path / "store", store={"flush_mode": "SYNC"}) as served:
+        await served.messages.Put(put(b"there is a queue"))
+        parked = pull(1, wait_ms=60_000)
+        async with streaming(served) as stream, asyncio.timeout(10):
+            await stream.send((1, "Put", put(b"taken")), (2, "Pull", parked), (2, "Pull", parked))
+            answered = await stream.result()
+            assert pb.PutResponse.FromString(answered.response).placed.queue_offset == 1
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stream.result()
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_calls_on_streams_take_the_places_of_calls(tmp_path: Path) -> None:
     async with serving(tmp_path / "store", max_peer_pulls=2) as served:
         await served.messages.Put(put(b"there is a queue"))
