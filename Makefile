@@ -19,7 +19,7 @@ CHECK_TESTS  ?= test test-spark test-packages
 
 TEST_WORKERS ?= 2
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
-FAST_TESTS   := not crash and not spark and not soak and not cluster and not packages
+FAST_TESTS   := not crash and not spark and not soak and not cluster and not packages and not browser
 REPORTS      ?= reports
 PB           := kvcq_client/pb
 PROTOC       := $(PY) -m grpc_tools.protoc -I $(PB)=proto
@@ -27,7 +27,7 @@ PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark \
-	test-spark-cluster test-packages dist proto \
+	test-spark-cluster test-packages test-console dist proto \
 	proto-drift bench bench-peers bench-scenarios fuzz campaign check soak clean
 
 help:  ## Show the targets
@@ -51,7 +51,7 @@ types: $(STAMPS)/dev  ## Check the types, strictly
 	$(BIN)/mypy
 
 test: $(STAMPS)/dev  ## All tests that need neither Spark nor an hour
-	$(PYTEST) -m "not spark and not soak and not cluster and not packages"
+	$(PYTEST) -m "not spark and not soak and not cluster and not packages and not browser"
 
 test-fast: $(STAMPS)/dev  ## The tests that kill no processes
 	$(PYTEST) -m "$(FAST_TESTS)"
@@ -67,6 +67,9 @@ test-spark-cluster: $(STAMPS)/spark  ## The pipeline on a standalone cluster, ex
 
 test-packages: $(STAMPS)/dev  ## Build both distributions, install them beside others, use them
 	$(PY) -m pytest -m packages
+
+test-console: $(STAMPS)/browser  ## The console in a real chromium; makes the screenshots of docs/
+	$(PY) -m pytest -m browser
 
 dist: $(STAMPS)/dev  ## Build wheels and source distributions for an index into dist/
 	rm -rf dist
@@ -145,6 +148,11 @@ $(STAMPS)/spark: $(STAMPS)/dev $(PINS)
 $(STAMPS)/peers: $(STAMPS)/dev $(PINS)
 	@echo "Installing the peers' clients into $(VENV)"
 	@$(PIP) $(OURS) '.[dev,report,peers]'
+	@touch $@
+
+$(STAMPS)/browser: $(STAMPS)/dev $(PINS)
+	@echo "Installing what drives a browser into $(VENV)"
+	@$(PIP) $(OURS) '.[dev,report,browser]'
 	@touch $@
 
 -include tests/interop/interop.mk
