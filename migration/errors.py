@@ -10,6 +10,7 @@ from store.errors import (
     StoreError,
     StoreFormatError,
 )
+from store.light_queue import is_light
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,7 @@ class QueueNameError(InvalidArgumentError):
     """A topic or light queue whose name cannot be the name of a directory."""
 
     def __init__(self, name: str, reason: str) -> None:
-        field = "light queue" if name.startswith("%LMQ%") else "topic"
+        field = "light queue" if is_light(name) else "topic"
         super().__init__(field, f"{name!r} cannot be kept in files: {reason}")
         self.name = name
 

@@ -1,7 +1,8 @@
 """The migration as a whole, for the service, the command line, and programs.
 
-`Migrator(opened)` works on a store that is open. `open_migrator(root)` opens a stopped one for
-as long as it is used. Both have the same steps; see docs/migration.md.
+`Migrator(opened)` stands on a store that is open already. `open_migrator(root)` opens a stopped
+one, gives a Migrator of it, and closes it at the end. The steps themselves are those of
+`LiveMigration`, found by `live_for`; docs/migration.md tells them in their order.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class MigrationStatus:
 
 
 class Migrator:
-    """Steps and jobs of one open store. Thread: any."""
+    """Plan and status of one open store, and the way to its steps. Thread: any."""
 
     def __init__(self, opened: Opened) -> None:
         self._store, self._found = opened

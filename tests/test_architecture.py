@@ -354,6 +354,14 @@ def test_a_door_says_what_lives_there_and_has_what_it_offers(room: str) -> None:
     assert inspect.getdoc(module)
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_name_of_a_door_is_also_that_of_a_module_behind_it(room: str) -> None:
+    # `from room import name` would give the one or the other, by what was imported before.
+    names = door_of(room)
+    assert names is not None
+    assert {name for name in names if module_of(f"{room}.{name}") == f"{room}.{name}"} == set()
+
+
 def test_nothing_imports_itself_by_a_detour() -> None:
     # With the imports for types alone: they are no circle when the code runs, but one for a reader.
     assert circles(EDGES) == {}

@@ -6,7 +6,7 @@ Uses `errors` alone: a report can be read where nothing of a store is.
 from kvcq_bench.report.comparison import compare, comparison_page, differing_conditions
 from kvcq_bench.report.document import FORMAT, read_report, write_report
 from kvcq_bench.report.numbers import number_text
-from kvcq_bench.report.page import page
+from kvcq_bench.report.page import run_page
 from kvcq_bench.report.summary import met_text, summarise
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "differing_conditions",
     "met_text",
     "number_text",
-    "page",
     "read_report",
+    "run_page",
     "summarise",
     "write_report",
 ]

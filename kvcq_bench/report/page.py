@@ -28,7 +28,7 @@ _SHARES = {
 }
 
 
-def page(document: Mapping[str, Any]) -> str:
+def run_page(document: Mapping[str, Any]) -> str:
     """From the conclusion to the conditions."""
     judged = judge(document)
     parts = [

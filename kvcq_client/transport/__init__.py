@@ -6,7 +6,7 @@ Uses `errors`, and the generated stubs in `pb`.
 # First: it has a say in how grpc is imported.
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children  # isort: split
 
-from kvcq_client.transport.blocking import Blocking, blocking, blocking_iterator
+from kvcq_client.transport.blocking_calls import Blocking, blocking, blocking_iterator
 from kvcq_client.transport.closing import AsyncClosing, Closing
 from kvcq_client.transport.connection import (
     DEFAULT_TARGET,

@@ -8,7 +8,6 @@ from migration.columnar.block import RecordBlock
 from migration.columnar.decoder import DEFAULTS, ReadOptions, read_blocks
 from migration.columnar.derived_rows import IndexRows, UnitRows, derive, derive_index, places_of
 from migration.columnar.errors import LogDamageError, LogLayoutError
-from migration.columnar.gather import Bools, Bytes, Ints, gather, gather_ints
 from migration.columnar.key_cuts import KeyCuts, plan_cuts, sample_log, whole_key
 from migration.columnar.liveness import ALL_LIVE, Liveness, liveness_of
 from migration.columnar.log_layout import (
@@ -23,6 +22,7 @@ from migration.columnar.log_layout import (
 )
 from migration.columnar.sorted_files import FAMILIES, QueueEnds, row_keys, write_index, write_units
 from migration.columnar.strings import Names, Strings
+from migration.columnar.unaligned import Bools, Bytes, Ints, gather, gather_ints
 
 __all__ = [
     "ALL_LIVE",

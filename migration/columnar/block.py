@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from isal.isal_zlib import crc32
 
-from migration.columnar.gather import gather, gather_ints
 from migration.columnar.property_scan import PropertyScan
 from migration.columnar.strings import Names, Strings
+from migration.columnar.unaligned import gather, gather_ints
 from store.format import (
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from migration.columnar.gather import Bools, Bytes, Ints
     from migration.columnar.property_scan import LightQueues
+    from migration.columnar.unaligned import Bools, Bytes, Ints
 
 # The layout is in store/format/record.py; these are its fixed runs of fields.
 _HEAD = np.dtype(

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from migration.columnar.block import RecordBlock
-    from migration.columnar.gather import Bools, Ints
     from migration.columnar.liveness import Liveness
+    from migration.columnar.unaligned import Bools, Ints
 
 
 class UnitRows(NamedTuple):

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from migration.columnar.derived_rows import IndexRows, UnitRows
-    from migration.columnar.gather import Bools, Ints
     from migration.columnar.liveness import Liveness
     from migration.columnar.log_layout import LogLayout
+    from migration.columnar.unaligned import Bools, Ints
 
 #: Prefix of a queue's unit keys, and a queue offset.
 UnitKey = tuple[bytes, int]

@@ -17,8 +17,8 @@ from store.topics import Admission, dead_light_of, starts_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from migration.columnar.gather import Bools, Ints
     from migration.columnar.strings import Names
+    from migration.columnar.unaligned import Bools, Ints
     from migration.state import Routes
     from store.consume_queue import LastUnit
     from store.metadata import Metadata

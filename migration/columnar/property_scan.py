@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from migration.columnar.gather import gather
 from migration.columnar.strings import Strings
+from migration.columnar.unaligned import gather
 from store.format import (
     BATCH,
     ITEM_END,
@@ -27,7 +27,7 @@ from store.format import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from migration.columnar.gather import Bools, Ints
+    from migration.columnar.unaligned import Bools, Ints
 
 _NAME_END = 1
 _ITEM_END = 2

@@ -18,8 +18,8 @@ from kvcq.tables import (
     unpack_unit_key,
 )
 from migration.columnar.derived_rows import IndexRows, UnitRows
-from migration.columnar.gather import gather
 from migration.columnar.strings import WORD, Strings, coded
+from migration.columnar.unaligned import gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kvcq.engine import Pair
     from kvcq.engine.rocks import SstFile
-    from migration.columnar.gather import Ints
+    from migration.columnar.unaligned import Ints
 
 FAMILIES = {family.name: family for family in DERIVED.families}
 #: Rows that are Python objects at one time.

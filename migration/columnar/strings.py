@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from migration.columnar.gather import gather, overlapping
+from migration.columnar.unaligned import gather, overlapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from migration.columnar.gather import Bools, Bytes, Ints
+    from migration.columnar.unaligned import Bools, Bytes, Ints
 
 WORD = 8
 #: So many different lengths are worth an operation each.

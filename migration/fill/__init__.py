@@ -6,8 +6,8 @@ Uses sides and state. `bulk_worker.py` is the main module of that process, and n
 from migration.fill.bulk import remove_leftovers
 from migration.fill.catch_up import Filler, GainedPart
 from migration.fill.feed import LogFeed
-from migration.fill.import_root import import_root
 from migration.fill.pace import Pace
+from migration.fill.package_root import import_root
 
 __all__ = [
     "Filler",

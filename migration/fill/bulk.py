@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from migration.columnar import liveness_of
 from migration.fill.bulk_plan import BulkPlan
-from migration.fill.import_root import import_root
+from migration.fill.package_root import import_root
 from migration.state import SideName
 from store.errors import StoreError
 from store.files import DIRECTORY_MODE

@@ -22,8 +22,8 @@ from kvcq_bench.report import (
     differing_conditions,
     met_text,
     number_text,
-    page,
     read_report,
+    run_page,
     summarise,
     write_report,
 )
@@ -193,7 +193,7 @@ def _write(document: dict[str, Any], stem: Path) -> tuple[Path, Path]:
     """The report and its page, under `stem` with .json and .html; returns both paths."""
     report, shown = stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.html")
     write_report(document, report)
-    shown.write_text(page(document), encoding="utf-8")
+    shown.write_text(run_page(document), encoding="utf-8")
     return report, shown
 
 
@@ -285,7 +285,7 @@ def render(report: Path, html_path: Path | None) -> None:
     except ScenarioError as error:
         raise BadRequestError(str(error)) from error
     chosen = html_path or Path(f"bench-{document['scenario']}.html")
-    chosen.write_text(page(document), encoding="utf-8")
+    chosen.write_text(run_page(document), encoding="utf-8")
     notes.print(f"page: {chosen}", soft_wrap=True)
 
 

@@ -16,8 +16,8 @@ from kvcq_bench.report import (
     compare,
     comparison_page,
     differing_conditions,
-    page,
     read_report,
+    run_page,
     write_report,
 )
 from kvcq_bench.scenario import Scenario, load_scenario, make_scenario, shipped_scenarios
@@ -164,7 +164,7 @@ def test_report_is_written_read_and_compared(tmp_path: Path) -> None:
     kept = tmp_path / "report.json"
     write_report(document, kept)
     assert read_report(kept) == json.loads(json.dumps(document))
-    text = page(document)
+    text = run_page(document)
     assert document["machine"]["processor"] in text
     assert "<script" not in text
     other = {**document, "seed": 99}
@@ -182,7 +182,7 @@ def test_report_is_written_read_and_compared(tmp_path: Path) -> None:
 def test_plots_are_in_the_page(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     document = _run_embedded(tmp_path, "2-topics")
-    text = page(document)
+    text = run_page(document)
     for title in ("Rate over time", "Latency percentiles", "by number of queues"):
         assert title in text
     assert text.count("<svg") >= 3
@@ -194,7 +194,7 @@ def test_a_page_without_matplotlib_says_why_it_has_no_plots(
     document = _run_embedded(tmp_path, "2-topics")
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # as if it were not installed
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_svg", None)
-    text = page(document)
+    text = run_page(document)
     assert "<svg" not in text
     assert "they need matplotlib" in text
     assert "they need matplotlib" in comparison_page(document, document)
