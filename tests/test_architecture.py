@@ -199,6 +199,7 @@ UNITS |= {
 }
 UNITS |= {
     "server.errors": set(),
+    "server.moments": set(),
     "server.version": set(),
     "server.stage": {"server.errors"},
     "server.process": set(),
@@ -230,7 +231,7 @@ UNITS |= {
         "server.wire",
         "server.workers",
     },
-    "server.cli.terminal": set(),
+    "server.cli.terminal": {"server.moments"},
     "server.cli.online": {"server.cli.terminal"},
     "server.cli.on_disk": {"server.cli.terminal", "server.process", "server.wire"},
     "server.cli.migration": {

@@ -24,7 +24,6 @@ from server.cli.terminal.output import (
     print_json,
     print_next,
     print_table,
-    time_text,
 )
 from server.cli.terminal.screen import escape, one_line
 from server.cli.terminal.sections import Sections
@@ -41,6 +40,7 @@ from server.cli.terminal.values import (
     server_address,
     text,
 )
+from server.moments import time_text
 
 __all__ = [
     "COUNT",

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -211,11 +210,3 @@ def _cell(value: object) -> str:
 def counted(count: int, what: str) -> str:
     """ "1 fault", "1,200 faults"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def time_text(time_ms: int) -> str:
-    """UTC, to the millisecond; "-" for 0."""
-    if time_ms == 0:
-        return "-"
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}Z"

@@ -6,11 +6,11 @@ click says so with the name of the option, and exit code 2.
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
 from time import time
 
 import click
+
+from server.moments import moment_ms
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -54,34 +54,14 @@ class Moment(click.ParamType[int]):
         """Raises BadParameter."""
         if isinstance(value, int):
             return value
-        moment_ms = self._parse(str(value))
-        if moment_ms is None or not 0 <= moment_ms <= INT64_MAX:
+        found_ms = moment_ms(str(value), round(time() * 1000))
+        if found_ms is None or not 0 <= found_ms <= INT64_MAX:
             self.fail(f"{value!r} is no time such as 2026-01-31T12:00, -90m or now", param, ctx)
-        return moment_ms
-
-    def _parse(self, value: str) -> int | None:
-        if value == "now":
-            return round(time() * 1000)
-        if ago := _AGO.fullmatch(value):
-            return round((time() - float(ago[1]) * _SECONDS[ago[2]]) * 1000)
-        if value.isascii() and value.isdigit() and (len(value) > 9 or value == "0"):
-            return int(
-                value
-            )  # with fewer digits it is no ms since 1970, but a date, or half of one
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        return found_ms
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "TIME"
 
-
-_AGO = re.compile(r"-(\d{1,9}(?:\.\d+)?)([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 #: A queue of a topic.
 QUEUE = Whole(0, INT32_MAX)
