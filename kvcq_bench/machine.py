@@ -13,7 +13,7 @@ from time import thread_time
 
 from kvcq_bench.errors import BenchError
 
-_PACKAGES = ("kvcq", "grpcio", "protobuf", "rocksdict", "numpy", "isal", "uvloop")
+_PACKAGES = ("kvcq", "grpcio", "protobuf", "rocksdict", "numpy", "zlib-ng", "uvloop")
 
 
 def machine() -> dict[str, object]:

@@ -16,7 +16,7 @@ from store.errors import (
     StoreClosedError,
     StoreFailedError,
 )
-from store.format import MAX_MESSAGES, prepare
+from store.format import MAX_MESSAGES, prepare_all
 from store.message import Appended
 
 if TYPE_CHECKING:
@@ -68,11 +68,7 @@ class AppendPath:
         mark: BatchMark | None = None,
     ) -> Appended:
         config = self._config
-        max_body = config.max_body_bytes
-        max_light = config.max_light_queues
-        prepared = [
-            prepare(message, index, max_body, max_light) for index, message in enumerate(messages)
-        ]
+        prepared = prepare_all(messages, config.max_body_bytes, config.max_light_queues)
         if not 0 < len(messages) <= MAX_MESSAGES:
             raise InvalidArgumentError(
                 "messages",

@@ -36,7 +36,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING
 
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from kvcq_client.errors import CorruptRecordError
 from kvcq_client.format.compression import COMPRESSED, BodyError, decompress

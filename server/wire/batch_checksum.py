@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

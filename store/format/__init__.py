@@ -25,7 +25,7 @@ from store.format.limits import (
     check_light_queue,
     check_queue_count,
     check_topic,
-    prepare,
+    prepare_all,
 )
 from store.format.properties import (
     BATCH,
@@ -137,7 +137,7 @@ __all__ = [
     "pack_host",
     "parse_message_id",
     "place_of",
-    "prepare",
+    "prepare_all",
     "properties_size",
     "read_checkpoint",
     "skip_whole",

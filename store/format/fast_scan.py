@@ -13,7 +13,7 @@ import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from store.consume_queue import DispatchRequest
 from store.format.properties import (

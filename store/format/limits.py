@@ -43,7 +43,7 @@ from store.format.record import CRC_ITEM_BYTES, TRANSACTION_MASK, java_hash
 from store.light_queue import LMQ_PREFIX, is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from store.message import Message
 
@@ -90,6 +90,7 @@ _CACHED_TAG = 128
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
+_LAST_I64 = _I64.stop - 1
 _OFFSETS = range(1 << 63)  # below 0 is the place in a batch
 
 
@@ -154,6 +155,43 @@ class Prepared(NamedTuple):
 
 #: A message without tag, keys, light queues and properties.
 PLAIN = Prepared(b"", (), 0, ())
+
+
+def prepare_all(
+    messages: Sequence[Message], max_body_bytes: int, max_light_queues: int
+) -> list[Prepared]:
+    """`prepare` of each. Raises as it does; what most messages are is seen in one look."""
+    prepared: list[Prepared] = []
+    add = prepared.append
+    for message in messages:
+        (
+            _topic,
+            body,
+            queue_id,
+            tag,
+            keys,
+            light_queues,
+            properties,
+            flag,
+            sys_flag,
+            born_time_ms,
+            _host,
+            reconsume_times,
+            transaction_offset,
+        ) = message
+        if (
+            type(body) is bytes
+            and len(body) <= max_body_bytes
+            and queue_id >= 0
+            and type(born_time_ms) is int
+            and 0 <= born_time_ms <= _LAST_I64
+            and not (tag or keys or light_queues or properties)
+            and not (flag or sys_flag or reconsume_times or transaction_offset)
+        ):
+            add(PLAIN)
+        else:
+            add(prepare(message, len(prepared), max_body_bytes, max_light_queues))
+    return prepared
 
 
 def prepare(message: Message, index: int, max_body_bytes: int, max_light_queues: int) -> Prepared:

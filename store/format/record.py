@@ -39,7 +39,7 @@ import socket
 import struct
 from typing import NamedTuple
 
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from store.consume_queue import DispatchRequest
 from store.errors import CorruptRecordError, InvalidArgumentError

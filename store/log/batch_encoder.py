@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from store.consume_queue import DispatchRequest
 from store.errors import InvalidArgumentError

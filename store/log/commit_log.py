@@ -14,7 +14,7 @@ import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from store.errors import (
     AppendWouldWaitError,

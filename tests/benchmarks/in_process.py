@@ -9,8 +9,8 @@ import struct
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from isal.isal_zlib import crc32
 from rocksdict import Options, Rdict, WriteBatch, WriteOptions
+from zlib_ng.zlib_ng import crc32
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.protocol import KvBatch

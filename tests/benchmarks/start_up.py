@@ -11,7 +11,7 @@ import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from tests.benchmarks.measure import BODY_BYTES, Bench, Row
 

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from kvcq_client import (
     AlreadyExistsError,

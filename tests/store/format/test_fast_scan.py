@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from isal.isal_zlib import crc32
+from zlib_ng.zlib_ng import crc32
 
 from store.consume_queue import DispatchRequest
 from store.format.fast_scan import FastParser, are_whole, skip_whole

@@ -17,6 +17,7 @@ from store.format.limits import (
     check_queue_count,
     check_topic,
     prepare,
+    prepare_all,
 )
 from store.format.properties import MAX_PROPERTIES_BYTES
 from store.format.record import CRC_ITEM_BYTES, dispatch_request
@@ -197,6 +198,38 @@ def test_properties_longer_than_a_record_can_say_are_refused(kind: str) -> None:
 
 def test_a_plain_message_needs_nothing() -> None:
     assert prepare(PLAIN_MESSAGE, 0, 100, 3) is PLAIN
+    assert prepare_all([PLAIN_MESSAGE], 100, 3)[0] is PLAIN
+
+
+numbers = st.sampled_from([0, 1, -1, 4, 1 << 31, (1 << 63) - 1, 1 << 63, -(1 << 63) - 1, 1.0])
+some_messages = st.builds(
+    Message,
+    st.just("T"),
+    st.sampled_from([b"", b"body", b"x" * 100, b"x" * 101, bytearray(b"body"), "body"]),
+    queue_id=st.sampled_from([0, 3, -1]),
+    tag=st.sampled_from(["", "", "tag", "a||b"]),
+    keys=st.sampled_from([(), (), ("key",), ("two words",)]),
+    light_queues=st.sampled_from([(), (), ("%LMQ%a",), ("a",)]),
+    properties=st.sampled_from([None, None, {}, {"a": "b"}, {"TAGS": "t"}]),
+    flag=numbers,
+    sys_flag=st.sampled_from([0, 0, 4, 8, 0x10]),
+    born_time_ms=numbers,
+    reconsume_times=numbers,
+    prepared_transaction_offset=numbers,
+)
+
+
+@given(st.lists(some_messages | st.just(PLAIN_MESSAGE), max_size=4))
+def test_many_are_prepared_as_one_by_one(messages: list[Message]) -> None:
+    def outcome(prepared: Callable[[], list[object]]) -> object:
+        try:
+            return prepared()
+        except InvalidArgumentError as error:
+            return error.field, error.reason
+
+    assert outcome(lambda: [*prepare_all(messages, 100, 3)]) == outcome(
+        lambda: [prepare(message, index, 100, 3) for index, message in enumerate(messages)]
+    )
 
 
 words = st.text(
