@@ -335,10 +335,24 @@ class KvConsumeQueueStore:
         self._expiry.tick()
         return self._expiry.taken_too_far_ms()
 
-    def compact(self, progress: Callable[[float], None] | None = None) -> None:
-        """Rewrite units and index so that what is expired or deleted gives its space back. Slow."""
-        for family in (UNITS, INDEX):
-            self._engine.compact(family, progress=progress)
+    def compact(
+        self,
+        progress: Callable[[float], None] | None = None,
+        *,
+        family: str | None = None,
+        topic: str | None = None,
+    ) -> None:
+        """See ConsumeQueueStore."""
+        start, end = (None, None) if topic is None else topic_range(topic)
+        families = (UNITS, INDEX) if family is None else (family,)
+
+        for done, each in enumerate(families):
+
+            def told(share: float, done: int = done) -> None:
+                if progress is not None:
+                    progress((done + share) / len(families))
+
+            self._engine.compact(each, start, end, progress=told)
 
     # --- durability and end of life --------------------------------------------------------
 

@@ -36,6 +36,7 @@ from kvcq_client.errors import (
     UnavailableError,
 )
 from kvcq_client.format import StoredMessage, split_records
+from kvcq_client.jobs import AsyncJobs, Jobs
 from kvcq_client.migration import AsyncMigration, Migration
 from kvcq_client.producing import AsyncProducer, Producer, ProducerConfig, Sending, SendingMany
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
@@ -56,6 +57,7 @@ __all__ = [
     "AlreadyExistsError",
     "AsyncClient",
     "AsyncConsumer",
+    "AsyncJobs",
     "AsyncMigration",
     "AsyncProducer",
     "Boundary",
@@ -72,6 +74,7 @@ __all__ = [
     "ForkedError",
     "GroupOffset",
     "InvalidArgumentError",
+    "Jobs",
     "KvcqError",
     "Message",
     "Migration",

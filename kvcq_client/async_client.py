@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcq_client.calls import Calls
 from kvcq_client.consuming import AsyncConsumer
+from kvcq_client.jobs import AsyncJobs
 from kvcq_client.migration import AsyncMigration
 from kvcq_client.producing import AsyncProducer
 from kvcq_client.transport import (
@@ -48,6 +49,11 @@ class AsyncClient(Calls, AsyncClosing):
     def target(self) -> str:
         """Host and port of the server."""
         return self._connection.target
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        """Long pieces of work on the server."""
+        return AsyncJobs(self._connection)
 
     @property
     def migration(self) -> AsyncMigration:

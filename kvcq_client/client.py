@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_client.calls import Calls
 from kvcq_client.consuming import Consumer
+from kvcq_client.jobs import AsyncJobs, Jobs
 from kvcq_client.migration import AsyncMigration, Migration
 from kvcq_client.producing import Producer
 from kvcq_client.transport import (
@@ -68,6 +69,11 @@ class Client(Blocking[Calls], Closing):
     def target(self) -> str:
         """Host and port of the server."""
         return self._connection.target
+
+    @property
+    def jobs(self) -> Jobs:
+        """Long pieces of work on the server."""
+        return Jobs(AsyncJobs(self._connection), self._wait)
 
     @property
     def migration(self) -> Migration:

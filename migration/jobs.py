@@ -1,4 +1,4 @@
-"""A long job of the migration: an id, a thread, progress for those who ask, a way to end it."""
+"""A long job: an id, a thread, progress for those who ask, a way to end it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JobStatus:
     kind: str
     step: str
     state: JobState
-    done_bytes: int  # of the log
+    done_bytes: int  # of the log; or what else a job counts
     total_bytes: int
     rows: int  # messages of the log that were written on, or compared
     rows_per_s: float
@@ -62,13 +62,23 @@ class Job:
     Failure: kept, and told by `status`; nothing else ends with it.
     """
 
-    def __init__(self, kind: str, clock: Clock, work: Callable[[Job], None]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        clock: Clock,
+        work: Callable[[Job], None],
+        *,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_end` is called on the job's thread when its status says how it ended, before `wait`
+        returns."""
         # Constant after construction.
         self.job_id = uuid.uuid4().hex[:12]
         self.kind = kind
         self._clock = clock
         self._work = work
-        self._thread = threading.Thread(target=self._run, name=f"migration-{kind}", daemon=True)
+        self._on_end = on_end
+        self._thread = threading.Thread(target=self._run, name=f"job-{kind}", daemon=True)
         self._cancelled = threading.Event()
         self._ended = threading.Event()
         self._began_s = clock.monotonic_s()
@@ -174,7 +184,10 @@ class Job:
         finally:
             self._ended_s = self._clock.monotonic_s()
             self._state = state
-            self._ended.set()
+            try:
+                self._on_end()
+            finally:
+                self._ended.set()
 
 
 class JobList:

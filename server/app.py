@@ -26,9 +26,10 @@ import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2
+from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
 from server.errors import ServerBindError, ServerDrainingError
+from server.jobs import Jobs, kinds_of
 from server.metrics import CallMetrics
 from server.process import calm_collector, tune_allocator
 from server.puts import Puts
@@ -38,6 +39,7 @@ from server.services import (
     CallService,
     GroupService,
     HealthService,
+    JobService,
     MessageService,
     MigrationService,
     TopicService,
@@ -45,6 +47,7 @@ from server.services import (
 from server.stage import Stage
 from server.wire import UNREAD_BYTES, Edge
 from server.workers import Pools
+from store.clock import SystemClock
 from store.progress import no_progress
 
 if TYPE_CHECKING:
@@ -65,6 +68,7 @@ _SERVED = {
     GroupService: kvcq_pb2.DESCRIPTOR.services_by_name["GroupService"],
     AdminService: kvcq_pb2.DESCRIPTOR.services_by_name["AdminService"],
     MigrationService: migration_pb2.DESCRIPTOR.services_by_name["MigrationService"],
+    JobService: jobs_pb2.DESCRIPTOR.services_by_name["JobService"],
     HealthService: health_pb2.DESCRIPTOR.services_by_name["Health"],
     _Reflection: reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
 }
@@ -291,10 +295,12 @@ class Serving:
         self.reads = Reads(store, config, memory, stage, metrics)
         self._max_receive_bytes = config.max_receive_bytes
         self._pools = pools = Pools(config.worker_threads)
+        self.jobs = Jobs(kinds_of(store), store.metadata, SystemClock())
         self.services: dict[type, object] = {
             MessageService: MessageService(store, self.puts, self.reads, pools),
             TopicService: TopicService(store, pools, self.puts.forget_topic),
             GroupService: GroupService(store, pools),
+            JobService: JobService(self.jobs, pools, stage),
             MigrationService: MigrationService(Migrator(opened), pools, config.ingest_directory),
         }
 
@@ -304,12 +310,13 @@ class Serving:
             "server.max_receive_bytes": self._max_receive_bytes,
             "server.producers": self.puts.sessions.producer_count,
             "server.watched_queues": self.reads.growth.watched_queues,
+            **{f"server.{name}": value for name, value in self.jobs.statistics().items()},
             **await self._pools.lookups.run(self.store.statistics),
         }
 
     def close(self) -> None:
         """Wait for what runs in threads. Blocks."""
-        for part in (self._pools, self.reads, self.puts):
+        for part in (self.jobs, self._pools, self.reads, self.puts):
             part.close()
 
 

@@ -41,6 +41,15 @@ class MemoryFullError(ServerError):
         super().__init__(f"the server's memory is in use: {reason}; try again in a moment")
 
 
+class JobRunningError(ServerError):
+    """A job of that kind runs; there is one at a time. Nothing was begun."""
+
+    def __init__(self, kind: str, job_id: str) -> None:
+        super().__init__(f"job {job_id} of kind {kind!r} runs; there is one of a kind at a time")
+        self.kind = kind
+        self.job_id = job_id
+
+
 class UnknownServiceError(ServerError):
     """Somebody asked for the health of a service that is not served."""
 

@@ -146,7 +146,7 @@ class Pools:
         self.scans = Workers(max(1, threads // 4), "scan")  # long by nature: many queues or names
         self.commits = Workers(max(1, threads // 2), "commit")
         self.changes = Workers(2, "change")  # topics and groups; may wait for what was dispatched
-        self.steps = Workers(2, "step")  # of a migration
+        self.steps = Workers(2, "step")  # of a migration, and beginnings of jobs
 
     def close(self) -> None:
         """As `Workers.close`, one after the other."""

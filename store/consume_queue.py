@@ -187,10 +187,18 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """
         ...
 
-    def compact(self, progress: Callable[[float], None] | None = None) -> None:
+    def compact(
+        self,
+        progress: Callable[[float], None] | None = None,
+        *,
+        family: str | None = None,
+        topic: str | None = None,
+    ) -> None:
         """Give back the space of what is expired or deleted. Slow.
 
-        `progress` is called between pieces of the work, if it has any; an error it raises ends it.
+        Of units and key index, or of one column family; of all topics and light queues, or one.
+        `progress` is called between pieces of the work, if it has any, with the part that is done,
+        0 to 1; an error it raises ends the work, and is raised.
         """
         ...
 

@@ -315,6 +315,11 @@ class MessageStore:
         """
         self._topics.deletions.delete(name, self._topics.queue_count, self._appends)
 
+    def queue_count(self, name: str) -> int:
+        """Of a topic or light queue. Raises UnknownTopicError; a light queue had a message."""
+        self._appends.check_open()
+        return self._topics.queue_count(name)
+
     def describe_topic(self, name: str) -> TopicConfig:
         """Raises UnknownTopicError."""
         self._appends.check_open()
@@ -385,6 +390,26 @@ class MessageStore:
     def ask_flush(self) -> None:
         """The log is flushed soon, up to what is appended now. Waits for nothing."""
         self._appends.ask_flush(self.log.appended_offset)
+
+    def compact(
+        self,
+        progress: Callable[[float], None],
+        *,
+        family: str | None = None,
+        topic: str | None = None,
+    ) -> None:
+        """Rows of what is expired or deleted give their space back: see ConsumeQueueStore. Slow.
+
+        Raises StoreClosedError, and what `progress` raises.
+        """
+
+        def told(share: float) -> None:
+            # Between pieces: closing does not wait for all of it.
+            self._appends.check_open()
+            progress(share)
+
+        self._appends.check_open()
+        self.queues.compact(told, family=family, topic=topic)
 
     def maintain(self) -> None:
         """What a job does every second, at once: see Upkeep."""

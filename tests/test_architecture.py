@@ -139,6 +139,7 @@ UNITS |= {
     "kvcq_client.format": {"kvcq_client.errors", "kvcq_client.pb.v1.kvcq_pb2"},
     "kvcq_client.transport": {
         "kvcq_client.errors",
+        "kvcq_client.pb.v1.jobs_pb2_grpc",
         "kvcq_client.pb.v1.kvcq_pb2",
         "kvcq_client.pb.v1.kvcq_pb2_grpc",
         "kvcq_client.pb.v1.migration_pb2_grpc",
@@ -221,8 +222,10 @@ UNITS |= {
         }
         for room in ("puts", "reads")
     },
+    "server.jobs": {"server.errors", "server.workers"},
     "server.services": {
         "server.errors",
+        "server.jobs",
         "server.metrics",
         "server.puts",
         "server.reads",

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import grpc
 
 from kvcq_client.errors import ClosedError, DeadlineError, KvcqError
+from kvcq_client.pb.v1 import jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.pb.v1 import kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.statuses import from_rpc, may_pass
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 
     from google.protobuf.message import Message
 
@@ -117,6 +117,7 @@ class Connection:
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
+        self.jobs = jobs_pb2_grpc.JobServiceStub(self._channel)
         self.migration = migration_pb2_grpc.MigrationServiceStub(self._channel)
         # Requests are bytes already: see format/outgoing.py.
         self.put_stream = self._channel.stream_stream(
@@ -176,6 +177,20 @@ class Connection:
             if monotonic() + wait_s >= end_s:
                 raise error
             await asyncio.sleep(wait_s)
+
+    async def stream(
+        self, method: Callable[..., AsyncIterable[R]], request: Message
+    ) -> AsyncIterator[R]:
+        """The responses to one request, until the server ends them. Raises KvcqError."""
+        self.check_open()
+        try:
+            async for response in method(request):
+                yield response
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error) from None
+        except (asyncio.CancelledError, grpc.aio.UsageError):
+            self.check_open()  # closing cancels the calls under way
+            raise
 
     async def _turn(self, end_s: float) -> None:
         if not self._turns.locked():

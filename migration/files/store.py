@@ -314,7 +314,13 @@ class FileQueueStore(FileQueueReads):
         """Nothing: files need no looking after from time to time."""
         return 0
 
-    def compact(self, progress: Callable[[float], None] | None = None) -> None:
+    def compact(
+        self,
+        progress: Callable[[float], None] | None = None,
+        *,
+        family: str | None = None,
+        topic: str | None = None,
+    ) -> None:
         """Nothing: `expire` and `delete_topic` give space back at once."""
 
     # --- durability and end of life --------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from migration.sides.pair import SidePair
 from migration.state import SideName
-from store.errors import StoreError
+from store.errors import StoreBusyError, StoreError
 from store.format import is_mark
 
 if TYPE_CHECKING:
@@ -172,8 +172,36 @@ class DoubleQueueStore(SidePair):
         self._on_each(lambda side: lost_until.append(side.store.maintain()), _next_time)
         return max(lost_until)
 
-    def compact(self, progress: Callable[[float], None] | None = None) -> None:
-        self._on_each(lambda side: side.store.compact(progress), _next_time)
+    def compact(
+        self,
+        progress: Callable[[float], None] | None = None,
+        *,
+        family: str | None = None,
+        topic: str | None = None,
+    ) -> None:
+        """See ConsumeQueueStore: on each side, one after the other."""
+        ended: list[Exception] = []
+
+        def told(share: float) -> None:
+            try:
+                if progress is not None:
+                    progress(share)
+            except Exception as error:
+                # It ends the work, and is no failure of the side.
+                ended.append(error)
+                raise StoreBusyError("the compaction is left off") from error
+
+        def compact(side: Side) -> None:
+            if not ended:
+                side.store.compact(told, family=family, topic=topic)
+
+        try:
+            self._on_each(compact, _next_time)
+        except StoreBusyError:
+            if not ended:
+                raise
+        if ended:
+            raise ended[0]
 
     # --- durability and end of life --------------------------------------------------------
 

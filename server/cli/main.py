@@ -41,6 +41,7 @@ _SECTIONS = {
         "topic": ".online.topics",
         "group": ".online.groups",
         "stats": ".online.stats",
+        "job": ".online.jobs",
         "bench": ".bench",
     },
     "A store on disk": {

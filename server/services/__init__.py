@@ -8,6 +8,7 @@ from server.services.admin import AdminService
 from server.services.calls import CallService
 from server.services.group import GroupService
 from server.services.health import HealthService
+from server.services.jobs import JobService
 from server.services.message import MessageService
 from server.services.migration import MigrationService
 from server.services.topic import TopicService
@@ -17,6 +18,7 @@ __all__ = [
     "CallService",
     "GroupService",
     "HealthService",
+    "JobService",
     "MessageService",
     "MigrationService",
     "TopicService",

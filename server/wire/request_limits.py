@@ -78,6 +78,11 @@ _LIMITS: Mapping[str, RequestLimit] = {
     "CancelMigration": RequestLimit(_NAMES),
     "ResumeMigration": RequestLimit(_NAMES),
     "IngestFiles": RequestLimit(_ROWS),
+    "StartJob": RequestLimit(_NAMES),
+    "GetJob": RequestLimit(_NAMES),
+    "ListJobs": RequestLimit(_NAMES, answers_large=True),
+    "CancelJob": RequestLimit(_NAMES),
+    "WatchJob": RequestLimit(_NAMES, CallKind.STREAM),
     # Of grpc.health.v1 and grpc.reflection.v1alpha.
     "Check": RequestLimit(_NAMES),
     "List": RequestLimit(_NAMES),

@@ -80,6 +80,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         server_errors.NumberPassedError: (
             "NUMBER_PASSED field producer_id sequence expected_sequence"
         ),
+        server_errors.JobRunningError: "JOB_RUNNING kind job_id",
         migration_errors.IllegalStepError: "ILLEGAL_STEP step phase next_command hint",
         migration_errors.VerificationError: "VERIFICATION_BROKE_OFF side",
         store_errors.StoreFailedError: "STORE_FAILED",

@@ -10,11 +10,13 @@ import pytest
 from kvcq_client import (
     AsyncClient,
     AsyncConsumer,
+    AsyncJobs,
     AsyncMigration,
     AsyncProducer,
     Client,
     Consumer,
     ConsumerConfig,
+    Jobs,
     Migration,
     Producer,
     ProducerConfig,
@@ -27,6 +29,7 @@ FACES = [
     (Producer, AsyncProducer),
     (Consumer, AsyncConsumer),
     (Migration, AsyncMigration),
+    (Jobs, AsyncJobs),
 ]
 
 

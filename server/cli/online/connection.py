@@ -212,6 +212,11 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return command_at(server, "topic describe", name=topic), hint
         case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE":
             return command_at(server, "topic describe", name=topic), ""
+        case "JOB_RUNNING":
+            watch = command_at(server, "job watch", name=metadata.get("jobId", ""))
+            return watch, "start it again when that one has ended, or cancel that one first"
+        case "UNKNOWN_JOB":
+            return "", "`kvcq job list` and `kvcq migrate status` have the jobs there are"
         case "ILLEGAL_STEP":
             command = metadata.get("nextCommand", "")
             return on_server(command, server) if command else "", metadata.get("hint", "")

@@ -1,0 +1,87 @@
+"""Long pieces of work on the server. Values are messages of jobs.proto, in kvcq_client.pb.v1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq_client.errors import UnavailableError
+from kvcq_client.pb.v1 import jobs_pb2 as pb
+from kvcq_client.transport import Blocking, blocking, blocking_iterator
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kvcq_client.transport import Connection
+
+
+class AsyncJobs:
+    """Begins jobs of the server, and tells how they go.
+
+    A call that begins one returns at once, with the job as it is then. One of a kind runs at a
+    time: another one raises NotPossibleError with reason JOB_RUNNING, and its id in `metadata`.
+    None is begun twice: after UnavailableError or DeadlineError look at `list`.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stub = connection.jobs
+
+    async def compact(
+        self, *, family: str = "", topic: str = "", timeout_s: float | None = None
+    ) -> pb.Job:
+        """Give back the space of what is expired or deleted in RocksDB."""
+        wanted = pb.CompactJob(family=family, topic=topic)
+        return await self.start(pb.StartJobRequest(compact=wanted), timeout_s=timeout_s)
+
+    async def start(self, request: pb.StartJobRequest, *, timeout_s: float | None = None) -> pb.Job:
+        """Begin what the request says."""
+        return await self._connection.call(
+            self._stub.StartJob, request, timeout_s, may_repeat=False
+        )
+
+    async def get(self, job_id: str, *, timeout_s: float | None = None) -> pb.Job:
+        """The job now, with what it found. Raises NotFoundError."""
+        request = pb.GetJobRequest(job_id=job_id)
+        return await self._connection.call(self._stub.GetJob, request, timeout_s)
+
+    async def list(self, kind: str = "", *, timeout_s: float | None = None) -> list[pb.Job]:
+        """Of a kind, or all that are remembered, newest first; without what they found."""
+        request = pb.ListJobsRequest(kind=kind)
+        answer = await self._connection.call(self._stub.ListJobs, request, timeout_s)
+        return [*answer.jobs]
+
+    async def cancel(self, job_id: str, *, timeout_s: float | None = None) -> pb.Job:
+        """The job is to end soon; one that has ended stays as it is. Raises NotFoundError."""
+        request = pb.CancelJobRequest(job_id=job_id)
+        return await self._connection.call(self._stub.CancelJob, request, timeout_s)
+
+    async def watch(self, job_id: str) -> AsyncIterator[pb.Job]:
+        """The job now, then each time it has come further, and last of all when it has ended.
+
+        A connection that is lost is made again; when the server is not back within the client's
+        timeout, UnavailableError is raised. Raises NotFoundError.
+        """
+        request = pb.WatchJobRequest(job_id=job_id)
+        while True:
+            try:
+                async for job in self._connection.stream(self._stub.WatchJob, request):
+                    yield job
+                    if job.status != pb.JOB_STATUS_RUNNING:
+                        return
+            except UnavailableError:
+                pass
+            job = await self.get(job_id)  # waits for the server
+            yield job
+            if job.status != pb.JOB_STATUS_RUNNING:
+                return
+
+
+class Jobs(Blocking[AsyncJobs]):
+    __doc__ = AsyncJobs.__doc__
+
+    compact = blocking(AsyncJobs.compact)
+    start = blocking(AsyncJobs.start)
+    get = blocking(AsyncJobs.get)
+    list = blocking(AsyncJobs.list)
+    cancel = blocking(AsyncJobs.cancel)
+    watch = blocking_iterator(AsyncJobs.watch, 1)

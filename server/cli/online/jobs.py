@@ -1,0 +1,246 @@
+"""kvcq job …: long pieces of work of a running server: start, list, show, cancel, watch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvcq_client.pb.v1 import jobs_pb2 as pb
+from server.cli.online.connection import command_at, connect, server_option
+from server.cli.terminal import (
+    EXIT_REFUSED,
+    Bars,
+    CommandError,
+    InterruptedCommandError,
+    Sections,
+    camel_case,
+    console,
+    counted,
+    document_of,
+    escape,
+    json_option,
+    notes,
+    print_json,
+    print_next,
+    print_table,
+    text,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcq_client import Client
+
+_FIELDS = """
+    job_id kind scheduled step done total unit percent elapsed_s started_ms ended_ms summary error
+"""
+_FINDING = "fault place topic queue_id detail remedy count"
+#: Findings that are printed for people.
+SHOWN = 20
+
+
+@click.group(cls=Sections)
+def job() -> None:
+    """Long pieces of work of a running server, which it goes on with by itself."""
+
+
+@job.group(cls=Sections)
+def start() -> None:
+    """Start a job. It goes on by itself; `kvcq job watch` tells how it goes."""
+
+
+def _starting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that all of `kvcq job start` have."""
+    wait = click.option("--wait", is_flag=True, help="Watch it, and return when it has ended.")
+    return wait(server_option(json_option(command)))
+
+
+@start.command()
+@click.option(
+    "--family", type=text, default="", help="default, index or offset; otherwise the first two."
+)
+@click.option("--topic", type=text, default="", help="Rows of this topic or light queue alone.")
+@_starting
+def compact(family: str, topic: str, wait: bool, server: str, as_json: bool) -> None:
+    """Rewrite rows of RocksDB: what is expired or deleted gives its space back."""
+    wanted = pb.CompactJob(family=family, topic=topic)
+    _start(pb.StartJobRequest(compact=wanted), server, wait=wait, as_json=as_json)
+
+
+@job.command("list")
+@click.option("--kind", type=text, default="", help="Jobs of this kind alone.")
+@server_option
+@json_option
+def list_jobs(kind: str, server: str, as_json: bool) -> None:
+    """List jobs, the newest first; the last 100 of each kind are remembered."""
+    with connect(server) as client:
+        found = client.jobs.list(kind)
+    if as_json:
+        print_json([_document(each) for each in found])
+    elif found:
+        print_table(
+            "",
+            ("job", "kind", "status", "percent", "s left", "started", "result"),
+            [
+                (
+                    each.job_id,
+                    _kind_of(each),
+                    _status_of(each),
+                    f"{each.percent:.1f}",
+                    f"{each.remaining_s:.0f}" if each.HasField("remaining_s") else "-",
+                    time_text(each.started_ms),
+                    each.summary or each.error,
+                )
+                for each in found
+            ],
+        )
+    else:
+        notes.print("no jobs")
+
+
+@job.command()
+@click.argument("job_id", type=text)
+@server_option
+@json_option
+def show(job_id: str, server: str, as_json: bool) -> None:
+    """Show the job JOB_ID, and what it found. Exit code 1 when it failed, or found faults."""
+    with connect(server) as client:
+        found = client.jobs.get(job_id)
+    _show(found, server, as_json=as_json)
+
+
+@job.command()
+@click.argument("job_id", type=text)
+@server_option
+@json_option
+def cancel(job_id: str, server: str, as_json: bool) -> None:
+    """Cancel the job JOB_ID. It ends soon after; one that has ended stays as it is."""
+    with connect(server) as client:
+        found = client.jobs.cancel(job_id)
+    if as_json:
+        print_json(_document(found))
+    elif found.status == pb.JOB_STATUS_RUNNING:
+        notes.print(f"{escape(job_id)} ends soon")
+    else:
+        notes.print(f"{escape(job_id)} has ended: {_status_of(found)}")
+
+
+@job.command()
+@click.argument("job_id", type=text)
+@server_option
+@json_option
+def watch(job_id: str, server: str, as_json: bool) -> None:
+    """Watch the job JOB_ID until it has ended. Exit code 1 when it failed, or found faults.
+
+    Ctrl-C ends the watching, and not the job.
+    """
+    with connect(server) as client:
+        found = _watched(client, job_id, server)
+    _show(found, server, as_json=as_json)
+
+
+def _start(request: pb.StartJobRequest, server: str, *, wait: bool, as_json: bool) -> None:
+    with connect(server) as client:
+        found = client.jobs.start(request)
+        if wait:
+            found = _watched(client, found.job_id, server)
+    if wait:
+        _show(found, server, as_json=as_json)
+    elif as_json:
+        print_json(_document(found))
+    else:
+        notes.print(f"started {_kind_of(found)} as {found.job_id}")
+        print_next(command_at(server, "job watch", name=found.job_id), None)
+
+
+def _watched(client: Client, job_id: str, server: str) -> pb.Job:
+    """The job when it has ended."""
+    last: pb.Job | None = None
+    try:
+        with Bars() as bars:
+            bar = bars.add_task("")
+            for last in client.jobs.watch(job_id):
+                title = f"{escape(last.kind)}: {escape(last.step)}"
+                bars.update(bar, description=title, completed=last.done, total=last.total or None)
+    except KeyboardInterrupt:
+        raise InterruptedCommandError(
+            "interrupted; the job continues in the server",
+            f"`{command_at(server, 'job cancel', name=job_id)}` would end it",
+            command=command_at(server, "job watch", name=job_id),
+        ) from None
+    assert last is not None, "what is watched is told at once"
+    return last
+
+
+def _show(found: pb.Job, server: str, *, as_json: bool) -> None:
+    """The job; ends the command with exit code 1 when it failed or found something."""
+    if as_json:
+        print_json(_document(found, findings=True))
+    else:
+        _print(found)
+    if found.status == pb.JOB_STATUS_FAILED and not as_json:
+        raise CommandError(
+            f"job {found.job_id} failed: {found.error}", command=command_at(server, "job list")
+        )
+    if found.status == pb.JOB_STATUS_FAILED or found.findings:
+        click.get_current_context().exit(EXIT_REFUSED)
+
+
+def _print(found: pb.Job) -> None:
+    console.print(f"{_kind_of(found)} {found.job_id}: {_status_of(found)}", highlight=False)
+    rows: list[tuple[str, object]] = list(found.arguments.items())
+    rows.append(("started", time_text(found.started_ms)))
+    if found.ended_ms:
+        rows.append(("ended", time_text(found.ended_ms)))
+    else:
+        rows.append(("step", found.step))
+        rows.append((found.unit, f"{found.done:,} of {found.total:,}"))
+    if found.HasField("remaining_s"):
+        rows.append(("seconds left", f"{found.remaining_s:,.0f}"))
+    rows += [(name, f"{value:,}") for name, value in sorted(found.numbers.items())]
+    if found.status == pb.JOB_STATUS_CANCELLED:
+        rows.append(("why", found.error))
+    if found.summary:
+        rows.append(("result", found.summary))
+    print_table("", ("what", "value"), rows)
+    if found.findings:
+        print_table(
+            counted(len(found.findings), "finding"),
+            ("place", "finding", "topic", "queue", "detail"),
+            [(f.place, f.fault, f.topic, f.queue_id, f.detail) for f in found.findings[:SHOWN]],
+        )
+        if len(found.findings) > SHOWN:
+            notes.print(f"{len(found.findings) - SHOWN:,} more: --json has all")
+        remedies = sorted({each.remedy for each in found.findings})
+        print_next(None, f"`kvcq repair` would {', or '.join(remedies)}")
+
+
+def _kind_of(found: pb.Job) -> str:
+    return f"{found.kind} (scheduled)" if found.scheduled else found.kind
+
+
+def _status_of(found: pb.Job) -> str:
+    return pb.JobStatus.Name(found.status).removeprefix("JOB_STATUS_").lower()
+
+
+def _document(found: pb.Job, *, findings: bool = False) -> dict[str, Any]:
+    document = {
+        **document_of(found, _FIELDS),
+        "status": _status_of(found),
+        "arguments": camel_case(dict(found.arguments)),
+        "remainingS": found.remaining_s if found.HasField("remaining_s") else None,
+        "numbers": camel_case(dict(found.numbers)),
+    }
+    if findings:
+        document["findings"] = [_finding(each) for each in found.findings]
+    return document
+
+
+def _finding(found: pb.JobFinding) -> dict[str, Any]:
+    places = {
+        name: getattr(found, name) if found.HasField(name) else None
+        for name in ("queue_offset", "physical_offset")
+    }
+    return {**document_of(found, _FINDING), **camel_case(places)}

@@ -1,0 +1,61 @@
+"""The job `compact`: rows are rewritten, so that what is dead gives its space back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq.tables import FAMILIES
+from server.jobs.kinds import Outcome
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kvcq_client.pb.v1 import jobs_pb2 as pb
+    from server.jobs.kinds import Running, Work
+    from store.message_store import MessageStore
+
+#: Progress is told in parts of this.
+_WHOLE = 1000
+
+
+class Compact:
+    """A family, and a topic's rows or all.
+
+    It stays within the rate that RocksDB's own compactions keep to, and comes to its end, also when
+    it is cancelled, with the piece that it is at: 64 MiB at most.
+    """
+
+    name = "compact"
+    unit = "per mille"
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def work(self, wanted: pb.CompactJob) -> Work:
+        """Raises InvalidArgumentError, UnknownTopicError."""
+        store, family, topic = self._store, wanted.family or None, wanted.topic or None
+        if family is not None and family not in FAMILIES:
+            raise InvalidArgumentError("family", f"{family!r} is none of {', '.join(FAMILIES)}")
+        if topic is not None:
+            store.queue_count(topic)
+
+        def compact(running: Running) -> Outcome:
+            before = _bytes_of(store)
+
+            def progress(share: float) -> None:
+                running.report(round(share * _WHOLE), _WHOLE)
+                running.check()
+
+            running.step("rewrite rows", 0, _WHOLE)
+            store.compact(progress, family=family, topic=topic)
+            after = _bytes_of(store)
+            return Outcome(
+                f"the database had {before:,} bytes in files before, and has {after:,} now",
+                {"bytes_before": before, "bytes_after": after},
+            )
+
+        return compact
+
+
+def _bytes_of(store: MessageStore) -> int:
+    values = store.queues.statistics()
+    return int(sum(values.get(f"{family}.sst_bytes", 0) for family in FAMILIES))

@@ -1,0 +1,51 @@
+"""The jobs of earlier days, as one small value among the store's metadata.
+
+Written when a job begins and when it ends. A process that is killed leaves a job that runs in it;
+whoever reads it next knows that it does not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from migration.jobs import JobState
+from server.jobs.job import JobView
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from store.metadata import Metadata
+
+logger = logging.getLogger(__name__)
+
+_NAME = "jobs"
+_CUT_OFF = "the server ended before the job did; it can be started again"
+
+
+def read_history(metadata: Metadata) -> list[JobView]:
+    """Oldest first; empty when there is none. One that cannot be read is none, and is logged."""
+    data = metadata.get_state(_NAME)
+    if data is None:
+        return []
+    try:
+        found = [JobView.of_document(document) for document in json.loads(data)]
+    except (ValueError, TypeError, KeyError) as error:
+        logger.warning("what is known of earlier jobs cannot be read, and is left out: %s", error)
+        return []
+    return [
+        replace(each, state=JobState.FAILED, error=_CUT_OFF) if each.is_running else each
+        for each in found
+    ]
+
+
+def write_history(metadata: Metadata, jobs: Iterable[JobView]) -> None:
+    """Durable on return. What cannot be written is logged: no job depends on it."""
+    data = json.dumps([each.document() for each in jobs], separators=(",", ":")).encode()
+    try:
+        metadata.put_state(_NAME, data)
+    except StoreError as error:
+        logger.warning("a restart will not know of the last jobs: %s", error)

@@ -1,0 +1,184 @@
+"""The jobs of one served store: those that run, and the last ones of each kind."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from migration.errors import UnknownJobError
+from server.errors import JobRunningError
+from server.jobs.history import read_history, write_history
+from server.jobs.job import Job, JobView
+from server.workers import CLOSE_S
+from store.errors import InvalidArgumentError, StoreClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from server.jobs.kinds import Kind
+    from store.clock import Clock
+    from store.metadata import Metadata
+
+logger = logging.getLogger(__name__)
+
+#: Of each kind, how many are remembered.
+KEPT_JOBS = 100
+
+
+class Jobs:
+    """Begins jobs, one of a kind at a time, and knows how each went.
+
+    Thread: any. Locks: `_lock`, never held while a job works or while the disk does.
+    Durability: jobs that ended are known to the next process; one that a crash ended is known as
+    failed.
+    """
+
+    def __init__(self, kinds: Iterable[Kind], metadata: Metadata, clock: Clock) -> None:
+        # Constant after construction.
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._metadata = metadata
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._saving = threading.Lock()
+        # Guarded by _lock. By id, in the order in which they began: those of earlier processes as
+        # they were seen last.
+        self._jobs: dict[str, Job | JobView] = {
+            view.job_id: view for view in read_history(metadata)
+        }
+        self._listeners: set[Callable[[str], None]] = set()
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._closed = False
+
+    def start(
+        self,
+        name: str,
+        wanted: Any,  # noqa: ANN401 - the kind's own message
+        arguments: Mapping[str, str],
+        *,
+        scheduled: bool = False,
+    ) -> JobView:
+        """A job of that kind runs from now on. May touch the disk.
+
+        Raises InvalidArgumentError and what else the kind refuses, JobRunningError while another
+        one of the kind runs, StoreClosedError.
+        """
+        kind = self._kinds.get(name)
+        if kind is None:
+            known = ", ".join(sorted(self._kinds))
+            raise InvalidArgumentError("kind", f"{name or 'nothing'!r} is none of {known}")
+        work = kind.work(wanted)
+        job = Job(
+            name, kind.unit, arguments, self._clock, work, self._job_ended, scheduled=scheduled
+        )
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the server's jobs")
+            for other in self._jobs.values():
+                if other.kind == name and other.is_running:
+                    raise JobRunningError(name, other.job_id)
+            self._jobs[job.job_id] = job
+            self._forget(name)
+        # Before it works: what it leaves half done after a crash has a name then.
+        self._save()
+        job.start()
+        return job.view()
+
+    def get(self, job_id: str) -> JobView:
+        """Raises UnknownJobError."""
+        with self._lock:
+            job = self._jobs.get(job_id)
+        if job is None:
+            raise UnknownJobError(job_id)
+        return _view_of(job)
+
+    def views(self, kind: str = "") -> list[JobView]:
+        """Newest first; of one kind, or of all. Raises InvalidArgumentError."""
+        if kind and kind not in self._kinds:
+            known = ", ".join(sorted(self._kinds))
+            raise InvalidArgumentError("kind", f"{kind!r} is none of {known}")
+        return [each for each in reversed(self._all()) if not kind or each.kind == kind]
+
+    def cancel(self, job_id: str) -> JobView:
+        """The job ends soon; one that has ended stays as it is. Raises UnknownJobError."""
+        with self._lock:
+            job = self._jobs.get(job_id)
+        if isinstance(job, Job):
+            job.cancel()
+        return self.get(job_id)
+
+    def on_end(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with the id of each job that ends, on its thread: be short.
+
+        Returns how to take it back.
+        """
+        with self._lock:
+            self._listeners.add(listener)
+
+        def take_back() -> None:
+            with self._lock:
+                self._listeners.discard(listener)
+
+        return take_back
+
+    def statistics(self) -> dict[str, float]:
+        """Jobs that run, and those that ended since the start, by kind and by how."""
+        with self._lock:
+            jobs = list(self._jobs.values())
+            ended = dict(self._ended)
+        found: dict[str, float] = {}
+        for name in self._kinds:
+            views = [_view_of(job) for job in jobs if job.kind == name and job.is_running]
+            found[f"jobs.{name}.running"] = len(views)
+            found[f"jobs.{name}.percent"] = views[-1].percent if views else 0.0
+        for (name, state), count in ended.items():
+            found[f"jobs.{name}.{state}"] = count
+        return found
+
+    def wait(self, job_id: str, timeout_s: float | None = None) -> JobView:
+        """The job when it has ended, or when the time is up. Blocks. Raises UnknownJobError."""
+        with self._lock:
+            job = self._jobs.get(job_id)
+        if isinstance(job, Job):
+            job.wait(timeout_s)
+        return self.get(job_id)
+
+    def close(self) -> None:
+        """Begin no more, cancel those that run, and wait for them, `CLOSE_S` at most. Blocks."""
+        with self._lock:
+            self._closed = True
+            jobs = [job for job in self._jobs.values() if isinstance(job, Job) and job.is_running]
+        for job in jobs:
+            job.cancel()
+        left = [job.kind for job in jobs if not job.wait(CLOSE_S)]
+        if left:
+            logger.warning("jobs still run, the server ends: %s", ", ".join(left))
+
+    def _all(self) -> list[JobView]:
+        """Oldest first."""
+        with self._lock:
+            jobs = list(self._jobs.values())
+        return list(map(_view_of, jobs))
+
+    def _forget(self, kind: str) -> None:
+        """Under _lock: the oldest ones of the kind that are too many. The newest is the last."""
+        mine = [job_id for job_id, each in self._jobs.items() if each.kind == kind]
+        for job_id in mine[:-KEPT_JOBS]:
+            del self._jobs[job_id]
+
+    def _job_ended(self, job: Job) -> None:
+        with self._lock:
+            self._ended[job.kind, job.view().state.value] += 1
+            listeners = tuple(self._listeners)
+        self._save()
+        for listener in listeners:
+            listener(job.job_id)
+
+    def _save(self) -> None:
+        with self._saving:  # so that the last one to write knows of all
+            write_history(self._metadata, self._all())
+
+
+def _view_of(job: Job | JobView) -> JobView:
+    return job.view() if isinstance(job, Job) else job

@@ -1,0 +1,89 @@
+"""kvcq job against a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from kvcq_client import Client, NotPossibleError
+from server.cli.main import main
+from server.cli.online.connection import command_error
+from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ServerProcess(tmp_path_factory.mktemp("store")) as server:
+        server.wait_for("ready")
+        with Client(server.target) as client:
+            client.create_topic("orders", 2)
+        yield server.target
+
+
+def run(target: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["job", *arguments], env={"KVCQ_SERVER": target}, input="")
+
+
+def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
+    done = run(target, *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_a_compaction_is_waited_for_and_listed(target: str) -> None:
+    done = answer(target, "start", "compact", "--topic", "orders", "--wait")
+    assert (done["kind"], done["status"], done["percent"]) == ("compact", "done", 100.0)
+    assert done["arguments"] == {"topic": "orders"}
+    assert set(done["numbers"]) == {"bytesBefore", "bytesAfter"}
+    assert done["findings"] == []
+    assert done["jobId"] in [each["jobId"] for each in answer(target, "list")]
+    assert answer(target, "show", done["jobId"]) == done
+    shown = run(target, "show", done["jobId"])
+    assert "the database had" in shown.stdout
+    assert done["jobId"] in run(target, "list", "--kind", "compact").stdout
+
+
+def test_what_is_started_says_how_to_watch_it(target: str) -> None:
+    started = run(target, "start", "compact", "--family", "index")
+    assert started.exit_code == 0, started.output
+    job_id = started.stderr.split()[3]
+    assert f"kvcq job watch {job_id}" in started.stderr
+    watched = run(target, "watch", job_id)
+    assert (watched.exit_code, "done" in watched.stdout) == (0, True)
+    ended = run(target, "cancel", job_id)
+    assert (ended.exit_code, "has ended: done" in ended.stderr) == (0, True)
+    assert answer(target, "cancel", job_id)["status"] == "done"
+
+
+def test_a_second_one_names_the_command_that_watches_the_first() -> None:
+    running = NotPossibleError("a job runs", "JOB_RUNNING", {"kind": "compact", "jobId": "a1"})
+    assert command_error(running, "127.0.0.1:8081").command == "kvcq job watch a1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "field"),
+    [
+        (["start", "compact", "--family", "units"], 2, "family"),
+        (["start", "compact", "--topic", "none"], 1, None),
+        (["list", "--kind", "none"], 2, "kind"),
+        (["show", "none"], 1, None),
+        (["watch", "none"], 1, None),
+        (["cancel", "none"], 1, None),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    target: str, arguments: list[str], code: int, field: str | None
+) -> None:
+    refused = run(target, *arguments, "--json")
+    assert refused.exit_code == code, refused.output
+    assert json.loads(refused.stdout)["error"]["field"] == field
