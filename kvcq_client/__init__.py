@@ -11,7 +11,7 @@
 """
 
 # First: it has a say in how grpc is imported.
-from kvcq_client.transport import ForkedError  # isort: split
+from kvcq_client.transport import TLS, Credentials, ForkedError  # isort: split
 
 from kvcq_client.async_client import AsyncClient
 from kvcq_client.client import Client
@@ -54,6 +54,7 @@ from kvcq_client.values import (
 
 __all__ = [
     "LIGHT_PREFIX",
+    "TLS",
     "AlreadyExistsError",
     "AsyncClient",
     "AsyncConsumer",
@@ -68,6 +69,7 @@ __all__ = [
     "Consumer",
     "ConsumerConfig",
     "CorruptRecordError",
+    "Credentials",
     "DataLossError",
     "DeadlineError",
     "DeliveryTimeoutError",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerConfig, ProducerSettings
+    from kvcq_client.transport import TLS, Credentials
 
 
 class AsyncClient(Calls, AsyncClosing):
@@ -40,9 +41,18 @@ class AsyncClient(Calls, AsyncClosing):
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         options: Sequence[tuple[str, Any]] = (),
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        """`options` are gRPC channel arguments, over the client's own."""
-        super().__init__(Connection(target, timeout_s=timeout_s, options=options))
+        """`options` are gRPC channel arguments, over the client's own.
+
+        Raises ValueError, and OSError when a file of `tls` cannot be read.
+        """
+        super().__init__(
+            Connection(
+                target, timeout_s=timeout_s, options=options, tls=tls, credentials=credentials
+            )
+        )
         self._users = Users(self._connection, self)
 
     @property

@@ -229,6 +229,10 @@ class Calls:
         offset: int = answer.offset
         return offset
 
+    async def ping(self, *, timeout_s: float | None = None) -> None:
+        """A server answers there, be its store open or not. It asks nobody who they are."""
+        await self._connection.call(self._connection.health, b"", timeout_s)
+
     # --- topics ----------------------------------------------------------------------------
 
     async def create_topic(

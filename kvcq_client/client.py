@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from kvcq_client.consuming import ConsumerConfig, ConsumerSettings, Wanted
     from kvcq_client.producing import ProducerConfig, ProducerCore, ProducerSettings
+    from kvcq_client.transport import TLS, Credentials
 
 R = TypeVar("R")
 
@@ -48,14 +49,21 @@ class Client(Blocking[Calls], Closing):
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         options: Sequence[tuple[str, Any]] = (),
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
-        """`options` are gRPC channel arguments, over the client's own."""
+        """`options` are gRPC channel arguments, over the client's own.
+
+        Raises ValueError, and OSError when a file of `tls` cannot be read.
+        """
         begin_grpc()
         self._thread = LoopThread()
         self._closed = False
 
         async def connect() -> Connection:
-            return Connection(target, timeout_s=timeout_s, options=options)
+            return Connection(
+                target, timeout_s=timeout_s, options=options, tls=tls, credentials=credentials
+            )
 
         try:
             self._connection = self._thread.run(connect())
@@ -130,6 +138,7 @@ class Client(Blocking[Calls], Closing):
     delete_group = blocking(Calls.delete_group)
 
     statistics = blocking(Calls.statistics)
+    ping = blocking(Calls.ping)
     server_version = blocking(Calls.server_version)
 
     # --- end of life -----------------------------------------------------------------------

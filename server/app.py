@@ -28,6 +28,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
+from server.access import ReloadedTls, TlsFiles
 from server.errors import ServerBindError, ServerDrainingError
 from server.jobs import Jobs, kinds_of
 from server.metrics import CallMetrics
@@ -113,7 +114,8 @@ def run_server(
     """Serve until SIGTERM, SIGINT or SIGHUP, then drain and close.
 
     `hurry` is called at the second signal.
-    Raises ServerBindError when the port is taken, and what `open_any` raises.
+    Raises ServerBindError when the port is taken, InvalidArgumentError for certificates that
+    cannot be used, and what `open_any` raises.
     """
 
     async def run() -> None:
@@ -145,7 +147,10 @@ class Server:
         *,
         hurry: Callable[[], None] = lambda: None,
     ) -> None:
-        """`hurry` is called when `stop` is called for the second time."""
+        """`hurry` is called when `stop` is called for the second time.
+
+        Raises InvalidArgumentError for a certificate that cannot be used.
+        """
         self._config = config
         self._on_hurry = hurry
         self._open_any = open_any
@@ -156,12 +161,13 @@ class Server:
         self._metrics = CallMetrics()
         self._edge = Edge(config, self._metrics)
         self._serving: Serving | None = None
+        self._tls = _tls_of(config)
         self._rpc = _rpc_server(config)
         self._add_services()
 
     async def run(self) -> None:
         """Returns when the store is closed."""
-        port = _bind(self._rpc, self._config)
+        port = _bind(self._rpc, self._config, self._tls)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
@@ -341,11 +347,20 @@ def _rpc_server(config: ServerConfig) -> grpc.aio.Server:
     )
 
 
-def _bind(server: grpc.aio.Server, config: ServerConfig) -> int:
+def _tls_of(config: ServerConfig) -> ReloadedTls | None:
+    if config.tls_cert is None or config.tls_key is None:
+        return None
+    return ReloadedTls(TlsFiles(config.tls_cert, config.tls_key, config.tls_ca))
+
+
+def _bind(server: grpc.aio.Server, config: ServerConfig, tls: ReloadedTls | None) -> int:
     """The port that is listened on."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     try:
-        port = server.add_insecure_port(f"{host}:{config.port}")
+        if tls is None:
+            port = server.add_insecure_port(f"{host}:{config.port}")
+        else:
+            port = server.add_secure_port(f"{host}:{config.port}", tls.credentials)
     except RuntimeError as error:
         raise ServerBindError(config.host, config.port, _why_not(config)) from error
     if port == 0:

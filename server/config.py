@@ -68,6 +68,14 @@ class ServerConfig:
     data_dir: Path = Path("data")
     ingest_dir: Path = Path("ingest")  # sorted files for IngestFiles, below data_dir if relative
 
+    # TLS, from PEM files that may change while the server runs. With a CA clients must show a
+    # certificate that it signed.
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+    access: bool = False  # every call needs a user, and the right to it
+    insecure_listen: bool = False  # beyond this machine, without TLS or without `access`
+
     max_receive_bytes: int = DEFAULT_MAX_RECEIVE_BYTES  # of one request
     # Calls under way: of one connection, and of all. Pulls may be parked, streams last.
     max_peer_calls: int = 4096
@@ -103,7 +111,27 @@ class ServerConfig:
                 raise InvalidArgumentError(name, f"{getattr(self, name)!r} is not {rule}")
 
         check("host", bool(self.host), "an address")
+        self._check_tls()
+        if not self.insecure_listen:
+            self._check_listening("host", self.host)
         check_settings(self, _BOUNDS, InvalidArgumentError)
+
+    def _check_tls(self) -> None:
+        needs = {"tls_cert": "tls_key", "tls_key": "tls_cert", "tls_ca": "tls_cert"}
+        for given, other in needs.items():
+            if getattr(self, given) is not None and getattr(self, other) is None:
+                raise InvalidArgumentError(other, f"is missing, and {given} is given")
+
+    def _check_listening(self, field: str, host: str) -> None:
+        """Raises InvalidArgumentError for an address that others reach without being asked."""
+        if _is_loopback(host) or (self.tls_cert is not None and self.access):
+            return
+        raise InvalidArgumentError(
+            field,
+            f"{host} is reached from other machines: that takes tls_cert and tls_key, and "
+            "access=true (see docs/security.md). Where something else protects the port, "
+            "--insecure-listen allows it",
+        )
 
     @property
     def ingest_directory(self) -> Path:
@@ -204,7 +232,7 @@ def _convert(name: str, key: str, value: object, owner: type) -> object:
     try:
         if kind == tuple[str, int]:
             return _host(str(value))
-        if kind is Path:
+        if kind in (Path, Path | None):
             return _path(value)
     except ValueError as error:
         raise InvalidArgumentError(name, str(error)) from error
@@ -238,6 +266,14 @@ def _words(kind: Any) -> str:  # noqa: ANN401 - a type, or a generic alias
     if typing.get_origin(kind) is tuple:
         return "a list of whole numbers"
     return {int: "a whole number", float: "a number", str: "text"}.get(kind, "true or false")
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches it; any name but localhost may be everywhere."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _advertised(host: str) -> str:

@@ -204,6 +204,7 @@ UNITS |= {
     "server.version": set(),
     "server.stage": {"server.errors"},
     "server.process": set(),
+    "server.access": set(),
     "server.wire": {
         "server.config",
         "server.errors",
@@ -260,6 +261,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "apscheduler": ("store/jobs.py",),
     "asyncio": ("server/", "kvcq_client/"),
     "msgspec": ("server/config.py",),
+    "cryptography": ("server/access/",),
     "click": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "matplotlib": ("migration/spark/jobs/report_page.py", "kvcq_bench/report/plots.py"),

@@ -16,17 +16,33 @@ from kvcq_client.transport.connection import (
     is_target,
 )
 from kvcq_client.transport.loop_thread import LoopThread
+from kvcq_client.transport.secured import (
+    ACCESS_KEY_FORM,
+    ALGORITHM,
+    AUTHORIZATION,
+    DATE_TIME,
+    TLS,
+    Credentials,
+    signature_of,
+    stamps_of,
+)
 from kvcq_client.transport.statuses import from_batch_error, from_rpc, may_pass
 from kvcq_client.transport.waiting import LoopWaits, ThreadWaits, Waits, finished
 
 __all__ = [
+    "ACCESS_KEY_FORM",
+    "ALGORITHM",
+    "AUTHORIZATION",
+    "DATE_TIME",
     "DEFAULT_TARGET",
     "DEFAULT_TIMEOUT_S",
+    "TLS",
     "AsyncClosing",
     "Backoff",
     "Blocking",
     "Closing",
     "Connection",
+    "Credentials",
     "ForkedError",
     "LoopThread",
     "LoopWaits",
@@ -41,4 +57,6 @@ __all__ = [
     "from_rpc",
     "is_target",
     "may_pass",
+    "signature_of",
+    "stamps_of",
 ]

@@ -20,12 +20,15 @@ from kvcq_client.pb.v1 import jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
+from kvcq_client.transport.secured import open_channel
 from kvcq_client.transport.statuses import from_rpc, may_pass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 
     from google.protobuf.message import Message
+
+    from kvcq_client.transport.secured import TLS, Credentials
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -105,6 +108,8 @@ class Connection:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         options: Sequence[tuple[str, Any]] = (),
+        tls: TLS | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         if not is_target(target):
             raise ValueError(f"target: {target!r} is not HOST:PORT, such as {DEFAULT_TARGET}")
@@ -112,13 +117,15 @@ class Connection:
         begin_grpc()
         self.target = target
         self.timeout_s = timeout_s
-        self._channel = grpc.aio.insecure_channel(target, options=[*_OPTIONS, *options])
+        self._channel = open_channel(target, [*_OPTIONS, *options], tls, credentials)
         self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
         self.jobs = jobs_pb2_grpc.JobServiceStub(self._channel)
         self.migration = migration_pb2_grpc.MigrationServiceStub(self._channel)
+        #: Bytes both ways: an empty request asks whether the server lives.
+        self.health = self._channel.unary_unary("/grpc.health.v1.Health/Check")
         # Requests are bytes already: see format/outgoing.py.
         self.put_stream = self._channel.stream_stream(
             "/kvcq.v1.MessageService/PutStream",
@@ -145,7 +152,7 @@ class Connection:
     async def call(
         self,
         method: Callable[..., Awaitable[R]],
-        request: Message,
+        request: Message | bytes,
         timeout_s: float | None = None,
         *,
         may_repeat: bool = True,
@@ -206,12 +213,13 @@ class Connection:
     async def _send(
         self,
         method: Callable[..., Awaitable[R]],
-        request: Message,
+        request: Message | bytes,
         end_s: float,
         may_repeat: bool,  # noqa: FBT001 - as `call` has it
     ) -> R:
         left_s = max(0.001, end_s - monotonic())
-        if (sharing := self._sharing.get(method)) is not None:
+        sharing = self._sharing.get(method)
+        if sharing is not None and not isinstance(request, bytes):
             name, kind = sharing
             data = request.SerializeToString()
             if len(data) <= LARGEST_BYTES:

@@ -59,6 +59,16 @@ _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
     type=click.Choice(["async", "sync"]),
     help="Acknowledge puts when appended, or when on disk.  [default: async]",
 )
+@click.option("--tls-cert", type=click.Path(), help="PEM: the certificate, and what signed it.")
+@click.option("--tls-key", type=click.Path(), help="PEM: its private key.")
+@click.option("--tls-ca", type=click.Path(), help="PEM: clients must have certificates of this CA.")
+@click.option("--access/--no-access", default=None, help="Take calls of users with rights alone.")
+@click.option(
+    "--insecure-listen",
+    is_flag=True,
+    default=None,
+    help="Allow a --host that others reach, without TLS or without --access.",
+)
 @click.option(
     "--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), help="TOML file."
 )
@@ -75,6 +85,11 @@ def serve(
     port: int | None,
     data_dir: str | None,
     flush_mode: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    tls_ca: str | None,
+    access: bool | None,
+    insecure_listen: bool | None,
     config_file: Path | None,
     settings: tuple[str, ...],
     as_json: bool,
@@ -99,6 +114,11 @@ def serve(
         "--port": ("server.port", port),
         "--data": ("server.data_dir", data_dir),
         "--flush": ("store.flush_mode", flush_mode),
+        "--tls-cert": ("server.tls_cert", tls_cert),
+        "--tls-key": ("server.tls_key", tls_key),
+        "--tls-ca": ("server.tls_ca", tls_ca),
+        "--access": ("server.access", access),
+        "--insecure-listen": ("server.insecure_listen", insecure_listen),
     }
     flags: dict[str, object] = dict(map(_name_and_value, settings))
     given = {name: option for option, (name, value) in options.items() if value is not None}
@@ -107,9 +127,7 @@ def serve(
         config = load_config(config_file, flags)
         config.store_config(config.port)  # refuse bad settings before anything is begun
     except InvalidArgumentError as error:
-        option = given.get(error.field)
-        text = str(error) if option is None else f"{option}: {error.reason}"
-        raise click.UsageError(text) from error
+        raise _refused(error, given) from error
     try:
         config = with_recorded_segments(config)
     except (StoreError, OSError) as error:
@@ -127,12 +145,20 @@ def serve(
         )
     except ServerBindError as error:
         raise CommandError(str(error), _advice_on_address(error)) from error
+    except InvalidArgumentError as error:
+        raise _refused(error, given) from error
     except (StoreError, OSError) as error:
         raise _why_not_opened(error, config) from error
     finally:
         for outlet in (errors, results):
             outlet.drain()
     end_process_soon("the store is closed, and the process was to end")
+
+
+def _refused(error: InvalidArgumentError, given: dict[str, str]) -> click.UsageError:
+    """The error with the option that gave the setting; `given`: setting to option."""
+    option = given.get(error.field)
+    return click.UsageError(str(error) if option is None else f"{option}: {error.reason}")
 
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:

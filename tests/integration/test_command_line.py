@@ -468,7 +468,9 @@ def test_a_directory_that_cannot_be_made_is_wrong_usage() -> None:
 
 
 def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
-    result = run_kvcq("serve", "--host", "192.0.2.1", "--data", str(tmp_path / "none"))
+    result = run_kvcq(
+        "serve", "--host", "192.0.2.1", "--insecure-listen", "--data", str(tmp_path / "none")
+    )
     assert result.returncode == 1
     told = result.stderr.decode().splitlines()
     assert len(told) == 2, "gRPC's own log says nothing"

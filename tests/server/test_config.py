@@ -19,7 +19,11 @@ def _file(tmp_path: Path, text: str) -> Path:
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
-    path = _file(tmp_path, '[server]\nport = 9000\nhost = "0.0.0.0"\n[store]\ncrc_item = false\n')
+    path = _file(
+        tmp_path,
+        '[server]\nport = 9000\nhost = "0.0.0.0"\ninsecure_listen = true\n'
+        "[store]\ncrc_item = false\n",
+    )
     config = load_config(path, {"server.port": "9001", "store.flush_mode": "sync"})
     assert (config.port, config.host, config.worker_threads) == (9001, "0.0.0.0", 8)
     store = config.store_config(9001)
@@ -120,7 +124,10 @@ def test_lists_and_hosts_can_be_text() -> None:
     [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.1.2.3", "10.1.2.3"), ("localhost", "127.0.0.1")],
 )
 def test_records_name_an_address_that_is_one(host: str, advertised: str) -> None:
-    assert ServerConfig(host=host).store_config(8081).store_host == (advertised, 8081)
+    assert ServerConfig(host=host, insecure_listen=True).store_config(8081).store_host == (
+        advertised,
+        8081,
+    )
 
 
 def test_the_segment_size_of_a_store_is_taken_unless_one_is_given(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import logging
 import os
 import re
 import shlex
+import socket
+import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,12 @@ from kvcq_client import (
     KvcqError,
     ResourceExhaustedError,
     UnavailableError,
+)
+from server.cli.online.security import (
+    credentials_of,
+    given_options,
+    security_options,
+    tls_of,
 )
 from server.cli.terminal import (
     BadRequestError,
@@ -48,34 +56,52 @@ _PARAMETERS = {
 }
 #: The index or key in `topics[0].name`, `properties['KEYS']`.
 _SUBSCRIPT = re.compile(r"\[.*?\]")
+#: What the TLS library says, as far as it is for people.
+_HANDSHAKE_FAULT = re.compile(r"(CERTIFICATE_VERIFY_FAILED|Hostname Verification)[^;\]\n\"}]*")
 _KEY = re.compile(r"\['(.*)'\]$")
 #: For one call. A server that is still opening its store is waited for as long.
 TIMEOUT_S = 30.0
 #: How long to look for a server: one that does not answer by then is not there.
 CONNECT_TIMEOUT_S = 2.0
 
-server_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--server",
-    type=server_address,
-    default=DEFAULT_SERVER,
-    show_default=True,
-    envvar="KVCQ_SERVER",
-    metavar="HOST:PORT",
-    help="The server to ask; also from KVCQ_SERVER.",
-)
+
+def server_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--server, and who the command is there; `connect` uses both."""
+    named = click.option(
+        "--server",
+        type=server_address,
+        default=DEFAULT_SERVER,
+        show_default=True,
+        envvar="KVCQ_SERVER",
+        metavar="HOST:PORT",
+        help="The server to ask; also from KVCQ_SERVER.",
+    )
+    return named(security_options(command))
 
 
 @contextmanager
 def connect(server: str) -> Iterator[Client]:
     """A client for the length of a command. Raises CommandError for what the client raises."""
     try:
-        with Client(server, timeout_s=TIMEOUT_S) as client:
+        tls = tls_of()
+        with Client(server, timeout_s=TIMEOUT_S, tls=tls, credentials=credentials_of()) as client:
             try:
                 # The client tries again for all of its time; a person wants to know soon.
-                client.statistics(timeout_s=CONNECT_TIMEOUT_S)
+                client.ping(timeout_s=CONNECT_TIMEOUT_S)
             except (UnavailableError, DeadlineError) as error:
                 if error.reason:
                     raise
+                if "handshake" in str(error).lower():
+                    raise CannotConnectError(
+                        f"no TLS with the server at {server}: {_why_no_handshake(str(error))}",
+                        "--tls-ca names the authority that signed its certificate; where it asks "
+                        "for one itself, --tls-cert and --tls-key are needed",
+                    ) from error
+                if tls is None and _takes_tls(server):
+                    raise CannotConnectError(
+                        f"the server at {server} takes TLS alone",
+                        "--tls-ca FILE names the authority that signed its certificate",
+                    ) from error
                 raise CannotConnectError(
                     f"cannot reach a server at {server}",
                     "is it running? Another one is named with --server HOST:PORT",
@@ -84,6 +110,29 @@ def connect(server: str) -> Iterator[Client]:
             yield client
     except KvcqError as error:
         raise command_error(error, server) from error
+
+
+def _why_no_handshake(text: str) -> str:
+    found = _HANDSHAKE_FAULT.search(text)
+    return found[0].strip() if found else "the handshake failed"
+
+
+def _takes_tls(server: str) -> bool:
+    """Whether something there answers a TLS handshake: says what is wrong, not how to trust it."""
+    host, _, port = server.rpartition(":")
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S) as plain,
+            context.wrap_socket(plain),
+        ):
+            return True
+    except ssl.SSLError as error:
+        return "CERTIFICATE_REQUIRED" in str(error).upper()
+    except OSError:
+        return False
 
 
 def _serve_command(server: str) -> str | None:
@@ -129,7 +178,9 @@ def this_command(server: str, *options: str) -> str:
     names: list[str] = []
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name == "server" or context.get_parameter_source(name) is not COMMANDLINE:
+        if name not in context.params or name == "server":
+            continue
+        if context.get_parameter_source(name) is not COMMANDLINE:
             continue
         value = context.params[name]
         if isinstance(parameter, click.Argument):
@@ -145,7 +196,8 @@ def this_command(server: str, *options: str) -> str:
 def on_server(command: str, server: str) -> str:
     """The command with the server named, where it would go to another one otherwise."""
     implied = os.environ.get("KVCQ_SERVER") or DEFAULT_SERVER
-    return command if server == implied else f"{command} --server {shlex.quote(server)}"
+    named = command if server == implied else f"{command} --server {shlex.quote(server)}"
+    return named + given_options()
 
 
 def command_error(error: KvcqError, server: str) -> CommandError:

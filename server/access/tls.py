@@ -1,0 +1,138 @@
+"""TLS from PEM files, read again when they change.
+
+gRPC asks at each handshake which certificate to show; connections that are open keep theirs. A
+change that is half done (the certificate is there, its key is not yet) or wrong is logged, and the
+former files are used until it is right.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from kvcq_client.transport import stamps_of
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+#: Files that are wrong are complained of this often.
+_COMPLAIN_EVERY_S = 60.0
+_SPKI = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+class TlsFiles(NamedTuple):
+    """The settings `tls_cert`, `tls_key` and `tls_ca`. With a CA clients must show a certificate
+    that it signed."""
+
+    cert: Path
+    key: Path
+    ca: Path | None = None
+
+    @property
+    def present(self) -> tuple[Path, ...]:
+        return (self.cert, self.key) if self.ca is None else (self.cert, self.key, self.ca)
+
+
+class Loaded(NamedTuple):
+    """Files that belong together."""
+
+    configuration: grpc.ServerCertificateConfiguration
+    expires: datetime
+
+
+def load(files: TlsFiles) -> Loaded:
+    """The files as they are now. Raises InvalidArgumentError, naming the setting."""
+    chain = _read("server.tls_cert", files.cert)
+    key = _read("server.tls_key", files.key)
+    ca = None if files.ca is None else _read("server.tls_ca", files.ca)
+    leaf = _certificates("server.tls_cert", files.cert, chain)[0]
+    if ca is not None and files.ca is not None:
+        _certificates("server.tls_ca", files.ca, ca)
+    try:
+        private = serialization.load_pem_private_key(key, None)
+    except TypeError:
+        raise InvalidArgumentError(
+            "server.tls_key",
+            f"{files.key} is encrypted: `openssl pkey -in {files.key} -out FILE` writes it without "
+            "a password",
+        ) from None
+    except ValueError:
+        raise InvalidArgumentError(
+            "server.tls_key", f"{files.key} has no private key in PEM"
+        ) from None
+    if private.public_key().public_bytes(*_SPKI) != leaf.public_key().public_bytes(*_SPKI):
+        raise InvalidArgumentError(
+            "server.tls_key", f"{files.key} is not the key of the certificate in {files.cert}"
+        )
+    configuration = grpc.ssl_server_certificate_configuration([(key, chain)], ca)
+    return Loaded(configuration, leaf.not_valid_after_utc)
+
+
+class ReloadedTls:
+    """What a port with TLS listens with.
+
+    Thread: `fetch` on threads of gRPC, one at each handshake. Locks: `_loading`.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Raises InvalidArgumentError, naming the setting."""
+        self._files = files
+        self._stamps = stamps_of(files.present)
+        self._loaded = load(files)
+        self._loading = threading.Lock()
+        self._complain_s = monotonic()
+        self.credentials = grpc.dynamic_ssl_server_credentials(
+            self._loaded.configuration,
+            self.fetch,  # type: ignore[arg-type] # the stubs do not say that it may give None
+            files.ca is not None,
+        )
+        if self._loaded.expires <= datetime.now(UTC):
+            logger.warning("%s expired at %s: clients refuse it", files.cert, self._loaded.expires)
+
+    @property
+    def expires(self) -> datetime:
+        """When the certificate in use does."""
+        return self._loaded.expires
+
+    def fetch(self) -> grpc.ServerCertificateConfiguration | None:
+        """The files if they have changed; None: go on with what is in use."""
+        stamps = stamps_of(self._files.present)
+        with self._loading:
+            if stamps == self._stamps:
+                return None
+            try:
+                self._loaded = load(self._files)
+            except InvalidArgumentError as error:
+                if monotonic() >= self._complain_s:
+                    self._complain_s = monotonic() + _COMPLAIN_EVERY_S
+                    logger.error("the former certificate stays in use: %s", error)
+                return None
+            self._stamps = stamps
+            logger.info("%s was read again; it expires %s", self._files.cert, self._loaded.expires)
+            return self._loaded.configuration
+
+
+def _read(field: str, file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InvalidArgumentError(
+            field, f"{file} cannot be read: {error.strerror or error}"
+        ) from error
+
+
+def _certificates(field: str, file: Path, data: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(data)
+    except ValueError:
+        raise InvalidArgumentError(field, f"{file} has no certificate in PEM") from None

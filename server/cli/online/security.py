@@ -1,0 +1,138 @@
+"""How a command shows who it is, and whom it trusts: options beside --server, or the environment.
+
+A secret comes from a file or the environment, and from no option: command lines are in lists of
+processes and in the histories of shells.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from kvcq_client import TLS, Credentials
+from server.cli.terminal import BadRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_META = "kvcq.security"
+_SECRET = "KVCQ_SECRET"
+_LONGEST_SECRET = 4096
+
+
+class _Option(NamedTuple):
+    name: str
+    environment: str
+    metavar: str | None
+    help: str
+
+
+_OPTIONS = (
+    _Option("tls", "KVCQ_TLS", None, "Encrypt, trusting the system's authorities."),
+    _Option("tls-ca", "KVCQ_TLS_CA", "FILE", "Encrypt, trusting this authority (PEM)."),
+    _Option("tls-cert", "KVCQ_TLS_CERT", "FILE", "Certificate of this client (PEM)."),
+    _Option("tls-key", "KVCQ_TLS_KEY", "FILE", "Its private key (PEM)."),
+    _Option("access-key", "KVCQ_ACCESS_KEY", "NAME", "The user to be."),
+    _Option("secret-file", "KVCQ_SECRET_FILE", "FILE", "Its secret, '-': standard input."),
+)
+
+
+def security_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that talks to a server; `tls_of` and `credentials_of` read them."""
+
+    def note(context: click.Context, parameter: click.Parameter, value: object) -> object:
+        name = parameter.name or ""
+        context.meta.setdefault(_META, {})[name] = value
+        return value
+
+    for each in reversed(_OPTIONS):
+        command = click.option(
+            f"--{each.name}",
+            is_flag=each.metavar is None,
+            envvar=each.environment,
+            metavar=each.metavar,
+            expose_value=False,
+            callback=note,
+            help=f"{each.help}  [env: {each.environment}]",
+        )(command)
+    return command
+
+
+def given_options() -> str:
+    """Those of the command line, to be repeated in another command; with a space before them."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ""
+    words: list[str] = []
+    for name, value in context.meta.get(_META, {}).items():
+        if value and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            words.append(f"--{name.replace('_', '-')}")
+            if value is not True:
+                words.append(str(value))
+    return f" {shlex.join(words)}" if words else ""
+
+
+def tls_of() -> TLS | None:
+    """What the command is to trust. Raises BadRequestError."""
+    ca, cert, key = (_given(name) for name in ("tls_ca", "tls_cert", "tls_key"))
+    if not (_given("tls") or ca or cert or key):
+        return None
+    for option, file in (("--tls-ca", ca), ("--tls-cert", cert), ("--tls-key", key)):
+        if file is not None:
+            _read(option, Path(file))
+    try:
+        return TLS(ca=ca, cert=cert, key=key)
+    except ValueError:
+        raise BadRequestError("--tls-cert and --tls-key belong together: give both") from None
+
+
+def credentials_of() -> Credentials | None:
+    """The user that the command is to be; None: nobody. Raises BadRequestError."""
+    access_key, file = _given("access_key"), _given("secret_file")
+    if access_key is None:
+        if file is not None:
+            raise BadRequestError(
+                "--secret-file is given, but no user", "add --access-key NAME, or KVCQ_ACCESS_KEY"
+            )
+        return None
+    secret = os.environ.get(_SECRET, "") if file is None else read_secret("--secret-file", file)
+    if not secret:
+        raise BadRequestError(
+            f"no secret for {access_key}", f"add --secret-file FILE, or set {_SECRET}"
+        )
+    try:
+        return Credentials(access_key, secret)
+    except ValueError as error:
+        raise BadRequestError(f"--access-key: {error}") from None
+
+
+def read_secret(option: str, file: str) -> str:
+    """The secret in the file, or on standard input. Raises BadRequestError."""
+    if file == "-":
+        return sys.stdin.readline(_LONGEST_SECRET).strip()
+    data = _read(option, Path(file))
+    try:
+        return data[:_LONGEST_SECRET].decode().strip()
+    except UnicodeDecodeError:
+        raise BadRequestError(f"{option}: {file} is not text") from None
+
+
+def _given(name: str) -> str | None:
+    context = click.get_current_context(silent=True)
+    found = None if context is None else context.meta.get(_META, {}).get(name)
+    return found or None
+
+
+def _read(option: str, file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise BadRequestError(
+            f"{option}: {file} cannot be read: {error.strerror or error}"
+        ) from None

@@ -1,0 +1,209 @@
+"""server/access/tls.py and kvcq_client/transport/secured.py: real handshakes, real rotations."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from kvcq_client import TLS, AsyncClient, Client, Message, Start, UnavailableError
+from server.access import ReloadedTls, TlsFiles
+from server.config import ServerConfig
+from store.errors import InvalidArgumentError
+from tests.support.certificates import Authority
+from tests.support.serving import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "pki")
+
+
+def settings_of(files: tuple[Path, Path], ca: Path | None = None) -> dict[str, Any]:
+    return {"tls_cert": files[0], "tls_key": files[1], "tls_ca": ca}
+
+
+async def reaches(target: str, tls: TLS | None) -> bool:
+    async with AsyncClient(target, tls=tls, timeout_s=1.0) as client:
+        try:
+            await client.ping()
+        except UnavailableError as error:
+            return bool(error.reason)  # with one it was the server that refused
+        return True
+
+
+async def test_messages_go_over_tls(tmp_path: Path, authority: Authority) -> None:
+    settings = settings_of(authority.issue())
+    async with serving(tmp_path / "store", **settings) as served:
+        tls = TLS(ca=authority.ca)
+        async with AsyncClient(served.target, tls=tls) as client:
+            await client.put(Message("T", b"one"))
+            async with client.producer() as producer:
+                await producer.send("T", b"two")
+            async with await client.consumer("T", start=Start.EARLIEST) as consumer:
+                bodies = [message.body async for message in consumer.to_end()]
+        assert sorted(bodies) == [b"one", b"two"]
+
+
+async def test_who_does_not_fit_is_not_let_in(tmp_path: Path, authority: Authority) -> None:
+    foreign = Authority(tmp_path / "pki", "foreign")
+    own_cert, own_key = authority.issue("client")
+    foreign_cert, foreign_key = foreign.issue("stranger")
+    expired_cert, expired_key = authority.issue("late", days=-1)
+    settings = settings_of(authority.issue(), authority.ca)
+    async with serving(tmp_path / "store", **settings) as served:
+        ca = authority.ca
+        refused = {
+            "plain text": None,
+            "another authority is trusted": TLS(ca=foreign.ca, cert=own_cert, key=own_key),
+            "no certificate": TLS(ca=ca),
+            "a foreign certificate": TLS(ca=ca, cert=foreign_cert, key=foreign_key),
+            "an expired certificate": TLS(ca=ca, cert=expired_cert, key=expired_key),
+            "another name": TLS(ca=ca, cert=own_cert, key=own_key, server_name="elsewhere"),
+        }
+        for case, tls in refused.items():
+            assert not await reaches(served.target, tls), case
+        assert await reaches(served.target, TLS(ca=ca, cert=own_cert, key=own_key))
+
+
+async def test_a_server_whose_certificate_expired_is_refused(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path / "store", **settings_of(authority.issue(days=-1))) as served:
+        assert "expired" in caplog.text
+        assert not await reaches(served.target, TLS(ca=authority.ca))
+        authority.issue()
+        assert await reaches(served.target, TLS(ca=authority.ca))
+
+
+async def test_certificates_are_rotated_while_calls_go_on(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Also the authority: who trusts the former one is refused, streams that are open go on."""
+    new = Authority(tmp_path / "new", "new")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.ca.read_bytes())
+    files = authority.issue()
+    async with (
+        serving(tmp_path / "store", **settings_of(files)) as served,
+        AsyncClient(served.target, tls=TLS(ca=trusted)) as client,
+        client.producer() as producer,
+    ):
+        await producer.send("T", b"before")
+        for made, used in zip(new.issue(), files, strict=True):
+            os.replace(made, used)  # noqa: PTH105 - as a renewal does
+        assert not await reaches(served.target, TLS(ca=authority.ca))
+        await producer.send("T", b"after")
+        trusted.write_bytes(new.ca.read_bytes())
+        channel = client._connection._channel
+        before = channel.channel()
+        channel._look_s = 0.0  # a second has passed
+        assert (await client.create_topic("U", 1)).queue_count == 1  # on a new connection
+        assert channel.channel() is not before
+        await producer.send("T", b"still")
+
+
+def test_a_change_that_is_half_done_changes_nothing(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = authority.issue()
+    tls = ReloadedTls(TlsFiles(cert, key))
+    assert tls.fetch() is None
+    expires = tls.expires
+    former = key.read_bytes()
+    authority.issue(days=90)
+    renewed = key.read_bytes()
+    key.write_bytes(former)
+    with caplog.at_level(logging.ERROR):
+        assert tls.fetch() is None
+        assert tls.fetch() is None
+    assert tls.expires == expires
+    assert caplog.text.count("is not the key of the certificate") == 1
+    key.unlink()
+    assert tls.fetch() is None
+    key.write_bytes(renewed)
+    assert tls.fetch() is not None
+    assert tls.expires > expires
+    assert tls.fetch() is None
+
+
+DAMAGES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "no certificate": (lambda cert, key: cert.unlink(), "server.tls_cert"),
+    "a certificate that is none": (lambda cert, key: cert.write_bytes(b"x"), "server.tls_cert"),
+    "a key that is a certificate": (
+        lambda cert, key: key.write_bytes(cert.read_bytes()),
+        "server.tls_key",
+    ),
+    "no key": (lambda cert, key: key.unlink(), "server.tls_key"),
+    "an empty key": (lambda cert, key: key.write_bytes(b""), "server.tls_key"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_files_that_are_wrong_are_refused_at_the_start(authority: Authority, case: str) -> None:
+    damage, field = DAMAGES[case]
+    cert, key = authority.issue()
+    damage(cert, key)
+    with pytest.raises(InvalidArgumentError) as refused:
+        ReloadedTls(TlsFiles(cert, key, authority.ca))
+    assert refused.value.field == field
+
+
+async def test_a_server_does_not_start_with_the_key_of_another_certificate(
+    tmp_path: Path, authority: Authority
+) -> None:
+    cert, _ = authority.issue()
+    _, key = authority.issue("other")
+    with pytest.raises(InvalidArgumentError, match="is not the key"):
+        async with serving(tmp_path / "store", **settings_of((cert, key))):
+            pass
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"tls_cert": "c"}, "tls_key"),
+        ({"tls_key": "k"}, "tls_cert"),
+        ({"tls_ca": "a"}, "tls_cert"),
+        ({"host": "0.0.0.0"}, "host"),
+        ({"host": "::"}, "host"),
+        ({"host": "broker.example"}, "host"),
+        ({"host": "0.0.0.0", "tls_cert": "c", "tls_key": "k"}, "host"),
+        ({"host": "0.0.0.0", "access": True}, "host"),
+    ],
+)
+def test_listening_for_everybody_takes_both(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        ServerConfig(**settings)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_this_machine_may_be_served_without(host: str, tmp_path: Path) -> None:
+    assert ServerConfig(host=host).host == host
+    both = ServerConfig(
+        host="0.0.0.0", tls_cert=tmp_path / "c", tls_key=tmp_path / "k", access=True
+    )
+    assert both.host == ServerConfig(host="0.0.0.0", insecure_listen=True).host
+
+
+def test_a_client_says_what_is_wrong_with_its_files(authority: Authority, tmp_path: Path) -> None:
+    cert, _ = authority.issue()
+    with pytest.raises(ValueError, match="cert and key belong together"):
+        TLS(cert=cert)
+    with pytest.raises(FileNotFoundError):
+        Client("127.0.0.1:1", tls=TLS(ca=tmp_path / "none.pem"))
+
+
+async def test_a_plain_client_has_the_plain_channel() -> None:
+    """Nothing is paid for what is not used."""
+    async with AsyncClient("127.0.0.1:1") as client:
+        assert isinstance(client._connection._channel, grpc.aio.Channel)
