@@ -3,9 +3,10 @@
 1. Listen. Health says alive, not ready; calls are refused with how far the opening is.
 2. Open the store, in a thread: recovery may take a while.
 3. Ready: health says so, calls are taken.
-4. SIGTERM, SIGINT or SIGHUP: health says not ready, new calls are refused, long polls and streams
+4. SIGHUP: the settings are read again; what may change while the server runs, does.
+5. SIGTERM or SIGINT: health says not ready, new calls are refused, long polls and streams
    end, calls under way have `drain_grace_s`, then they are cancelled.
-5. Close the store: what was acknowledged is flushed.
+6. Close the store: what was acknowledged is flushed.
 
 A second signal cancels the calls under way at once, and the process ends within seconds, if need be
 as one that is killed: see process/last_resort.py.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import signal
 import socket
@@ -29,10 +31,10 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
 from server.access import ReloadedTls, TlsFiles
-from server.errors import ServerBindError, ServerDrainingError
+from server.errors import ServerBindError, ServerDrainingError, SettingsRefusedError
 from server.jobs import Jobs, kinds_of
 from server.metrics import CallMetrics
-from server.process import calm_collector, tune_allocator
+from server.process import calm_collector, has_terminal, tune_allocator
 from server.puts import Puts
 from server.reads import Reads
 from server.services import (
@@ -49,16 +51,20 @@ from server.stage import Stage
 from server.wire import UNREAD_BYTES, Edge
 from server.workers import Pools
 from store.clock import SystemClock
+from store.errors import StoreError
 from store.progress import no_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from migration.opening import Opened
     from server.config import ServerConfig
+    from server.settings import Change, Reloaded, RunningSettings
     from server.wire import RequestMemory
     from store.config import StoreConfig
     from store.progress import Progress
+
+logger = logging.getLogger(__name__)
 
 _Reflection: type = reflection.aio.ReflectionServicer  # type: ignore[attr-defined]
 #: Each service by the class that answers it.
@@ -99,19 +105,21 @@ class Listener(Protocol):
 
     def ready(self, host: str, port: int) -> None: ...
 
+    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None: ...
+
     def draining(self) -> None: ...
 
     def stopped(self) -> None: ...
 
 
 def run_server(
-    config: ServerConfig,
+    settings: RunningSettings,
     open_any: StoreOpener,
     listener: Listener,
     *,
     hurry: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP, then drain and close.
+    """Serve until SIGTERM or SIGINT, then drain and close.
 
     `hurry` is called at the second signal.
     Raises ServerBindError when the port is taken, InvalidArgumentError for certificates that
@@ -119,7 +127,7 @@ def run_server(
     """
 
     async def run() -> None:
-        await Server(config, open_any, listener, hurry=hurry).run()
+        await Server(settings, open_any, listener, hurry=hurry).run()
 
     calm_collector()
     tune_allocator()
@@ -141,7 +149,7 @@ class Server:
 
     def __init__(
         self,
-        config: ServerConfig,
+        settings: RunningSettings,
         open_any: StoreOpener,
         listener: Listener,
         *,
@@ -151,7 +159,7 @@ class Server:
 
         Raises InvalidArgumentError for a certificate that cannot be used.
         """
-        self._config = config
+        self._settings = settings
         self._on_hurry = hurry
         self._open_any = open_any
         self._listener = listener
@@ -159,20 +167,27 @@ class Server:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._metrics = CallMetrics()
-        self._edge = Edge(config, self._metrics)
+        self._edge = Edge(self._config, self._metrics)
+        settings.on_change(self._edge.reconfigure)
         self._serving: Serving | None = None
-        self._tls = _tls_of(config)
-        self._rpc = _rpc_server(config)
+        self._reloading = asyncio.Lock()
+        self._hangups: set[asyncio.Task[None]] = set()
+        self._tls = _tls_of(self._config)
+        self._rpc = _rpc_server(self._config)
         self._add_services()
+
+    @property
+    def _config(self) -> ServerConfig:
+        return self._settings.config
 
     async def run(self) -> None:
         """Returns when the store is closed."""
         port = _bind(self._rpc, self._config, self._tls)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # started with nohup
+        for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up, has_terminal())
         await self._rpc.start()
         self._listener.listening(self._config.host, port)
         try:
@@ -194,6 +209,34 @@ class Server:
             self._hurry.set()
             self._on_hurry()
         self._stop.set()
+
+    async def reload(self) -> Reloaded:
+        """Read the settings again, and take those that may change now.
+
+        Raises SettingsRefusedError when they cannot be read or are wrong: the old ones stay.
+        """
+        async with self._reloading:
+            try:
+                read = await asyncio.to_thread(self._settings.read)
+                reloaded = self._settings.take(read)
+            except (StoreError, OSError) as error:
+                raise SettingsRefusedError(error) from error
+            self._listener.reloaded(*reloaded)
+            return reloaded
+
+    def _hung_up(self, at_terminal: bool) -> None:  # noqa: FBT001 - of a signal handler
+        if at_terminal and not has_terminal():
+            self.stop()  # the terminal it was started at was closed
+            return
+        task = asyncio.create_task(self._reload_and_tell())
+        self._hangups.add(task)
+        task.add_done_callback(self._hangups.discard)
+
+    async def _reload_and_tell(self) -> None:
+        try:
+            await self.reload()
+        except SettingsRefusedError as error:
+            logger.error("%s", error)
 
     async def _open(self, config: StoreConfig) -> Opened | None:
         """The open store; None when the server was told to stop meanwhile."""
@@ -222,6 +265,8 @@ class Server:
         store.make_segments_aside()  # a roll must not hold the event loop while the disk works
         serving = Serving(opened, self._config, self._stage, self._metrics, self._edge.memory)
         self._serving = serving
+        serving.reconfigure(self._config)  # a reload may have come before
+        self._settings.on_change(serving.reconfigure)
         loop = asyncio.get_running_loop()
         store.when_failed(lambda: _soon(loop, self._stage.fail))
         try:
@@ -309,6 +354,11 @@ class Serving:
             JobService: JobService(self.jobs, pools, stage),
             MigrationService: MigrationService(Migrator(opened), pools, config.ingest_directory),
         }
+
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Take the settings that may change at run time."""
+        self.reads.reconfigure(config)
+        self.store.reconfigure(config.store_config(config.port))
 
     async def levels(self) -> dict[str, float]:
         """For GetStatistics."""

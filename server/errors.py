@@ -74,6 +74,14 @@ class UnknownSettingError(InvalidArgumentError):
         self.args = (f"unknown setting {name}{hint}",)
 
 
+class SettingsRefusedError(ServerError):
+    """The settings were read again and are wrong, or could not be read. The old ones stay."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"settings not taken, the old ones stay: {error}")
+        self.field = error.field if isinstance(error, InvalidArgumentError) else ""
+
+
 class OutOfSequenceError(ServerError):
     """A producer's batch does not follow the one before, and was not stored before either."""
 

@@ -59,6 +59,11 @@ class AppendPath:
         # Guarded by the append lock; read freely.
         self.closed = False
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._config = config
+        self._guard.reconfigure(config)
+        self._flush_service.reconfigure(config)
+
     def append(
         self,
         messages: Sequence[Message],

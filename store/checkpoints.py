@@ -61,6 +61,10 @@ class Checkpoints:
         self._queues_flushed_s = clock.monotonic_s()
         self._written: Checkpoint | None = None
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Any thread."""
+        self._config = config
+
     @property
     def queues_end(self) -> int:
         """Queues and index are durable for what lies below; a crash takes the rest of them."""

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from store.bounds import check_settings
 from store.errors import InvalidArgumentError
+from store.setting import bounds_of, setting
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from store.bounds import Bounds
 
 _DAY_S = 86_400
 _DAY_MS = _DAY_S * 1000
@@ -27,59 +26,193 @@ class FlushMode(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreConfig:
-    """Settings of one store directory. Raises InvalidArgumentError, naming the field."""
+    """Settings of one store directory. Raises InvalidArgumentError, naming the field.
+
+    What has no bounds of its own: from 0 to 2**53.
+    """
 
     root: Path
 
-    # Commit log. Defaults are RocketMQ's: mappedFileSizeCommitLog, maxMessageSize.
-    segment_bytes: int = 1 << 30
-    max_body_bytes: int = 4 << 20
-    crc_item: bool = True  # append the CRC of the whole record as its last property
-    warm_up: bool = False  # touch every page of a new segment before it is used
-    # Prepare the next segments ahead: two, more of small ones. Off: each is made when it is needed.
-    preallocate: bool = True
-    store_host: tuple[str, int] = ("127.0.0.1", 8081)  # goes into records and message ids
+    # Commit log. Defaults are RocketMQ's.
+    segment_bytes: int = setting(
+        1 << 30,
+        "size of a segment of the log, in bytes, a multiple of 4096; set when the store is made",
+        bounds=(4096, 1 << 40),
+        rocketmq="mappedFileSizeCommitLog",
+    )
+    max_body_bytes: int = setting(
+        4 << 20, "largest body of a message", bounds=(1, 1 << 30), rocketmq="maxMessageSize"
+    )
+    crc_item: bool = setting(
+        True,
+        "append the CRC of the whole record as its last property",
+        rocketmq="enabledAppendPropCRC",
+    )
+    warm_up: bool = setting(
+        False, "touch every page of a new segment before it is used", rocketmq="warmMapedFileEnable"
+    )
+    preallocate: bool = setting(
+        True,
+        "prepare the next segments ahead: two, more of small ones; off: each when it is needed",
+    )
+    store_host: tuple[str, int] = setting(
+        ("127.0.0.1", 8081),
+        "address and port that go into records and message ids; those of the server if not set",
+        rocketmq="brokerIP1",
+    )
 
-    # Flush (RocketMQ: flushIntervalCommitLog 500, LeastPages 4, ThoroughInterval 10000).
-    flush_mode: FlushMode = FlushMode.ASYNC
-    flush_interval_ms: int = 500
-    flush_least_pages: int = 4
-    flush_thorough_interval_ms: int = 10_000
-    sync_flush_timeout_s: float = 5.0
-    group_commit_gather_ms: float = 2.0  # between callers that are to share an fsync
+    # Flush.
+    flush_mode: FlushMode = setting(
+        FlushMode.ASYNC,
+        "when a put is acknowledged: `async`, when it is appended; `sync`, when it is on disk",
+        rocketmq="flushDiskType",
+    )
+    flush_interval_ms: int = setting(
+        500,
+        "how often what was appended is flushed; `async` only",
+        bounds=(1, _DAY_MS),
+        live=True,
+        rocketmq="flushIntervalCommitLog",
+    )
+    flush_least_pages: int = setting(
+        4,
+        "a flush is left out while fewer pages of 4 KiB wait",
+        bounds=(0, 1 << 20),
+        live=True,
+        rocketmq="flushCommitLogLeastPages",
+    )
+    flush_thorough_interval_ms: int = setting(
+        10_000,
+        "how often everything is flushed, however little it is",
+        bounds=(0, _DAY_MS),
+        live=True,
+        rocketmq="flushCommitLogThoroughInterval",
+    )
+    sync_flush_timeout_s: float = setting(
+        5.0,
+        "how long a put waits for disk, dispatch or a segment before it is refused",
+        bounds=(0.001, 3600),
+        rocketmq="syncFlushTimeout",
+    )
+    group_commit_gather_ms: float = setting(
+        2.0, "how far apart puts may come that share an fsync", bounds=(0, 100)
+    )
 
-    # Retention (RocketMQ: fileReservedTime 72, deleteWhen 04, 75/85/90 percent).
-    reserved_hours: float = 72.0
-    delete_when_hours: tuple[int, ...] = (4,)
-    disk_clean_ratio: float = 0.75
-    disk_clean_forcibly_ratio: float = 0.85
-    disk_full_ratio: float = 0.90
-    delete_batch_max: int = 10  # segments a run
-    # Whether messages that have not expired are deleted above disk_clean_forcibly_ratio. Off:
-    # they stay, and puts are refused above disk_full_ratio. None: as the broker had it that the
-    # store was taken over from, if that is known, otherwise off.
-    reclaim_unexpired: bool | None = None
-    clean_interval_s: float = 10.0
+    # Retention.
+    reserved_hours: float = setting(
+        72.0,
+        "messages are kept for so long",
+        bounds=(1e-6, 876_000),  # a century
+        live=True,
+        rocketmq="fileReservedTime",
+    )
+    delete_when_hours: tuple[int, ...] = setting(
+        (4,),
+        "hours of the day, local time, in which expired segments are removed",
+        live=True,
+        rocketmq="deleteWhen",
+    )
+    disk_clean_ratio: float = setting(
+        0.75,
+        "above this share of the disk expired segments are removed at any hour",
+        bounds=(0.001, 1),
+        live=True,
+        rocketmq="diskMaxUsedSpaceRatio",
+    )
+    disk_clean_forcibly_ratio: float = setting(
+        0.85,
+        "above this share segments that have not expired go too, with `reclaim_unexpired`; at it, "
+        "refused puts are taken again",
+        bounds=(0.001, 1),
+        live=True,
+        rocketmq="diskSpaceCleanForciblyRatio",
+    )
+    disk_full_ratio: float = setting(
+        0.90,
+        "above this share of the disk puts are refused",
+        bounds=(0.001, 1),
+        live=True,
+        rocketmq="diskSpaceWarningLevelRatio",
+    )
+    delete_batch_max: int = setting(
+        10,
+        "segments that one run of retention removes at most",
+        bounds=(1, 1_000_000),
+        live=True,
+        rocketmq="deleteFileBatchMax",
+    )
+    reclaim_unexpired: bool | None = setting(
+        None,
+        "whether messages that have not expired are deleted when the disk fills; off: puts are "
+        "refused; not set: as the broker had it that the store was taken over from, otherwise off",
+        live=True,
+        rocketmq="cleanFileForciblyEnable",
+    )
+    clean_interval_s: float = setting(
+        10.0,
+        "how often disk and expiry are looked at",
+        bounds=(0.01, 365 * _DAY_S),
+        rocketmq="cleanResourceInterval",
+    )
 
     # Topics.
-    auto_create_topics: bool = True
-    default_queue_count: int = 8
-    max_queue_count: int = 65_536  # queues of one topic
-    max_light_queues: int = 4096  # light queues one message may stand in
+    auto_create_topics: bool = setting(
+        True,
+        "whether the first message to a topic makes it",
+        live=True,
+        rocketmq="autoCreateTopicEnable",
+    )
+    default_queue_count: int = setting(
+        8,
+        "queues of a topic that is made without a number of its own",
+        bounds=(1, 65_536),
+        live=True,
+        rocketmq="defaultTopicQueueNums",
+    )
+    max_queue_count: int = setting(
+        65_536, "queues that one topic may have", bounds=(1, 65_536), live=True
+    )
+    max_light_queues: int = setting(
+        4096, "light queues that one message may stand in", bounds=(0, 32_767), live=True
+    )
 
     # Consume queue. 128 Ki hot queues are about 30 MB; nothing is kept per idle queue.
-    hot_queue_limit: int = 131_072
-    max_dispatch_lag_bytes: int = 256 << 20  # puts wait, then are refused, beyond this
-    kv_flush_interval_s: float = 30.0  # replay after a crash is bounded by this
-    kv_flush_bytes: int = 512 << 20  # and by this many bytes of log
-    expiry_margin_s: int = 600  # expired units stay about this long
+    hot_queue_limit: int = setting(
+        131_072, "queues whose next offset is kept in memory", bounds=(16, 100_000_000)
+    )
+    max_dispatch_lag_bytes: int = setting(
+        256 << 20,
+        "puts wait, then are refused, while dispatch is farther behind the log than this",
+        bounds=(1 << 16, 1 << 62),
+        live=True,
+    )
+    kv_flush_interval_s: float = setting(
+        30.0,
+        "how often RocksDB is flushed; a replay after a crash is bounded by it",
+        bounds=(0.001, 365 * _DAY_S),
+        live=True,
+    )
+    kv_flush_bytes: int = setting(
+        512 << 20,
+        "RocksDB is flushed when so many bytes of log wait for it, at the latest",
+        bounds=(1, 1 << 62),
+        live=True,
+    )
+    expiry_margin_s: int = setting(
+        600, "expired units stay in RocksDB for about so long", bounds=(2, 365 * _DAY_S)
+    )
 
-    # Reads. Farther than this behind the end a record is read with pread, off the hot pages.
-    hot_read_bytes: int = 1 << 30
+    hot_read_bytes: int = setting(
+        1 << 30,
+        "farther than this behind the end records are read with pread, off the hot pages",
+        bounds=(0, 1 << 62),
+    )
 
-    # Damage. On: a damaged record that a replay meets is left out of the queues, as a hole that
-    # readers are told of. Off: such a store is not opened.
-    skip_damaged_records: bool = False
+    skip_damaged_records: bool = setting(
+        False,
+        "on: a damaged record that a replay meets is left out of the queues, as a hole that "
+        "readers are told of; off: such a store is not opened",
+    )
 
     def __post_init__(self) -> None:
         def check(name: str, ok: bool, rule: str) -> None:  # noqa: FBT001
@@ -116,31 +249,7 @@ class StoreConfig:
         )
 
 
-#: Both included. What has none here: from 0 to 2**53.
-_BOUNDS: dict[str, Bounds] = {
-    "segment_bytes": (4096, 1 << 40),
-    "max_body_bytes": (1, 1 << 30),
-    "flush_interval_ms": (1, _DAY_MS),
-    "flush_least_pages": (0, 1 << 20),
-    "flush_thorough_interval_ms": (0, _DAY_MS),
-    "sync_flush_timeout_s": (0.001, 3600),
-    "group_commit_gather_ms": (0, 100),
-    "reserved_hours": (1e-6, 876_000),  # a century
-    "disk_clean_ratio": (0.001, 1),
-    "disk_clean_forcibly_ratio": (0.001, 1),
-    "disk_full_ratio": (0.001, 1),
-    "delete_batch_max": (1, 1_000_000),
-    "clean_interval_s": (0.01, 365 * _DAY_S),
-    "default_queue_count": (1, 65_536),
-    "max_queue_count": (1, 65_536),
-    "max_light_queues": (0, 32_767),
-    "hot_queue_limit": (16, 100_000_000),
-    "max_dispatch_lag_bytes": (1 << 16, 1 << 62),
-    "kv_flush_interval_s": (0.001, 365 * _DAY_S),
-    "kv_flush_bytes": (1, 1 << 62),
-    "expiry_margin_s": (2, 365 * _DAY_S),
-    "hot_read_bytes": (0, 1 << 62),
-}
+_BOUNDS = bounds_of(StoreConfig)
 
 
 def _is_host(value: object) -> bool:

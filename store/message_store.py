@@ -7,8 +7,10 @@ from it, and the reader is where it leaves. `opening.py` puts a store together.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from store.config import StoreConfig
 from store.errors import (
     DamagedQueueError,
     InvalidArgumentError,
@@ -21,12 +23,12 @@ from store.format import ITEM_END, check_group
 from store.light_queue import LMQ_PREFIX, is_light
 from store.numbered_batches import NumberedBatches
 from store.reader import TagFilter
+from store.setting import live_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from store.append_path import AppendPath
-    from store.config import StoreConfig
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
     from store.format import BatchMark
     from store.message import Appended, KeyQueryPage, Message, Pulled
@@ -386,6 +388,23 @@ class MessageStore:
         checkpoints = self._upkeep.checkpoints
         with checkpoints.lock:
             checkpoints.flush()
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Take those of the settings that may change at run time; the others stay. Any thread.
+
+        `reclaim_unexpired` of None stays as it is too: only an opening finds what that is.
+        """
+        taken = {name: getattr(config, name) for name in live_names(StoreConfig)}
+        if config.reclaim_unexpired is None:
+            del taken["reclaim_unexpired"]
+        self.config = config = replace(self.config, **taken)
+        for part in (
+            self._appends,
+            self._topics,
+            self._upkeep.checkpoints,
+            self._services.retention,
+        ):
+            part.reconfigure(config)
 
     def ask_flush(self) -> None:
         """The log is flushed soon, up to what is appended now. Waits for nothing."""

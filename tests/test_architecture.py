@@ -61,13 +61,14 @@ UNITS |= {
     "store.bounds": set(),
     "store.busy": {"store.errors"},
     "store.clock": set(),
-    "store.config": {"store.bounds", "store.errors"},
+    "store.config": {"store.bounds", "store.errors", "store.setting"},
     "store.consume_queue": set(),
     "store.errors": set(),
     "store.files": {"store.errors"},
     "store.light_queue": set(),
     "store.message": {"store.consume_queue"},
     "store.metadata": {"store.consume_queue"},
+    "store.setting": {"store.bounds"},
 }
 _VALUES = {
     "store.consume_queue",
@@ -205,6 +206,7 @@ UNITS |= {
     "server.stage": {"server.errors"},
     "server.process": set(),
     "server.access": set(),
+    "server.settings": {"server.config", "server.errors"},
     "server.wire": {
         "server.config",
         "server.errors",
@@ -260,8 +262,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("migration/spark/",),
     "apscheduler": ("store/jobs.py",),
     "asyncio": ("server/", "kvcq_client/"),
-    "msgspec": ("server/config.py",),
     "cryptography": ("server/access/",),
+    "msgspec": ("server/settings/conversion.py",),
     "click": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "matplotlib": ("migration/spark/jobs/report_page.py", "kvcq_bench/report/plots.py"),

@@ -14,10 +14,11 @@ import click
 from migration.opening import open_any
 from server.app import run_server
 from server.cli.on_disk import unusable
-from server.cli.terminal import BadRequestError, CommandError, json_option, notes
-from server.config import load_config, with_recorded_segments
+from server.cli.settings_options import read_settings, refused, settings_options
+from server.cli.terminal import BadRequestError, CommandError, escape, json_option, notes
 from server.errors import ServerBindError
 from server.process import Outlet, OutletHandler, end_process_soon, prepare_to_open_stores
+from server.settings import RunningSettings, plain_value, toml_value
 from store.errors import (
     InvalidArgumentError,
     StoreError,
@@ -26,10 +27,11 @@ from store.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from server.app import Listener
     from server.config import ServerConfig
+    from server.settings import Change, Sources
 
 #: What the system says of a directory that cannot be made, read or written in.
 _UNUSABLE = frozenset(
@@ -44,59 +46,13 @@ _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 
 
 @click.command()
-@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=int, help="Port to listen on; 0: any free one.  [default: 8081]")
-@click.option(
-    "--data",
-    "data_dir",
-    type=click.Path(file_okay=False),
-    metavar="DIRECTORY",
-    help="The store.  [default: ./data]",
-)
-@click.option(
-    "--flush",
-    "flush_mode",
-    type=click.Choice(["async", "sync"]),
-    help="Acknowledge puts when appended, or when on disk.  [default: async]",
-)
-@click.option("--tls-cert", type=click.Path(), help="PEM: the certificate, and what signed it.")
-@click.option("--tls-key", type=click.Path(), help="PEM: its private key.")
-@click.option("--tls-ca", type=click.Path(), help="PEM: clients must have certificates of this CA.")
-@click.option("--access/--no-access", default=None, help="Take calls of users with rights alone.")
-@click.option(
-    "--insecure-listen",
-    is_flag=True,
-    default=None,
-    help="Allow a --host that others reach, without TLS or without --access.",
-)
-@click.option(
-    "--config", "config_file", type=click.Path(dir_okay=False, path_type=Path), help="TOML file."
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Any setting of the file, such as store.reserved_hours=24; may be repeated.",
-)
+@settings_options
 @json_option
-def serve(
-    host: str | None,
-    port: int | None,
-    data_dir: str | None,
-    flush_mode: str | None,
-    tls_cert: str | None,
-    tls_key: str | None,
-    tls_ca: str | None,
-    access: bool | None,
-    insecure_listen: bool | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Serve the store in a directory over gRPC, until SIGTERM, SIGHUP or Ctrl-C.
+def serve(sources: Sources, as_json: bool) -> None:
+    """Serve the store in a directory over gRPC, until SIGTERM or Ctrl-C.
 
-    A second signal ends it within seconds, as if it were killed if need be.
+    A second signal ends it within seconds, as if it were killed if need be. On SIGHUP it reads its
+    settings again, and takes those that may change while it runs.
 
     With --json, what happens is told as one JSON object a line on standard output.
     """
@@ -109,36 +65,19 @@ def serve(
     )
     # Its jobs run every second: neither a run is news, nor one that is left out under load.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
-    options: dict[str, tuple[str, object]] = {
-        "--host": ("server.host", host),
-        "--port": ("server.port", port),
-        "--data": ("server.data_dir", data_dir),
-        "--flush": ("store.flush_mode", flush_mode),
-        "--tls-cert": ("server.tls_cert", tls_cert),
-        "--tls-key": ("server.tls_key", tls_key),
-        "--tls-ca": ("server.tls_ca", tls_ca),
-        "--access": ("server.access", access),
-        "--insecure-listen": ("server.insecure_listen", insecure_listen),
-    }
-    flags: dict[str, object] = dict(map(_name_and_value, settings))
-    given = {name: option for option, (name, value) in options.items() if value is not None}
-    flags |= {name: value for name, value in options.values() if name in given}
+    settings = read_settings(sources)
     try:
-        config = load_config(config_file, flags)
-        config.store_config(config.port)  # refuse bad settings before anything is begun
-    except InvalidArgumentError as error:
-        raise _refused(error, given) from error
-    try:
-        config = with_recorded_segments(config)
+        settings = settings.with_recorded_segments()
     except (StoreError, OSError) as error:
-        raise _why_not_opened(error, config) from error
+        raise _why_not_opened(error, settings.config) from error
+    config = settings.config
     results = Outlet(_STANDARD_OUTPUT)
     listener: Listener = (
         JsonListener(results.write) if as_json else TextListener(config, errors.write)
     )
     try:
         run_server(
-            config,
+            RunningSettings(settings, sources),
             open_any,
             listener,
             hurry=lambda: end_process_soon("the process was told twice to end"),
@@ -146,19 +85,13 @@ def serve(
     except ServerBindError as error:
         raise CommandError(str(error), _advice_on_address(error)) from error
     except InvalidArgumentError as error:
-        raise _refused(error, given) from error
+        raise refused(error, sources) from error
     except (StoreError, OSError) as error:
         raise _why_not_opened(error, config) from error
     finally:
         for outlet in (errors, results):
             outlet.drain()
     end_process_soon("the store is closed, and the process was to end")
-
-
-def _refused(error: InvalidArgumentError, given: dict[str, str]) -> click.UsageError:
-    """The error with the option that gave the setting; `given`: setting to option."""
-    option = given.get(error.field)
-    return click.UsageError(str(error) if option is None else f"{option}: {error.reason}")
 
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:
@@ -188,13 +121,6 @@ def _advice_on_address(error: ServerBindError) -> str:
     return "--host takes an address of this machine: 127.0.0.1, or 0.0.0.0 for all it has"
 
 
-def _name_and_value(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
-    return name.strip(), value.strip()
-
-
 class TextListener:
     """Tells a person what happens, and what to type next."""
 
@@ -219,6 +145,13 @@ class TextListener:
         self._note(f"  {kvcq} pull{where} orders")
         self._note(f"  {kvcq} query{where} orders order-1")
         self._note("Ctrl-C ends it in order.")
+
+    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
+        if not taken and not waiting:
+            self._note("settings read again: nothing has changed")
+        for text, changes in (("is now", taken), ("at the next start:", waiting)):
+            for one in changes:
+                self._note(f"{one.name} {text} {escape(toml_value(one.after) or 'not set')}")
 
     def draining(self) -> None:
         self._note("draining: finishing calls, then closing the store")
@@ -246,6 +179,13 @@ class JsonListener:
 
     def ready(self, host: str, port: int) -> None:
         self._emit(event="ready", host=host, port=port)
+
+    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
+        self._emit(
+            event="reloaded",
+            taken={one.name: plain_value(one.after) for one in taken},
+            waiting={one.name: plain_value(one.after) for one in waiting},
+        )
 
     def draining(self) -> None:
         self._emit(event="draining")

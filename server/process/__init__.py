@@ -6,6 +6,7 @@ from server.process.files import prepare_to_open_stores
 from server.process.last_resort import end_process_soon
 from server.process.outlet import Outlet, OutletHandler
 from server.process.streams import open_standard_streams
+from server.process.terminal import has_terminal
 
 __all__ = [
     "Outlet",
@@ -13,6 +14,7 @@ __all__ = [
     "calm_collector",
     "end_process_soon",
     "give_back",
+    "has_terminal",
     "open_standard_streams",
     "prepare_to_open_stores",
     "private_bytes",

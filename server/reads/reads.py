@@ -59,6 +59,10 @@ class Reads:
         self.growth = QueueGrowth(asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Take the settings that may change; a subscription keeps those it began with."""
+        self._config = config
+
     def close(self) -> None:
         """No queue wakes anybody from here on; wait for the reads under way. Blocks."""
         self._stop_listening()

@@ -44,6 +44,11 @@ class CallGate:
     def __init__(self, places: Mapping[CallKind, Places]) -> None:
         self._counters = {kind: _Counter(kind, limit) for kind, limit in places.items()}
 
+    def set_places(self, places: Mapping[CallKind, Places]) -> None:
+        """From now on so many. Calls above that go on; new ones are refused meanwhile."""
+        for kind, limit in places.items():
+            self._counters[kind].set_places(limit)
+
     def enter(self, kind: CallKind, peer: str) -> None:
         """Take a place. Raises TooManyCallsError; otherwise `leave` must follow, once."""
         self._counters[kind].enter(peer)
@@ -61,9 +66,12 @@ class _Counter:
     def __init__(self, kind: CallKind, places: Places) -> None:
         self.in_all = 0
         self._kind = kind
+        self._by_peer: dict[str, int] = {}
+        self.set_places(places)
+
+    def set_places(self, places: Places) -> None:
         self._places = places
         self._open_to_all = places.in_all - places.in_all // KEPT_SHARE
-        self._by_peer: dict[str, int] = {}
 
     def enter(self, peer: str) -> None:
         own = self._by_peer.get(peer, 0)

@@ -75,6 +75,10 @@ class Edge:
         # One at a time: however many large requests there are, one is taken apart.
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Take the settings that may change at run time: the places for calls."""
+        self.gate.set_places(call_places(config))
+
     def close(self) -> None:
         """End the decoder's thread; no call is under way any more."""
         self.memory.close()

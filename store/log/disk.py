@@ -58,6 +58,10 @@ class DiskGuard:
         self.level = DiskLevel.NORMAL
         self.refuses_puts = False
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """The next measurement goes by these limits. Any thread."""
+        self._config = config
+
     def measure(self) -> DiskLevel:
         """The level now; the last one, and a line in the log, when the disk cannot be asked."""
         try:

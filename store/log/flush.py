@@ -75,6 +75,9 @@ class FlushService:
     def start(self) -> None:
         self._thread.start()
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Take the settings of flushing that may change at run time. Any thread."""
+
     def request(self, end: int, puts: int = 1) -> None:
         """Ask that everything below `end`, which is appended, be flushed soon. Does not wait.
 
@@ -211,25 +214,37 @@ class IntervalFlushService(FlushService):
         super().__init__("interval-flush", log, flushed)
         # Constant after construction.
         self._clock = clock
-        self._interval_s = config.flush_interval_ms / 1000
-        self._pages = config.flush_least_pages
-        self._thorough_interval_s = config.flush_thorough_interval_ms / 1000
+        # Guarded by _lock; read freely.
+        self._config = config
         # Owned by the thread. The first round is a thorough one.
         self._thorough_s: float | None = None
 
     def _wait_for_round(self) -> bool:
         with self._lock:
             self._idle = True
+            config = self._config
             self._changed.wait_for(
-                lambda: self._stopping or self._requested > self.flushed.value, self._interval_s
+                lambda: (
+                    self._stopping
+                    or self._requested > self.flushed.value
+                    or self._config is not config
+                ),
+                config.flush_interval_ms / 1000,
             )
             self._idle = False
             return not self._stopping
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        with self._lock:  # a long rest that is under way ends
+            self._config = config
+            self._changed.notify_all()
+
     def _least_pages(self) -> int:
+        config = self._config
         now_s = self._clock.monotonic_s()
-        due = self._thorough_s is None or now_s - self._thorough_s >= self._thorough_interval_s
+        thorough_s = config.flush_thorough_interval_ms / 1000
+        due = self._thorough_s is None or now_s - self._thorough_s >= thorough_s
         if due or self._requested > self.flushed.value:
             self._thorough_s = now_s
             return 0
-        return self._pages
+        return config.flush_least_pages

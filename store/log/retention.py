@@ -144,6 +144,10 @@ class RetentionService:
         self.dropped_segments = 0
         self.read_errors = 0
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """The next run goes by these, but for how often it runs. Any thread."""
+        self._config = config
+
     def schedule(self, jobs: Jobs) -> None:
         jobs.add("retention", self._config.clean_interval_s, self.run_once)
 

@@ -53,6 +53,10 @@ class Topics:
         #: Which records are dispatched and served. Constant; what it looks up changes.
         self.admission = Admission(self._live, self.deletions.dead_light)
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """What is made from now on goes by these. Any thread."""
+        self._config = config
+
     # --- looking ---------------------------------------------------------------------------
 
     def get(self, name: str) -> TopicConfig:

@@ -20,7 +20,8 @@ from kvcq_client.consuming.config import ConsumerConfig
 from kvcq_client.producing import config as producer_config
 from kvcq_client.producing.config import ProducerConfig
 from server import config as server_config
-from server.config import ServerConfig, load_config
+from server.config import ServerConfig
+from server.settings import Sources
 from store import bounds
 from store import config as store_config
 from store.bounds import numbers
@@ -94,7 +95,7 @@ def test_a_setting_that_does_not_fit_is_refused_by_name(name: str, value: Any) -
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "1e400"])
 def test_as_text_they_are_refused_as_well(value: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"reserved_hours: .* is not a number from"):
-        load_config(None, {"store.reserved_hours": value}).store_config(1)
+        Sources(flags={"store.reserved_hours": value}).read()
 
 
 @pytest.mark.parametrize("scale", [nan, inf, 0, -1, 1001])

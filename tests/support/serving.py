@@ -13,13 +13,15 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from migration.opening import open_any
 from server.app import Server
 from server.config import ServerConfig
+from server.settings import RunningSettings, Settings
 from tests.support.checked import assert_whole
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from server.app import Serving, StoreOpener
+    from server.settings import Change, Sources
     from store.message_store import MessageStore
 
 #: Segments are really allocated: small ones keep tests fast and disks empty.
@@ -70,6 +72,9 @@ class EventListener:
         self.told.append("ready")
         self.is_ready.set()
 
+    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
+        self.told.append(f"reloaded {len(taken)}, {len(waiting)} wait")
+
     def draining(self) -> None:
         self.told.append("draining")
 
@@ -85,15 +90,17 @@ async def serving(
     opener: StoreOpener = open_any,
     wait_ready: bool = True,
     damaged: bool = False,
+    sources: Sources | None = None,
     **settings: Any,  # noqa: ANN401 - ServerConfig checks them
 ) -> AsyncIterator[Served]:
     """A server until the end of the block. It is drained then, its store closed and looked over,
     unless it is one that the test damages on purpose.
     """
-    settings = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, **settings}
-    config = ServerConfig(data_dir=directory, store={**SMALL_STORE, **(store or {})}, **settings)
+    values = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, **settings}
+    config = ServerConfig(data_dir=directory, store={**SMALL_STORE, **(store or {})}, **values)
     listener = EventListener()
-    server = Server(config, opener, listener)
+    running_settings = RunningSettings(Settings.of(config), sources)
+    server = Server(running_settings, opener, listener)
     running = asyncio.create_task(server.run())
     try:
         waiting = listener.is_ready if wait_ready else listener.is_listening

@@ -1,4 +1,4 @@
-"""server/config.py: where settings come from, and how wrong ones are refused."""
+"""server/settings/sources.py: where settings come from, and how wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from pathlib import Path
 import pytest
 
 from kvcq.opening import open_store
-from server.config import ServerConfig, load_config, with_recorded_segments
+from server.config import ServerConfig
+from server.settings import (
+    KNOWN,
+    Origin,
+    Settings,
+    Sources,
+    plain_value,
+    toml_value,
+    variable_of,
+)
 from store.config import FlushMode
 from store.errors import InvalidArgumentError
+
+
+def load_config(path: Path | None, flags: dict[str, object]) -> ServerConfig:
+    return Sources(path, flags).read().config
 
 
 def _file(tmp_path: Path, text: str) -> Path:
@@ -132,9 +145,92 @@ def test_records_name_an_address_that_is_one(host: str, advertised: str) -> None
 
 def test_the_segment_size_of_a_store_is_taken_unless_one_is_given(tmp_path: Path) -> None:
     made = ServerConfig(data_dir=tmp_path / "store", store={"segment_bytes": 4 << 20})
-    config = ServerConfig(data_dir=tmp_path / "store")
-    assert with_recorded_segments(config) is config, "there is no store yet"
+    settings = Settings.of(ServerConfig(data_dir=tmp_path / "store"))
+    assert settings.with_recorded_segments() is settings, "there is no store yet"
     open_store(made.store_config(8081)).close()
-    assert with_recorded_segments(config).store_config(8081).segment_bytes == 4 << 20
-    other = ServerConfig(data_dir=tmp_path / "store", store={"segment_bytes": 8 << 20})
-    assert with_recorded_segments(other) is other, "the store refuses it"
+    found = settings.with_recorded_segments()
+    assert found.config.store_config(8081).segment_bytes == 4 << 20
+    assert found.origin("store.segment_bytes") == ("store", str(tmp_path / "store"))
+    other = Settings.of(ServerConfig(data_dir=tmp_path / "store", store={"segment_bytes": 8 << 20}))
+    assert other.with_recorded_segments() is other, "the store refuses it"
+
+
+def test_the_environment_wins_over_the_file_and_flags_over_both(tmp_path: Path) -> None:
+    path = _file(tmp_path, "[server]\nport = 1\nmax_calls = 11\n[store]\nreserved_hours = 1\n")
+    settings = Sources(
+        path,
+        {"server.port": 3, "store.crc_item": "false"},
+        {"server.port": "--port"},
+        {"KVCQ_SERVER__PORT": "2", "KVCQ_STORE__RESERVED_HOURS": "2", "HOME": "/", "PATH": ""},
+    ).read()
+    config = settings.config
+    assert (config.port, config.max_calls, config.store["reserved_hours"]) == (3, 11, 2.0)
+    told = {name: str(settings.origin(name)) for name in settings.origins}
+    assert told == {
+        "server.port": "--port",
+        "server.max_calls": str(path),
+        "store.reserved_hours": "KVCQ_STORE__RESERVED_HOURS",
+        "store.crc_item": "--set store.crc_item",
+    }
+    assert settings.origin("server.host") == Origin("default")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_each_setting_can_be_given_in_each_way(tmp_path: Path, name: str) -> None:
+    known = KNOWN[name]
+    default = Settings.of(ServerConfig()).values()[name]
+    given = known.default if default is None else default
+    if given is None:
+        given = True if known.kind == bool | None else Path("some.pem")
+    line = f"[{known.table}]\n{known.key} = {toml_value(given)}\n"
+    text = str(plain_value(given)).strip("[]")
+    others = {"server.tls_cert": "a.pem", "server.tls_key": "b.pem"}  # they need each other
+    others.pop(name, None)
+    for sources in (
+        Sources(_file(tmp_path, line), others),
+        Sources(flags=others, environment={variable_of(name): text}),
+        Sources(flags={**others, name: text}),
+    ):
+        settings = sources.read()
+        assert settings.values()[name] == given
+        assert settings.origin(name).kind != "default"
+
+
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        ("KVCQ_SERVER__PROT", "unknown setting KVCQ_SERVER__PROT; did you mean KVCQ_SERVER__PORT?"),
+        ("KVCQ_STOR__PORT", "unknown setting KVCQ_STOR__PORT; did you mean KVCQ_SERVER__PORT?"),
+        ("KVCQ_SERVER__QQQ", "unknown setting KVCQ_SERVER__QQQ"),
+    ],
+)
+def test_an_unknown_variable_is_answered_with_the_nearest_one(variable: str, says: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        Sources(environment={variable: "1"}).read()
+    assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    # What other commands read, and what Kubernetes sets for services of these names.
+    ["KVCQ_SERVER", "KVCQ_SERVER_PORT", "KVCQ_PORT_8081_TCP_ADDR", "KVCQ_SERVICE_HOST", "OTHER__X"],
+)
+def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
+    assert Sources(environment={variable: "tcp://10.0.0.1:1"}).read().origins == {}
+
+
+def test_a_wrong_value_is_told_with_where_it_came_from(tmp_path: Path) -> None:
+    path = _file(tmp_path, "[store]\ndisk_full_ratio = 0.5\n")
+    with pytest.raises(InvalidArgumentError, match=f"disk_full_ratio: .*, in {path}") as refused:
+        Sources(path).read()
+    assert refused.value.field == "store.disk_full_ratio"
+    with pytest.raises(InvalidArgumentError, match=r"'x' is not a whole .*, in KVCQ_SERVER__PORT"):
+        Sources(environment={"KVCQ_SERVER__PORT": "x"}).read()
+    with pytest.raises(InvalidArgumentError, match=f"unknown setting server.prt.*, in {path}"):
+        Sources(_file(tmp_path, "[server]\nprt = 1\n")).read()
+
+
+def test_all_that_is_declared_has_a_meaning_and_no_two_share_a_name_of_rocketmq() -> None:
+    assert [name for name, known in KNOWN.items() if not known.about.meaning] == []
+    theirs = [known.about.rocketmq for known in KNOWN.values() if known.about.rocketmq]
+    assert len(theirs) == len(set(theirs)) > 20

@@ -1,0 +1,94 @@
+"""Every setting by name: `server.port`, or `KVCQ_SERVER__PORT` in the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from server.config import ServerConfig
+from server.errors import UnknownSettingError
+from store.config import StoreConfig
+from store.setting import About, about
+
+#: The tables of the file, and the fields that no file sets: they have another way.
+TABLES: dict[str, type] = {"server": ServerConfig, "store": StoreConfig}
+_NOT_SET = {ServerConfig: "store", StoreConfig: "root"}
+
+#: Two underscores stand for the dot. What Kubernetes sets for a service, such as
+#: KVCQ_SERVICE_HOST and KVCQ_PORT, and what the other commands read, such as KVCQ_SERVER, have one.
+_PREFIX, _DOT = "KVCQ_", "__"
+
+
+class Known(NamedTuple):
+    """One setting."""
+
+    name: str
+    kind: Any  # its type, as annotated
+    default: object
+    about: About
+
+    @property
+    def table(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def key(self) -> str:
+        return self.name.partition(".")[2]
+
+
+def _all_known() -> dict[str, Known]:
+    found = {}
+    for table, owner in TABLES.items():
+        # The store imports Path for type checkers alone.
+        kinds = typing.get_type_hints(owner, localns={"Path": Path})
+        known = about(owner)
+        for one in dataclasses.fields(owner):
+            if one.name != _NOT_SET[owner]:
+                name = f"{table}.{one.name}"
+                found[name] = Known(name, kinds[one.name], one.default, known[one.name])
+    return found
+
+
+KNOWN: dict[str, Known] = _all_known()
+_BY_VARIABLE = {
+    f"{_PREFIX}{known.table}{_DOT}{known.key}".upper(): name for name, known in KNOWN.items()
+}
+_VARIABLES = {name: variable for variable, name in _BY_VARIABLE.items()}
+
+
+def variable_of(name: str) -> str:
+    """The environment variable that sets it."""
+    return _VARIABLES[name]
+
+
+def known_setting(name: str) -> Known:
+    """By its whole name; one of the table [server] by its key alone too. Raises
+    UnknownSettingError with the nearest name."""
+    found = KNOWN.get(name) or KNOWN.get(f"server.{name}")
+    if found is None:
+        raise UnknownSettingError(name, _nearest(name.rpartition(".")[2]))
+    return found
+
+
+def name_of_variable(variable: str) -> str | None:
+    """The setting that the environment variable sets; None for one that is not ours.
+
+    Raises UnknownSettingError with the nearest variable for one that can be nothing else.
+    """
+    if not variable.startswith(_PREFIX) or _DOT not in variable:
+        return None
+    name = _BY_VARIABLE.get(variable)
+    if name is None:
+        near = _nearest(variable.partition(_DOT)[2].lower())
+        raise UnknownSettingError(variable, None if near is None else variable_of(near))
+    return name
+
+
+def _nearest(key: str) -> str | None:
+    """The setting of any table whose key is most like this one."""
+    names = {known.key: name for name, known in KNOWN.items()}
+    near = difflib.get_close_matches(key, names, n=1)
+    return names[near[0]] if near else None

@@ -1,0 +1,102 @@
+"""Settings of a server that runs: its sources can be read again, and some values taken.
+
+Thread: the event loop's, but for `read`, which blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.settings.names import KNOWN
+from server.settings.sources import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.config import ServerConfig
+    from server.settings.sources import Sources
+
+
+class Change(NamedTuple):
+    """One setting that the sources give another value than the server has."""
+
+    name: str
+    before: object
+    after: object
+
+
+class Reloaded(NamedTuple):
+    """What became of new values."""
+
+    taken: tuple[Change, ...]
+    #: They are taken by the next start.
+    waiting: tuple[Change, ...]
+
+
+class RunningSettings:
+    """What holds now, and who is told when that changes."""
+
+    def __init__(self, settings: Settings, sources: Sources | None = None) -> None:
+        """Without sources there is nothing to read again."""
+        self._settings = settings
+        self._sources = sources
+        self._waiting: tuple[Change, ...] = ()
+        self._listeners: list[Callable[[ServerConfig], None]] = []
+
+    @property
+    def config(self) -> ServerConfig:
+        return self._settings.config
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def waiting(self) -> tuple[Change, ...]:
+        """Values that the last reload found, and that need a restart."""
+        return self._waiting
+
+    def on_change(self, listener: Callable[[ServerConfig], None]) -> None:
+        """Call `listener` with the new configuration whenever something was taken.
+
+        It takes references and numbers, does not block, and does not raise.
+        """
+        self._listeners.append(listener)
+
+    def read(self) -> Settings:
+        """What the sources say now. Blocks; any thread. Raises InvalidArgumentError, StoreError and
+        OSError, as the start does; nothing is taken then."""
+        if self._sources is None:
+            return self._settings
+        return self._sources.read().with_recorded_segments()
+
+    def take(self, read: Settings) -> Reloaded:
+        """Take what may change at run time. Raises InvalidArgumentError when that does not go
+        together with what stays; nothing is taken then."""
+        before, after = self._settings.values(), read.values()
+        changes = [
+            Change(name, before[name], after[name]) for name in KNOWN if before[name] != after[name]
+        ]
+        # What is not set stands for what only the opening of a store finds out.
+        taken = tuple(
+            one for one in changes if KNOWN[one.name].about.live and one.after is not None
+        )
+        config = _with(self.config, taken)
+        config.store_config(config.port)
+        self._waiting = tuple(one for one in changes if one not in taken)
+        stays = {one.name for one in self._waiting}
+        origins = {name: (self._settings if name in stays else read).origin(name) for name in KNOWN}
+        self._settings = Settings(config, origins)
+        if taken:
+            for listener in self._listeners:
+                listener(config)
+        return Reloaded(taken, self._waiting)
+
+
+def _with(config: ServerConfig, changes: tuple[Change, ...]) -> ServerConfig:
+    tables: dict[str, dict[str, object]] = {"server": {}, "store": dict(config.store)}
+    for change in changes:
+        known = KNOWN[change.name]
+        tables[known.table][known.key] = change.after
+    return dataclasses.replace(config, **tables["server"], store=tables["store"])  # type: ignore[arg-type]  # checked by the class
