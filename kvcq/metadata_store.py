@@ -238,6 +238,9 @@ class MetadataStore:
     def put_state(self, name: str, value: bytes) -> None:
         self._engine.write(KvBatch(puts={META: [(b"s" + name.encode(), value)]}))
 
+    def statistics(self) -> dict[str, float]:
+        return self._engine.statistics()
+
     def maintain(self) -> None:
         self._engine.settle()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
@@ -23,6 +24,7 @@ from store.store_dir import StoreDir
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvcq.engine.rocks import Profile
     from store.clock import Clock
     from store.config import StoreConfig
     from store.message_store import MessageStore
@@ -64,11 +66,12 @@ def open_plain(
 
 def open_queues(config: StoreConfig, clock: Clock, directory: StoreDir) -> KvConsumeQueueStore:
     """Queues and key index, as `open_derived` finds them, expiring by the clock."""
-    engine = open_derived(directory.kvcq)
+    profile = replace(DERIVED, statistics=config.rocksdb_statistics)
+    engine = open_derived(directory.kvcq, profile)
     return KvConsumeQueueStore(engine, ExpiryFilter(engine, clock, config.expiry_margin_s))
 
 
-def open_derived(path: Path) -> RocksEngine:
+def open_derived(path: Path, profile: Profile = DERIVED) -> RocksEngine:
     """The derived database; a damaged one is moved aside, and an empty one made.
 
     Damage that a reader met counts as well: it left a mark. Raises EngineUnavailableError when
@@ -83,13 +86,13 @@ def open_derived(path: Path) -> RocksEngine:
             )
         mark.unlink()
     try:
-        return RocksEngine.open(path, DERIVED)
+        return RocksEngine.open(path, profile)
     except EngineUnavailableError:
         raise  # on a full disk, say: it knows more than the log does when segments were dropped
     except EngineFailedError as error:
         aside = move_aside(path, "damaged")
         logger.error("%s is moved to %s and rebuilt from the log: %s", path, aside.name, error)
-        return RocksEngine.open(path, DERIVED)
+        return RocksEngine.open(path, profile)
 
 
 def open_metadata(directory: StoreDir) -> MetadataStore:

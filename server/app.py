@@ -32,9 +32,10 @@ from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
 from server.access import ReloadedTls, TlsFiles
 from server.errors import ServerBindError, ServerDrainingError, SettingsRefusedError
+from server.http import HttpSites, Site, monitoring_app
 from server.jobs import Jobs, kinds_of
 from server.metrics import CallMetrics
-from server.process import calm_collector, has_terminal, tune_allocator
+from server.process import calm_collector, has_terminal, private_bytes, tune_allocator
 from server.puts import Puts
 from server.reads import Reads
 from server.services import (
@@ -48,7 +49,7 @@ from server.services import (
     TopicService,
 )
 from server.stage import Stage
-from server.wire import UNREAD_BYTES, Edge
+from server.wire import UNREAD_BYTES, CallKind, Edge
 from server.workers import Pools
 from store.clock import SystemClock
 from store.errors import StoreError
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
 
     from migration.opening import Opened
     from server.config import ServerConfig
+    from server.observe import Observer
     from server.settings import Change, Reloaded, RunningSettings
-    from server.wire import RequestMemory
     from store.config import StoreConfig
     from store.progress import Progress
 
@@ -166,7 +167,7 @@ class Server:
         self._stage = Stage()
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._metrics = CallMetrics()
+        self._metrics = CallMetrics(self._config.metrics_topics)
         self._edge = Edge(self._config, self._metrics)
         settings.on_change(self._edge.reconfigure)
         self._serving: Serving | None = None
@@ -174,7 +175,10 @@ class Server:
         self._hangups: set[asyncio.Task[None]] = set()
         self._tls = _tls_of(self._config)
         self._rpc = _rpc_server(self._config)
+        self.sites = HttpSites()
+        self._observer: Observer | None = None
         self._add_services()
+        self._add_sites()
 
     @property
     def _config(self) -> ServerConfig:
@@ -189,8 +193,11 @@ class Server:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
             loop.add_signal_handler(signal.SIGHUP, self._hung_up, has_terminal())
         await self._rpc.start()
-        self._listener.listening(self._config.host, port)
         try:
+            await self.sites.start()
+            if self._observer is not None:
+                self._observer.start()
+            self._listener.listening(self._config.host, port)
             opened = await self._open(self._config.store_config(port))
             if opened is not None:
                 try:
@@ -200,6 +207,9 @@ class Server:
         finally:
             self._stage.drain()
             await self._rpc.stop(None)
+            await self.sites.stop()
+            if self._observer is not None:
+                await asyncio.to_thread(self._observer.close)
             self._edge.close()
         self._listener.stopped()
 
@@ -263,7 +273,7 @@ class Server:
     async def _serve(self, opened: Opened, port: int) -> None:
         store = opened.store
         store.make_segments_aside()  # a roll must not hold the event loop while the disk works
-        serving = Serving(opened, self._config, self._stage, self._metrics, self._edge.memory)
+        serving = Serving(opened, self._config, self._stage, self._metrics, self._edge)
         self._serving = serving
         serving.reconfigure(self._config)  # a reload may have come before
         self._settings.on_change(serving.reconfigure)
@@ -306,6 +316,17 @@ class Server:
         for kind, descriptor in _SERVED.items():
             self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
 
+    def _add_sites(self) -> None:
+        """They answer from the beginning as well, until the store is closed."""
+        config = self._config
+        if config.metrics_port is not None:
+            # Not above: its libraries take a tenth of a second that only metrics are worth.
+            from server.observe import Observer
+
+            self._observer = Observer(config, self._stage, self._metrics, lambda: self._serving)
+            app = monitoring_app(self._stage, self._observer.text)
+            self.sites.add(Site("metrics", config.metrics_host, config.metrics_port, app))
+
     def _begin_drain(self) -> None:
         self._listener.draining()
         self._stage.drain()
@@ -339,9 +360,10 @@ class Serving:
         config: ServerConfig,
         stage: Stage,
         metrics: CallMetrics,
-        memory: RequestMemory,
+        edge: Edge,
     ) -> None:
         self.store = store = opened.store
+        self._gate, memory = edge.gate, edge.memory
         self.puts = Puts(store, config, stage, metrics)
         self.reads = Reads(store, config, memory, stage, metrics)
         self._max_receive_bytes = config.max_receive_bytes
@@ -362,13 +384,25 @@ class Serving:
 
     async def levels(self) -> dict[str, float]:
         """For GetStatistics."""
+        return {**self.levels_here(), **await self._pools.lookups.run(self.store.statistics)}
+
+    def levels_here(self) -> dict[str, float]:
+        """Those of them that the event loop owns."""
         return {
             "server.max_receive_bytes": self._max_receive_bytes,
+            "server.memory_bytes": private_bytes(),
             "server.producers": self.puts.sessions.producer_count,
             "server.watched_queues": self.reads.growth.watched_queues,
             **{f"server.{name}": value for name, value in self.jobs.statistics().items()},
-            **await self._pools.lookups.run(self.store.statistics),
         }
+
+    def waiting(self) -> dict[str, int]:
+        """By pool of threads, the work that waits for one."""
+        return {**self._pools.waiting(), "bulk": self.puts.waiting, "read": self.reads.waiting}
+
+    def under_way(self) -> dict[str, int]:
+        """Calls by kind."""
+        return {kind.value: self._gate.under_way(kind) for kind in CallKind}
 
     def close(self) -> None:
         """Wait for what runs in threads. Blocks."""

@@ -125,6 +125,25 @@ class ServerConfig:
         bounds=(1, 1_000_000_000),
     )
 
+    # What machines ask over HTTP. It is neither encrypted nor authenticated: names of topics and
+    # groups are there to read.
+    metrics_host: str = setting("127.0.0.1", "address of /metrics, /livez and /readyz")
+    metrics_port: int | None = setting(
+        None, "their port; 0: any free one; without one they are not served"
+    )
+    metrics_topics: int = setting(
+        50, "topics with series of their own, those with most traffic", bounds=(0, 10_000)
+    )
+    metrics_groups: int = setting(
+        100, "groups with series of their own, those that are farthest behind", bounds=(0, 10_000)
+    )
+    metrics_cluster: str = setting(
+        "DefaultCluster",
+        "label of metrics that RocketMQ has too",
+        rocketmq="brokerClusterName",
+    )
+    metrics_node: str = setting("", "the same; empty: the name of the host", rocketmq="brokerName")
+
     store: dict[str, Any] = field(default_factory=dict)  # StoreConfig fields but root
 
     def __post_init__(self) -> None:
@@ -133,6 +152,8 @@ class ServerConfig:
                 raise InvalidArgumentError(name, f"{getattr(self, name)!r} is not {rule}")
 
         check("host", bool(self.host), "an address")
+        check("metrics_host", bool(self.metrics_host), "an address")
+        check("metrics_port", _is_port(self.metrics_port), "a port from 0 to 65535")
         self._check_tls()
         if not self.insecure_listen:
             self._check_listening("host", self.host)
@@ -164,6 +185,7 @@ class ServerConfig:
         """The store's settings for a server that listens on `port`."""
         values: dict[str, Any] = {"root": self.data_dir, **self.store}
         values.setdefault("store_host", (_advertised(self.host), port))
+        values.setdefault("rocksdb_statistics", self.metrics_port is not None)
         with in_table("store"):
             return StoreConfig(**values)
 
@@ -186,6 +208,11 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _is_port(value: object) -> bool:
+    """Or none."""
+    return value is None or (type(value) is int and 0 <= value <= 65_535)
 
 
 def _advertised(host: str) -> str:

@@ -132,3 +132,11 @@ class ServerBindError(ServerError):
         self.host = host
         self.port = port
         self.reason = reason
+
+
+class HttpBindError(ServerBindError):
+    """The same for the address of a page: `name` is how its settings begin."""
+
+    def __init__(self, name: str, host: str, port: int, reason: OSError) -> None:
+        super().__init__(host, port, reason)
+        self.name = name

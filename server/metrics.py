@@ -1,29 +1,60 @@
-"""Counters of the gRPC edge, by method. Read through AdminService.GetStatistics."""
+"""Counters of the gRPC edge. Read through AdminService.GetStatistics, and by Prometheus."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.traffic import TopicTraffic
+from store.histogram import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from server.traffic import Traffic
+    from store.histogram import Counted
 
 #: Asking for the numbers must not change them.
 _NOT_COUNTED = frozenset({"GetStatistics"})
 
+#: Of a call, seconds: RocketMQ's bounds of rocketmq_rpc_latency, and some between them.
+CALL_BOUNDS_S = (0.001, 0.003, 0.005, 0.007, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 2.0, 3.0)
+#: Of a message in the log, bytes: RocketMQ's bounds of rocketmq_message_size.
+SIZE_BOUNDS = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
+
+
+class CallNumbers(NamedTuple):
+    """All of it at one time, for who reads it in another thread."""
+
+    uptime_s: float
+    calls_s: Mapping[str, Counted]  # by method
+    refusals: Mapping[tuple[str, str], int]  # by method and reason
+    counts: Mapping[str, int]
+    message_bytes: Counted
+    traffic: Mapping[str, Traffic]  # by topic
+
 
 class CallMetrics:
-    """Calls, refusals and time, by method. Owned by the event loop's thread."""
+    """Calls, refusals, time, and what was put and pulled. Owned by the event loop's thread."""
 
-    def __init__(self) -> None:
-        self._calls: Counter[str] = Counter()
-        self._seconds: defaultdict[str, float] = defaultdict(float)
+    def __init__(self, topic_rows: int = 0) -> None:
+        """`topic_rows`: topics whose traffic is kept apart."""
+        self._calls: dict[str, Histogram] = {}
         self._refusals: Counter[tuple[str, str]] = Counter()
         self._counts: Counter[str] = Counter()
+        self._message_bytes = Histogram(SIZE_BOUNDS)
+        self._traffic = TopicTraffic(topic_rows)
         self._begun_s = monotonic()
 
     def ended(self, method: str, seconds: float) -> None:
         """A call of `method` ended, well or not."""
         if method not in _NOT_COUNTED:
-            self._calls[method] += 1
-            self._seconds[method] += seconds
+            try:
+                self._calls[method].add(seconds)
+            except KeyError:
+                histogram = self._calls[method] = Histogram(CALL_BOUNDS_S)
+                histogram.add(seconds)
 
     def refused(self, method: str, reason: str) -> None:
         """A call, or a batch in a stream, was answered with an error."""
@@ -33,12 +64,38 @@ class CallMetrics:
         """Add to a counter of the server's own, such as `messages_put`."""
         self._counts[name] += amount
 
+    def put(self, topics: Mapping[str, int], size: int) -> None:
+        """Messages were stored: how many by topic, and the bytes of all of them in the log."""
+        messages = sum(topics.values())
+        self._counts["messages_put"] += messages
+        self._message_bytes.add(size / messages, messages)
+        for topic, part in topics.items():
+            self._traffic.put(topic, part, size * part // messages)
+
+    def pulled(self, topic: str, messages: int, size: int) -> None:
+        """Messages of a topic, or light queue, were read; `size` bytes are sent."""
+        if messages:
+            self._counts["messages_pulled"] += messages
+            self._traffic.pulled(topic, messages, size)
+
+    def read(self) -> CallNumbers:
+        """All numbers since the start of the process."""
+        return CallNumbers(
+            monotonic() - self._begun_s,
+            {method: histogram.read() for method, histogram in self._calls.items()},
+            dict(self._refusals),
+            dict(self._counts),
+            self._message_bytes.read(),
+            self._traffic.read(),
+        )
+
     def statistics(self) -> dict[str, float]:
-        """All counters since the start of the process."""
+        """All counters since the start of the process, but for the traffic by topic."""
         values: dict[str, float] = {"server.uptime_s": monotonic() - self._begun_s}
-        for method, calls in self._calls.items():
-            values[f"server.calls.{method}"] = calls
-            values[f"server.seconds.{method}"] = self._seconds[method]
+        for method, histogram in self._calls.items():
+            calls = histogram.read()
+            values[f"server.calls.{method}"] = calls.times
+            values[f"server.seconds.{method}"] = calls.total
         for (method, reason), refusals in self._refusals.items():
             values[f"server.refusals.{method}.{reason}"] = refusals
         for name, amount in self._counts.items():

@@ -32,6 +32,11 @@ class Stage:
             raise ServerStartingError(*self._progress)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the store is, or was: the opening is over."""
+        return self._open
+
+    @property
     def is_ready(self) -> bool:
         """Whether calls are taken, and puts can be stored."""
         return self._open and not self._draining and not self._failed

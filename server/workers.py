@@ -52,6 +52,11 @@ class Workers:
         # Submitted and not ended; added to in the event loop, taken from by the workers.
         self._running: set[Future[Any]] = set()
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that have no thread yet."""
+        return sum(map(len, self._turns.values()))
+
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result, computed in a worker thread when it is the caller's turn."""
         if self._free:
@@ -147,6 +152,10 @@ class Pools:
         self.commits = Workers(max(1, threads // 2), "commit")
         self.changes = Workers(2, "change")  # topics and groups; may wait for what was dispatched
         self.steps = Workers(2, "step")  # of a migration, and beginnings of jobs
+
+    def waiting(self) -> dict[str, int]:
+        """Jobs that have no thread yet, by pool."""
+        return {name: workers.waiting for name, workers in vars(self).items()}
 
     def close(self) -> None:
         """As `Workers.close`, one after the other."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.derive import ReputService
     from store.format import BatchMark, Prepared
+    from store.histogram import Counted
     from store.log import CommitLog, DiskGuard, FlushService, LogAppend
     from store.message import Message
 
@@ -181,7 +182,7 @@ class AppendPath:
 
     def _check_writable(self) -> None:
         self.check_open()
-        failure = self.flushed.failure or self.dispatched.failure
+        failure = self._failure
         if failure is not None:
             raise StoreFailedError(f"the store takes no more writes: {failure}") from failure
         self._guard.check_put()
@@ -193,8 +194,16 @@ class AppendPath:
         if lag > self._config.max_dispatch_lag_bytes:
             raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
 
+    @property
+    def _failure(self) -> BaseException | None:
+        return self.flushed.failure or self.dispatched.failure
+
     def _lag(self) -> int:
         return self.log.appended_offset - self.dispatched.value
+
+    @property
+    def flush_seconds(self) -> Counted:
+        return self._flush_service.seconds.read()
 
     def statistics(self) -> dict[str, float]:
         return {
@@ -205,6 +214,8 @@ class AppendPath:
             "store.flush_behind_bytes": self.log.appended_offset - self.flushed.value,
             "store.dispatch_behind_bytes": self._lag(),
             "store.flush_count": self._flush_service.flush_count,
+            "store.flush_seconds": self._flush_service.seconds.read().total,
+            "store.failed": float(self._failure is not None),
             "store.hot_queues": len(self.log.hot_queues),
             "store.poison_records": self._reput.poison_count,
             "store.disk_used_ratio": self._guard.ratio,

@@ -201,6 +201,9 @@ class StoreConfig:
     expiry_margin_s: int = setting(
         600, "expired units stay in RocksDB for about so long", bounds=(2, 365 * _DAY_S)
     )
+    rocksdb_statistics: bool = setting(
+        False, "RocksDB counts reads, writes and cache hits; on where `server.metrics_port` is set"
+    )
 
     hot_read_bytes: int = setting(
         1 << 30,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from store.append_path import AppendPath
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
     from store.format import BatchMark
+    from store.histogram import Counted
     from store.message import Appended, KeyQueryPage, Message, Pulled
     from store.metadata import Metadata, TopicConfig
     from store.reader import Reader
@@ -455,13 +456,31 @@ class MessageStore:
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name; units in the names."""
         retention = self._services.retention
+        derived, meta = self.queues.statistics(), self.metadata.statistics()
         return {
             **self._appends.statistics(),
             "store.dropped_segments": retention.dropped_segments,
             "store.retention_read_errors": retention.read_errors,
             "store.queue_repairs": self._repair.done,
-            **{f"kvcq.{name}": value for name, value in self.queues.statistics().items()},
+            **{f"kvcq.{name}": value for name, value in derived.items()},
+            **{f"meta.{name}": value for name, value in meta.items()},
         }
+
+    @property
+    def flush_seconds(self) -> Counted:
+        """How long flushes of the log took, since it was opened."""
+        return self._appends.flush_seconds
+
+    def first_store_time_ms(self) -> int | None:
+        """When the oldest message of the log was stored, ms since 1970; None: there is none."""
+        self._appends.check_open()
+        return self.log.first_store_time_ms(self.log.start_offset)
+
+    def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """When the message at that offset was stored, ms since 1970; None: there is none."""
+        self._appends.check_open()
+        unit = self._reader.first_unit(topic, queue_id, offset)
+        return None if unit is None else unit.store_time_ms
 
     def close(self) -> None:
         """Drain, flush, and let go of the directory. Repeatable.

@@ -93,6 +93,10 @@ class Metadata(Protocol):
 
     def put_state(self, name: str, value: bytes) -> None: ...
 
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators, by name."""
+        ...
+
     def maintain(self) -> None:
         """What is due now and then; called every second. After a full disk: takes writes again."""
         ...

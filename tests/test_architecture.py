@@ -65,6 +65,7 @@ UNITS |= {
     "store.consume_queue": set(),
     "store.errors": set(),
     "store.files": {"store.errors"},
+    "store.histogram": set(),
     "store.light_queue": set(),
     "store.message": {"store.consume_queue"},
     "store.metadata": {"store.consume_queue"},
@@ -83,6 +84,7 @@ _LOG = {
     "store.config",
     "store.files",
     "store.format",
+    "store.histogram",
     "store.jobs",
 }
 _TOPICS = {*_LOG, "store.log", "store.metadata"}
@@ -207,6 +209,16 @@ UNITS |= {
     "server.process": set(),
     "server.access": set(),
     "server.settings": {"server.config", "server.errors"},
+    "server.traffic": set(),
+    "server.metrics": {"server.traffic"},
+    "server.http": {"server.errors", "server.stage"},
+    "server.observe": {
+        "server.config",
+        "server.metrics",
+        "server.stage",
+        "server.version",
+        "server.workers",
+    },
     "server.wire": {
         "server.config",
         "server.errors",
@@ -261,6 +273,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "pandas": ("migration/spark/",),
     "pyarrow": ("migration/spark/",),
     "apscheduler": ("store/jobs.py",),
+    "prometheus_client": ("server/observe/",),
+    "aiohttp": ("server/http/", "server/console/"),
     "asyncio": ("server/", "kvcq_client/"),
     "cryptography": ("server/access/",),
     "msgspec": ("server/settings/conversion.py",),

@@ -16,7 +16,7 @@ from server.app import run_server
 from server.cli.on_disk import unusable
 from server.cli.settings_options import read_settings, refused, settings_options
 from server.cli.terminal import BadRequestError, CommandError, escape, json_option, notes
-from server.errors import ServerBindError
+from server.errors import HttpBindError, ServerBindError
 from server.process import Outlet, OutletHandler, end_process_soon, prepare_to_open_stores
 from server.settings import RunningSettings, plain_value, toml_value
 from store.errors import (
@@ -114,6 +114,8 @@ def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> Comman
 
 
 def _advice_on_address(error: ServerBindError) -> str:
+    if isinstance(error, HttpBindError):
+        return f"--set server.{error.name}_port=… and server.{error.name}_host=… say where it is"
     if error.reason.errno == errno.EADDRINUSE:
         return "stop what has the port, or choose another one with --port"
     if error.reason.errno == errno.EACCES:

@@ -23,6 +23,7 @@ from server.wire import (
     only_placed_out,
     placed_out,
     request_in,
+    topics_of,
 )
 from server.workers import Workers
 from store.errors import InvalidArgumentError
@@ -77,6 +78,11 @@ class Puts:
         for threads in (self._producers, self._bulk, self._appender):
             threads.close()
 
+    @property
+    def waiting(self) -> int:
+        """Large puts that have no thread yet."""
+        return self._bulk.waiting
+
     def forget_topic(self, name: str) -> None:
         """The topic was created or deleted."""
         self._chooser.forget(name)
@@ -90,7 +96,7 @@ class Puts:
         except TooMuchError:
             return await self._put_large(given, born_host)
         placed, store_time_ms = await self._coalescer.put(message)
-        self._metrics.count("messages_put")
+        self._metrics.put({placed.topic: 1}, placed.record_size)
         return pb.PutResponse(
             placed=placed_out(placed, self._store_host), store_time_ms=store_time_ms
         )
@@ -103,7 +109,7 @@ class Puts:
         except InvalidArgumentError as error:
             raise of_single_put(error) from None
         await self._durability.wait(stored.end_offset)
-        self._metrics.count("messages_put")
+        self._metrics.put({given.topic: 1}, stored.record_bytes)
         return pb.PutResponse(
             placed=only_placed_out(stored.columns, self._store_host),
             store_time_ms=stored.store_time_ms,
@@ -164,7 +170,7 @@ class Puts:
         else:
             stored = await self._appender.small(messages)
         if not stored.repeated:
-            self._metrics.count("messages_put", stored.columns.message_count)
+            self._metrics.put(topics_of(request), stored.record_bytes)
         response = batch_out(stored.columns, stored.store_time_ms, self._store_host)
         response.repeated_batch = stored.repeated
         return Answer(response, stored.end_offset)

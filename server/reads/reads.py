@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 class _Answer(NamedTuple):
     status: pb.PullStatus
     message_count: int
+    cost_bytes: int  # of its records, or of its encoded messages
     response: pb.PullResponse | bytes  # bytes when a worker encoded it
 
 
@@ -68,6 +69,11 @@ class Reads:
         self._stop_listening()
         self.growth.close()
         self._reader.threads.close()
+
+    @property
+    def waiting(self) -> int:
+        """Reads that have no thread yet."""
+        return self._reader.threads.waiting
 
     async def pull(
         self, request: pb.PullRequest, remaining_s: float | None
@@ -112,7 +118,7 @@ class Reads:
             )
         else:
             found = await read()
-        self._metrics.count("messages_pulled", found.message_count)
+        self._metrics.pulled(key[0], found.message_count, found.cost_bytes)
         return found.response
 
     def subscribe(
@@ -132,6 +138,6 @@ class Reads:
 
 def _answer(pulled: Pulled, form: pb.RecordForm, *, encode: bool) -> _Answer:
     response = pb.PullResponse()
-    pulled_out(pulled, form, response)
+    cost_bytes = pulled_out(pulled, form, response)
     answer = response.SerializeToString() if encode else response
-    return _Answer(response.status, len(pulled.records), answer)
+    return _Answer(response.status, len(pulled.records), cost_bytes, answer)

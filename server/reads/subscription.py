@@ -349,5 +349,5 @@ class Subscription:
         self._credit_bytes -= cost_bytes
         if pulled.next_offset < pulled.max_offset:
             self._make_ready(key)
-        self._metrics.count("messages_pulled", len(pulled.records))
+        self._metrics.pulled(key[0], len(pulled.records), cost_bytes)
         return cost_bytes

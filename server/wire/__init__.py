@@ -7,6 +7,7 @@ into the words of the API and back (`messages_in`, `messages_out`, `fields`, `mi
 """
 
 from server.wire.batch_checksum import checksum_of
+from server.wire.batch_topics import topics_of
 from server.wire.call_errors import Context, batch_error, request_id_of
 from server.wire.call_gate import CallGate, CallKind
 from server.wire.columns import Columns, Stored, columns_of
@@ -117,4 +118,5 @@ __all__ = [
     "status_out",
     "stored_out",
     "topic_out",
+    "topics_of",
 ]

@@ -31,6 +31,11 @@ class Stored(NamedTuple):
     store_time_ms: int
     repeated: bool
 
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of its records, and of the blanks between them where it spans segments."""
+        return self.end_offset - self.columns.physical_offsets[0]
+
 
 def columns_of(requests: Sequence[DispatchRequest]) -> Columns:
     """The places of messages that were appended."""

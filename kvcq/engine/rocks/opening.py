@@ -28,6 +28,7 @@ class Opened(NamedTuple):
     """An open database. Nothing of it may outlive a call of the engine."""
 
     db: Rdict
+    options: Options
     tables: dict[str, Rdict]
     handles: dict[str, ColumnFamily]
     links: Path | None  # stands in for the directory of a database that is only read
@@ -119,6 +120,7 @@ def _open(
     db = Rdict(str(path), options, families, access)
     return Opened(
         db,
+        options,
         {name: db.get_column_family(name) for name in profile.names},
         {name: db.get_column_family_handle(name) for name in profile.names},
         links,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,13 @@ _FAMILY_PROPERTIES = {
     "pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
     "immutable_memtables": "rocksdb.num-immutable-mem-table",
 }
+#: Each counts how often writes were to be delayed, and how often to be stopped, by what there was
+#: too much of. Ours are refused then.
+_STALLS = {
+    "stalls_l0_files": "l0-file-count-limit",
+    "stalls_memtables": "memtable-limit",
+    "stalls_pending_compaction": "pending-compaction-bytes",
+}
 _DATABASE_PROPERTIES = {
     "running_flushes": "rocksdb.num-running-flushes",
     "running_compactions": "rocksdb.num-running-compactions",
@@ -23,6 +31,19 @@ _DATABASE_PROPERTIES = {
     "delayed_write_bytes_per_s": "rocksdb.actual-delayed-write-rate",
     "background_errors": BACKGROUND_ERRORS,
 }
+#: Of the whole database since it was opened, where the profile asks for `statistics`.
+_TICKERS = {
+    "block_cache_hits": "rocksdb.block.cache.hit",
+    "block_cache_misses": "rocksdb.block.cache.miss",
+    "bytes_written": "rocksdb.bytes.written",
+    "bytes_read": "rocksdb.bytes.read",
+    "keys_read": "rocksdb.number.keys.read",
+    "writes_self": "rocksdb.write.self",
+    "writes_other": "rocksdb.write.other",
+    "blocks_compressed": "rocksdb.number.block.compressed",
+}
+_TICKER = re.compile(r"^(\S+) COUNT : (\d+)$", re.MULTILINE)
+_STALL = re.compile(r"([\w-]+): (\d+)")
 
 
 def read_statistics(opened: Opened) -> dict[str, float]:
@@ -32,6 +53,15 @@ def read_statistics(opened: Opened) -> dict[str, float]:
         for family, table in opened.tables.items()
         for name, key in _FAMILY_PROPERTIES.items()
     }
+    for family, table in opened.tables.items():
+        stalls = dict(_STALL.findall(table.property_value("rocksdb.cf-write-stall-stats") or ""))
+        for name, cause in _STALLS.items():
+            numbers[f"{family}.{name}"] = float(
+                sum(int(stalls.get(f"{cause}-{what}", 0)) for what in ("delays", "stops"))
+            )
     for name, key in _DATABASE_PROPERTIES.items():
         numbers[name] = float(opened.db.property_int_value(key) or 0)
+    tickers = dict(_TICKER.findall(opened.options.get_statistics() or ""))
+    if tickers:
+        numbers |= {name: float(tickers[key]) for name, key in _TICKERS.items()}
     return numbers

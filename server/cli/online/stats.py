@@ -10,7 +10,7 @@ from server.cli.online.connection import connect, server_option
 from server.cli.terminal import console, json_option, notes, print_json, print_table, text
 
 #: Of the numbers whose names begin so.
-_HEADINGS = {"kvcq": "kvcq/, in RocksDB"}
+_HEADINGS = {"kvcq": "kvcq/, in RocksDB", "meta": "meta/, in RocksDB"}
 UPTIME = "server.uptime_s"
 
 
@@ -19,7 +19,7 @@ UPTIME = "server.uptime_s"
 @server_option
 @json_option
 def stats(prefix: str, server: str, as_json: bool) -> None:
-    """Show counters and levels: server.…, store.…, and kvcq.… of RocksDB.
+    """Show counters and levels: server.…, store.…, and kvcq.… and meta.… of RocksDB.
 
     Counters count from the start of the server. Units are in the names.
     """

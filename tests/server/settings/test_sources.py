@@ -56,6 +56,9 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ("server.port", "many", "server.port"),
         ("server.port", "70000", "server.port"),
         ("port", "70000", "server.port"),
+        ("server.metrics_port", "70000", "server.metrics_port"),
+        ("server.metrics_port", "-1", "server.metrics_port"),
+        ("server.metrics_host", "", "server.metrics_host"),
         ("server.data_dir", "", "server.data_dir"),
         ("store.flush_mode", "never", "store.flush_mode"),
         ("store.crc_item", "perhaps", "store.crc_item"),
@@ -73,6 +76,7 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: str, names: str) -
     [
         ("store.segment_bytes", "'1G' is not a whole number"),
         ("drain_grace_s", "'1G' is not a number"),
+        ("metrics_port", "'1G' is not a whole number"),
         ("store.crc_item", "'1G' is not true or false"),
         ("store.reclaim_unexpired", "'1G' is not true or false"),
         ("store.flush_mode", "'1G' is not one of async, sync"),
@@ -181,7 +185,7 @@ def test_each_setting_can_be_given_in_each_way(tmp_path: Path, name: str) -> Non
     default = Settings.of(ServerConfig()).values()[name]
     given = known.default if default is None else default
     if given is None:
-        given = True if known.kind == bool | None else Path("some.pem")
+        given = {bool | None: True, int | None: 9464}.get(known.kind, Path("some.pem"))
     line = f"[{known.table}]\n{known.key} = {toml_value(given)}\n"
     text = str(plain_value(given)).strip("[]")
     others = {"server.tls_cert": "a.pem", "server.tls_key": "b.pem"}  # they need each other
@@ -234,3 +238,13 @@ def test_all_that_is_declared_has_a_meaning_and_no_two_share_a_name_of_rocketmq(
     assert [name for name, known in KNOWN.items() if not known.about.meaning] == []
     theirs = [known.about.rocketmq for known in KNOWN.values() if known.about.rocketmq]
     assert len(theirs) == len(set(theirs)) > 20
+
+
+def test_metrics_are_served_where_they_have_a_port() -> None:
+    assert load_config(None, {}).metrics_port is None
+    with_port = load_config(None, {"metrics_port": "9464"})
+    assert with_port.metrics_port == 9464
+    assert with_port.store_config(1).rocksdb_statistics
+    assert not load_config(None, {}).store_config(1).rocksdb_statistics
+    off = load_config(None, {"metrics_port": "0", "store.rocksdb_statistics": "false"})
+    assert not off.store_config(1).rocksdb_statistics

@@ -230,3 +230,15 @@ def test_callers_that_come_together_share_a_flush_and_a_lone_one_never_waits() -
         assert service.flush_count == before + 1
     finally:
         service.stop()
+
+
+def test_flushes_that_had_something_to_do_are_timed() -> None:
+    log = FakeLog()
+    service = GroupCommitService(log, Watermark("flushed"))
+    service.run_once()
+    assert service.seconds.read().times == 0
+    log.appended = 100
+    service.run_once()
+    timed = service.seconds.read()
+    assert timed.times == 1
+    assert timed.total > 0

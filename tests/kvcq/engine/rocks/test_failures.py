@@ -100,7 +100,11 @@ def test_a_stall_is_busy_and_writes_nothing(path: Path) -> None:
 
     with pytest.raises(EngineBusyError):
         write_on()
-    assert engine.statistics()["write_stopped"] == 1.0
+    numbers = engine.statistics()
+    assert numbers["write_stopped"] == 1.0
+    # Told by family and cause.
+    assert numbers["default.stalls_memtables"] > 0
+    assert numbers["default.stalls_l0_files"] == numbers["index.stalls_memtables"] == 0
     assert len(engine.scan("default", *ALL)) == written * 100
     assert engine.get("offset", b"point") == b"%d" % (written - 1)
     # The same batch is taken when there is room.

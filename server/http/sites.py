@@ -1,0 +1,95 @@
+"""aiohttp applications, started and stopped with the server."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from server.errors import HttpBindError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from aiohttp import web
+
+logger = logging.getLogger(__name__)
+
+#: A connection that asks for nothing is closed. Prometheus asks again within its interval.
+KEEPALIVE_S = 75.0
+#: Answers under way may take this long when the server ends; what they ask of is closed by then.
+SHUTDOWN_S = 1.0
+
+
+class Site(NamedTuple):
+    """One application on one address."""
+
+    name: str  # its settings are <name>_host and <name>_port
+    host: str
+    port: int  # 0: any free one
+    app: web.Application
+    tls: ssl.SSLContext | None = None
+
+
+class HttpSites:
+    """All of them. Owned by the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._sites: list[Site] = []
+        self._runners: list[web.AppRunner] = []
+        #: By name, where those that were started listen.
+        self.ports: dict[str, int] = {}
+
+    def add(self, site: Site) -> None:
+        """It is served from `start` on."""
+        self._sites.append(site)
+
+    async def start(self) -> None:
+        """Listen, in the order of adding. Raises HttpBindError; `stop` must follow all the same."""
+        if not self._sites:
+            return
+        from aiohttp import web  # see __init__.py
+
+        for site in self._sites:
+            runner = web.AppRunner(
+                site.app,
+                handle_signals=False,  # the server has handlers of its own
+                access_log=None,
+                keepalive_timeout=KEEPALIVE_S,
+                shutdown_timeout=SHUTDOWN_S,
+            )
+            self._runners.append(runner)
+            await runner.setup()
+            self.ports[site.name] = await _listen(runner, site)
+            scheme = "http" if site.tls is None else "https"
+            host = f"[{site.host}]" if ":" in site.host else site.host
+            logger.info("%s: %s://%s:%d/", site.name, scheme, host, self.ports[site.name])
+
+    async def stop(self) -> None:
+        """Listen no more, last one first, and end what is under way. Repeatable."""
+        while self._runners:
+            await self._runners.pop().cleanup()
+
+
+async def _listen(runner: web.AppRunner, site: Site) -> int:
+    """The port that is listened on. As gRPC does it: a second server on the port must fail."""
+    from aiohttp import web
+
+    listener = web.TCPSite(
+        runner,
+        site.host,
+        site.port,
+        ssl_context=site.tls,
+        reuse_address=True,
+        reuse_port=False,
+    )
+    try:
+        await listener.start()
+    except OSError as error:
+        # asyncio puts its own words around those of the system.
+        number = error.errno or errno.EADDRNOTAVAIL
+        reason = OSError(number, os.strerror(number)) if number > 0 else error
+        raise HttpBindError(site.name, site.host, site.port, reason) from error
+    port: int = runner.addresses[0][1]
+    return port

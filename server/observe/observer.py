@@ -1,0 +1,262 @@
+"""The text for Prometheus: gathered in the loop and in a thread, at most once in CACHE_S."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from server.observe.families import Gathered, Row, add_statistics
+from server.observe.loop_watch import LoopWatch
+from server.observe.survey import Survey, Surveyed
+from server.version import VERSION
+from server.workers import Workers
+from store.clock import SystemClock
+from store.errors import StoreClosedError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from prometheus_client.core import Metric
+
+    from server.config import ServerConfig
+    from server.metrics import CallMetrics, CallNumbers
+    from server.stage import Stage
+    from store.clock import Clock
+    from store.histogram import Counted
+    from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+#: Whoever asks more often gets the same text again.
+CACHE_S = 1.0
+#: RocketMQ's number for "may be read and written", and for "may be read".
+_READ_WRITE, _READ = 6, 4
+
+_RPC_LATENCY = Row("rocketmq_rpc_latency", "Time of the calls by method, ms.")
+_MESSAGE_SIZE = Row(
+    "rocketmq_message_size", "Bytes in the log of a message that was put: of a batch, its average."
+)
+_IN = Row("rocketmq_messages_in_total", "Messages put; without a topic: of all others.")
+_BYTES_IN = Row("rocketmq_throughput_in_total", "Bytes put, as they are in the log.")
+_OUT = Row("rocketmq_messages_out_total", "Messages pulled; light queues are one topic, %LMQ%.")
+_BYTES_OUT = Row("rocketmq_throughput_out_total", "Bytes pulled.")
+_REFUSALS = Row("kvcq_refusals_total", "Calls, and batches of streams, answered with an error.")
+_LOOP = Row("kvcq_loop_lag_seconds", "How late the event loop runs what is due.")
+_FSYNC = Row("kvcq_fsync_seconds", "Flushes of the log that had something to do.")
+_WATERMARK = Row("rocketmq_processor_watermark", "Work that waits for a thread of its pool.")
+_UNDER_WAY = Row("kvcq_calls_under_way", "Calls now, by what they wait for.")
+_STORAGE = Row("rocketmq_storage_size", "Bytes of the log.")
+_FLUSH_BEHIND = Row("rocketmq_storage_flush_behind_bytes", "Appended, not yet durable.")
+_DISPATCH_BEHIND = Row("rocketmq_storage_dispatch_behind_bytes", "Appended, in no queue yet.")
+_RESERVE = Row("rocketmq_storage_message_reserve_time", "Age of the oldest message, ms.")
+_PERMISSION = Row("rocketmq_broker_permission", "6: reads and puts; 4: reads.")
+_TOPICS = Row("rocketmq_topic_number", "Topics, without light queues.")
+_GROUPS = Row("rocketmq_consumer_group_number", "Groups that have committed offsets.")
+_LAG = Row("rocketmq_consumer_lag_messages", "Messages that the group has not committed.")
+_LAG_MS = Row("rocketmq_consumer_lag_latency", "Age of the oldest of these, ms.")
+_LAG_AGE = Row("kvcq_group_lag_age_seconds", "How long ago the lags were looked up, at most.")
+_CACHE_RATE = Row("rocketmq_rocksdb_rate_cache_hit", "Blocks found in the cache, 0 to 1.")
+_BUILD = Row("kvcq_build_info", "1, with the version.")
+_BLIND = Row("kvcq_store_unreadable", "1: the store's numbers could not be read, the log says why.")
+
+
+class Source(Protocol):
+    """What serves while the store is open."""
+
+    store: MessageStore
+
+    def levels_here(self) -> dict[str, float]:
+        """Numbers that the event loop owns, of what serves. For the loop's thread."""
+        ...
+
+    def waiting(self) -> dict[str, int]:
+        """By pool of threads, the work that waits for one. For the loop's thread."""
+        ...
+
+    def under_way(self) -> dict[str, int]:
+        """Calls by kind. For the loop's thread."""
+        ...
+
+
+class _Seen(NamedTuple):
+    """What the loop owns, at one time."""
+
+    calls: CallNumbers
+    late_s: Counted
+    levels: Mapping[str, float]
+    waiting: Mapping[str, int]
+    under_way: Mapping[str, int]
+
+
+class Observer:
+    """Owned by the event loop's thread.
+
+    Thread: "metrics" reads the store and makes the text, one at a time: however often metrics are
+    asked for, they take one thread, and nothing from the calls' own pools.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        stage: Stage,
+        metrics: CallMetrics,
+        source: Callable[[], Source | None],
+        clock: Clock | None = None,
+    ) -> None:
+        """`source` gives None while there is no open store."""
+        self._stage = stage
+        self._metrics = metrics
+        self._source = source
+        self._clock = clock or SystemClock()
+        self._most_groups = config.metrics_groups
+        self._node = {
+            "cluster": config.metrics_cluster,
+            "node_type": "broker",
+            "node_id": config.metrics_node or socket.gethostname(),
+        }
+        self._watch = LoopWatch(asyncio.get_running_loop())
+        self._thread = Workers(1, "metrics")
+        self._made: tuple[float, bytes] | None = None
+        self._making: asyncio.Task[bytes] | None = None
+        # Owned by the thread.
+        self._survey: Survey | None = None
+        self._registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        self._gathered = _Latest()
+        self._registry.register(self._gathered)
+
+    def start(self) -> None:
+        """Watch the loop from now on."""
+        self._watch.start()
+
+    def close(self) -> None:
+        """Wait for what runs. Blocks, `server.workers.CLOSE_S` at most."""
+        self._watch.stop()
+        self._thread.close()
+
+    async def text(self) -> tuple[bytes, str]:
+        """In Prometheus' text format, and its content type."""
+        if self._made is None or monotonic() - self._made[0] >= CACHE_S:
+            if self._making is None:
+                self._making = asyncio.create_task(self._make(), name="metrics")
+            # Whoever asked first may be gone before it is made.
+            text = await asyncio.shield(self._making)
+        else:
+            text = self._made[1]
+        return text, CONTENT_TYPE_PLAIN_0_0_4
+
+    async def _make(self) -> bytes:
+        try:
+            source = self._source()
+            levels = {
+                "server.ready": float(self._stage.is_ready),
+                "server.draining": float(self._stage.is_draining),
+                "server.opening_progress": (
+                    1.0 if self._stage.is_open else self._stage.progress[1]
+                ),
+            }
+            seen = _Seen(
+                self._metrics.read(),
+                self._watch.read(),
+                levels if source is None else {**levels, **source.levels_here()},
+                {} if source is None else source.waiting(),
+                {} if source is None else source.under_way(),
+            )
+            store = None if source is None else source.store
+            text = await self._thread.run(self._text_of, seen, store)
+            self._made = (monotonic(), text)
+            return text
+        finally:
+            self._making = None
+
+    # --- in the thread ---------------------------------------------------------------------
+
+    def _text_of(self, seen: _Seen, store: MessageStore | None) -> bytes:
+        gathered = Gathered(self._node)
+        gathered.add(_BUILD, 1, {"version": VERSION})
+        self._add_calls(gathered, seen)
+        add_statistics(gathered, seen.levels)
+        if store is not None:
+            try:
+                self._add_store(gathered, store)
+            except StoreClosedError:
+                pass  # the server ends
+            except StoreError as error:
+                logger.warning("metrics of the store cannot be read: %s", error)
+                gathered.add(_BLIND, 1)
+            else:
+                gathered.add(_BLIND, 0)
+        self._gathered.families = gathered.families()
+        return generate_latest(self._registry)
+
+    def _add_calls(self, gathered: Gathered, seen: _Seen) -> None:
+        calls = seen.calls
+        gathered.add(Row("kvcq_uptime_seconds", "Since the process began."), calls.uptime_s)
+        for method, counted in calls.calls_s.items():
+            labels = {"protocol_type": "grpc", "request_code": method}
+            gathered.add_histogram(_RPC_LATENCY, counted, labels, 1000)
+        for (method, reason), count in calls.refusals.items():
+            gathered.add(_REFUSALS, count, {"method": method, "reason": reason})
+        gathered.add_histogram(_MESSAGE_SIZE, calls.message_bytes, {})
+        gathered.add_histogram(_LOOP, seen.late_s, {})
+        for topic, traffic in calls.traffic.items():
+            for row, value in zip((_IN, _BYTES_IN, _OUT, _BYTES_OUT), traffic, strict=True):
+                gathered.add(row, value, {"topic": topic})
+        for pool, count in seen.waiting.items():
+            gathered.add(_WATERMARK, count, {"processor": pool})
+        for kind, count in seen.under_way.items():
+            gathered.add(_UNDER_WAY, count, {"kind": kind})
+
+    def _add_store(self, gathered: Gathered, store: MessageStore) -> None:
+        numbers = store.statistics()
+        add_statistics(gathered, numbers)
+        gathered.add_histogram(_FSYNC, store.flush_seconds, {})
+        begin, end = numbers["store.log_start_offset"], numbers["store.log_appended_offset"]
+        gathered.add(_STORAGE, end - begin)
+        gathered.add(_FLUSH_BEHIND, numbers["store.flush_behind_bytes"])
+        gathered.add(_DISPATCH_BEHIND, numbers["store.dispatch_behind_bytes"])
+        takes_puts = not (numbers["store.failed"] or numbers["store.puts_refused_for_space"])
+        gathered.add(_PERMISSION, _READ_WRITE if takes_puts else _READ)
+        now_ms = self._clock.now_ms()
+        first_ms = store.first_store_time_ms()
+        gathered.add(_RESERVE, 0 if first_ms is None else max(0, now_ms - first_ms))
+        for database in ("kvcq", "meta"):
+            hits = numbers.get(f"{database}.block_cache_hits")
+            if hits is not None:
+                asked = hits + numbers[f"{database}.block_cache_misses"]
+                gathered.add(_CACHE_RATE, hits / asked if asked else 0.0, {"database": database})
+        if self._survey is None:
+            self._survey = Survey(store, self._most_groups, self._clock.now_ms)
+        _add_surveyed(gathered, self._survey.go_on(), now_ms)
+
+
+def _add_surveyed(gathered: Gathered, found: Surveyed, now_ms: int) -> None:
+    if found.topics is not None:
+        gathered.add(_TOPICS, found.topics)
+    if found.groups is not None:
+        gathered.add(_GROUPS, found.groups)
+    if found.lags_at_ms is not None:
+        gathered.add(_LAG_AGE, max(0, now_ms - found.lags_at_ms) / 1000)
+    for group, lags in found.lags.items():
+        for topic, lag in lags.items():
+            labels = {"consumer_group": group, "topic": topic}
+            gathered.add(_LAG, lag.messages, labels)
+            age_ms = 0 if lag.since_ms is None else max(0, now_ms - lag.since_ms)
+            gathered.add(_LAG_MS, age_ms, labels)
+
+
+class _Latest:
+    """What was gathered last, as prometheus_client asks for it."""
+
+    def __init__(self) -> None:
+        self.families: Iterable[Metric] = ()
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families

@@ -1,0 +1,152 @@
+"""Topics and groups counted, and how far each group is behind, some of them at a time.
+
+There may be millions of names, so no scrape looks at all of them: each goes on where the one before
+stopped, and a number is told once its round is complete. With few names a round is one scrape.
+"""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.errors import DamagedQueueError, StoreError, UnknownQueueError, UnknownTopicError
+from store.light_queue import LMQ_PREFIX, is_light
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from store.message_store import MessageStore
+
+#: Names of one look-up: a millisecond or two.
+PAGE = 500
+#: Rows of one scrape: topics, groups, and queues of groups, which cost about 30 us each.
+ROWS_A_SCRAPE = 5000
+#: Topics of one group that have a lag of their own; those of the others are one row.
+TOPICS_OF_A_GROUP = 100
+
+
+class Lag(NamedTuple):
+    """How far a group is behind in a topic, over all its queues."""
+
+    messages: int
+    since_ms: (
+        int | None
+    )  # store time of the oldest message it has not committed; None: there is none
+
+
+class Surveyed(NamedTuple):
+    """Of the rounds that were completed last; None before the first."""
+
+    topics: int | None = None
+    groups: int | None = None
+    #: By group, then by topic: the groups that are farthest behind. Light queues are one topic,
+    #: named %LMQ%, and so are the topics beyond TOPICS_OF_A_GROUP, with an empty name.
+    lags: dict[str, dict[str, Lag]] = {}  # noqa: RUF012 - never changed
+    lags_at_ms: int | None = None  # when the round of the groups began
+
+
+class Survey:
+    """One thread at a time."""
+
+    def __init__(self, store: MessageStore, groups: int, now_ms: Callable[[], int]) -> None:
+        """`groups`: how many are told of."""
+        self._store = store
+        self._most = groups
+        self._now_ms = now_ms
+        self._done = Surveyed()
+        self._topics = self._count_topics()
+        self._groups = self._look_at_groups()
+
+    def go_on(self) -> Surveyed:
+        """What is known after some more look-ups. Raises what the store raises."""
+        try:
+            _advance(self._topics)
+            _advance(self._groups)
+        except StoreError:
+            # A generator that raised is at its end.
+            self._topics, self._groups = self._count_topics(), self._look_at_groups()
+            raise
+        return self._done
+
+    def _count_topics(self) -> Iterator[int | None]:
+        """Rows looked at, page by page; None after each round."""
+        while True:
+            count, after = 0, None
+            while page := self._store.list_topics("", after, PAGE):
+                count += len(page)
+                after = page[-1].name
+                yield len(page)
+            self._done = self._done._replace(topics=count)
+            yield None
+
+    def _look_at_groups(self) -> Iterator[int | None]:
+        while True:
+            began_ms = self._now_ms()
+            count, after = 0, None
+            lags: dict[str, dict[str, Lag]] = {}
+            while page := self._store.list_groups(after, PAGE):
+                yield len(page)
+                for group in page:
+                    lag: dict[str, Lag] = {}
+                    yield from self._add_lags(group, lag)
+                    if lag:
+                        lags[group] = lag
+                if len(lags) > self._most + PAGE:
+                    lags = self._farthest(lags)
+                count += len(page)
+                after = page[-1]
+            self._done = self._done._replace(
+                groups=count, lags=self._farthest(lags), lags_at_ms=began_ms
+            )
+            yield None
+
+    def _farthest(self, lags: dict[str, dict[str, Lag]]) -> dict[str, dict[str, Lag]]:
+        def behind(item: tuple[str, dict[str, Lag]]) -> int:
+            return sum(lag.messages for lag in item[1].values())
+
+        return dict(nlargest(self._most, lags.items(), key=behind))
+
+    def _add_lags(self, group: str, lags: dict[str, Lag]) -> Iterator[int]:
+        """Into `lags`, by topic."""
+        after: tuple[str, int] | None = None
+        while page := self._store.list_committed(group, after, PAGE):
+            for topic, queue_id, offset in page:
+                lag = self._lag_of(topic, queue_id, offset)
+                if lag is None:
+                    continue
+                name = LMQ_PREFIX if is_light(topic) else topic
+                if name not in lags and len(lags) >= TOPICS_OF_A_GROUP:
+                    name = ""
+                lags[name] = _joined(lags.get(name), lag)
+            after = page[-1][:2]
+            yield len(page)
+
+    def _lag_of(self, topic: str, queue_id: int, offset: int) -> Lag | None:
+        """None of a queue that is gone, or whose rows are damaged: whoever reads it is told."""
+        store = self._store
+        try:
+            [bounds] = store.bounds([(topic, queue_id)])
+            begin = max(offset, bounds.min_offset)
+            if begin >= bounds.max_offset:
+                return Lag(0, None)
+            since_ms = store.backlog_since_ms(topic, queue_id, begin)
+            return Lag(bounds.max_offset - begin, since_ms)
+        except (UnknownTopicError, UnknownQueueError, DamagedQueueError):
+            return None
+
+
+def _advance(rounds: Iterator[int | None]) -> None:
+    left = ROWS_A_SCRAPE
+    for rows in rounds:
+        if rows is None:
+            return
+        left -= rows
+        if left <= 0:
+            return
+
+
+def _joined(one: Lag | None, other: Lag) -> Lag:
+    if one is None:
+        return other
+    times = [each.since_ms for each in (one, other) if each.since_ms is not None]
+    return Lag(one.messages + other.messages, min(times, default=None))

@@ -1,0 +1,169 @@
+"""server/observe/observer.py: what a live server tells Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.observe import observer
+from store.config import FlushMode
+from store.errors import StoreBusyError
+from tests.support.http import get, scrape
+from tests.support.serving import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.serving import Served
+
+BODY = b"x" * 100
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "CACHE_S", 0.0)
+
+
+def _batch(topic: str, count: int) -> pb.PutBatchRequest:
+    return pb.PutBatchRequest(
+        messages=[pb.Message(topic=topic, queue_id=0, body=BODY) for _ in range(count)]
+    )
+
+
+async def _use(served: Served) -> None:
+    """Something of each kind that has a number."""
+    await served.messages.PutBatch(_batch("t", 10))
+    await served.messages.Put(pb.PutRequest(message=pb.Message(topic="u", queue_id=0, body=BODY)))
+    columns = pb.MessageColumns(topics=["t"], queue_ids=[0] * 5, bodies=[BODY] * 5)
+    await served.messages.PutBatch(pb.PutBatchRequest(columns=columns))
+    for form in (pb.RECORD_FORM_WHOLE, pb.RECORD_FORM_DECODED):
+        await served.messages.Pull(pb.PullRequest(topic="t", max_messages=5, form=form))
+    position = pb.QueuePosition(topic="t", queue_id=0, offset=6)
+    await served.groups.CommitOffsets(pb.CommitOffsetsRequest(group="g", offsets=[position]))
+
+
+async def test_traffic_lags_and_latencies(tmp_path: Path) -> None:
+    async with serving(tmp_path, metrics_port=0) as served:
+        await _use(served)
+        samples = await scrape(served)
+        assert samples.get("rocketmq_messages_in_total", topic="t") == 15
+        assert samples.get("rocketmq_messages_in_total", topic="u") == 1
+        assert samples.get("rocketmq_messages_out_total", topic="t") == 10
+        sizes = samples.all("rocketmq_throughput_in_total").values()
+        assert sum(sizes) == served.store.log.appended_offset
+        assert (samples.get("rocketmq_throughput_out_total", topic="t") or 0) > 1000
+        assert samples.get("rocketmq_message_size_count") == 16
+        lag = {"consumer_group": "g", "topic": "t"}
+        assert samples.get("rocketmq_consumer_lag_messages", **lag) == 9
+        assert (samples.get("rocketmq_consumer_lag_latency", **lag) or 0) >= 0
+        assert samples.get("rocketmq_topic_number") == 2
+        assert samples.get("rocketmq_consumer_group_number") == 1
+        put = {"protocol_type": "grpc", "request_code": "PutBatch"}
+        assert samples.get("rocketmq_rpc_latency_count", **put) == 2
+        assert samples.get("rocketmq_storage_size") == served.store.log.appended_offset
+        assert samples.get("rocketmq_broker_permission") == 6
+        assert samples.get("kvcq_store_unreadable") == 0
+        hits = samples.get("kvcq_rocksdb_block_cache_hits_total", database="kvcq")
+        assert hits is not None
+
+
+async def test_flushes_are_a_histogram(tmp_path: Path) -> None:
+    async with serving(tmp_path, metrics_port=0, store={"flush_mode": FlushMode.SYNC}) as served:
+        await served.messages.PutBatch(_batch("t", 1))
+        samples = await scrape(served)
+        assert samples.get("kvcq_fsync_seconds_count") == 1
+        assert (samples.get("kvcq_fsync_seconds_sum") or 0) > 0
+        assert samples.get("rocketmq_storage_flush_behind_bytes") == 0
+
+
+async def test_prometheus_own_parser_takes_all_of_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, metrics_port=0, metrics_cluster='a"b\\c\n') as served:
+        await _use(served)
+        _, text = await get(served, "/metrics")
+        families = list(text_string_to_metric_families(text))
+        assert len({family.name for family in families}) == len(families) > 50
+        for family in families:
+            assert family.documentation
+            for sample in family.samples:
+                if sample.name.startswith("rocketmq_"):
+                    assert sample.labels["cluster"] == 'a"b\\c\n'
+                    assert sample.labels["node_type"] == "broker"
+                    assert sample.labels["node_id"]
+
+
+async def test_a_light_queue_has_no_series_of_its_own(tmp_path: Path) -> None:
+    async with serving(tmp_path, metrics_port=0) as served:
+        names = [f"%LMQ%{number}" for number in range(50)]
+        message = pb.Message(topic="t", queue_id=0, body=BODY, light_queues=names)
+        await served.messages.Put(pb.PutRequest(message=message))
+        for name in names:
+            await served.messages.Pull(pb.PullRequest(topic=name))
+        offsets = [pb.QueuePosition(topic=name) for name in names]
+        await served.groups.CommitOffsets(pb.CommitOffsetsRequest(group="g", offsets=offsets))
+        samples = await scrape(served)
+        assert samples.get("rocketmq_messages_out_total", topic="%LMQ%") == 50
+        assert (
+            samples.get("rocketmq_consumer_lag_messages", consumer_group="g", topic="%LMQ%") == 50
+        )
+        assert "%LMQ%7" not in samples.text
+
+
+async def test_only_so_many_topics_have_series(tmp_path: Path) -> None:
+    async with serving(tmp_path, metrics_port=0, metrics_topics=3) as served:
+        for number in range(10):
+            await served.messages.PutBatch(_batch(f"t{number}", 1))
+        samples = await scrape(served)
+        found = samples.all("rocketmq_messages_in_total")
+        assert len(found) == 4
+        assert samples.get("rocketmq_messages_in_total", topic="") == 7
+        assert sum(found.values()) == 10
+
+
+async def test_scrapes_at_the_same_time_share_one_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, metrics_port=0) as served:
+        asked = 0
+        statistics = served.store.statistics
+
+        def counted() -> dict[str, float]:
+            nonlocal asked
+            asked += 1
+            return statistics()
+
+        monkeypatch.setattr(served.store, "statistics", counted)
+        monkeypatch.setattr(observer, "CACHE_S", 3600.0)
+        texts = await asyncio.gather(*(get(served, "/metrics") for _ in range(50)))
+        assert asked == 1
+        assert len(set(texts)) == 1
+        await get(served, "/metrics")
+        assert asked == 1
+
+
+async def test_a_store_that_cannot_be_read_is_no_failed_scrape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, metrics_port=0) as served:
+
+        def busy() -> dict[str, float]:
+            raise StoreBusyError("no descriptor is left")
+
+        monkeypatch.setattr(served.store, "statistics", busy)
+        with caplog.at_level(logging.WARNING):
+            samples = await scrape(served)
+        assert samples.get("kvcq_store_unreadable") == 1
+        assert samples.get("kvcq_ready") == 1
+        assert "no descriptor is left" in caplog.text
+
+
+async def test_a_closed_store_is_left_out(tmp_path: Path) -> None:
+    async with serving(tmp_path, metrics_port=0) as served:
+        await asyncio.to_thread(served.store.close)
+        samples = await scrape(served)
+        assert samples.get("kvcq_store_unreadable") is None
+        assert samples.get("kvcq_build_info", version="0.1.0") == 1
