@@ -40,6 +40,7 @@ from kvcq_client.jobs import AsyncJobs, Jobs
 from kvcq_client.migration import AsyncMigration, Migration
 from kvcq_client.producing import AsyncProducer, Producer, ProducerConfig, Sending, SendingMany
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
+from kvcq_client.settings import ReloadedSettings, ServerSetting, SettingChange
 from kvcq_client.values import (
     LIGHT_PREFIX,
     Boundary,
@@ -91,10 +92,13 @@ __all__ = [
     "Pulled",
     "QueryPage",
     "Queue",
+    "ReloadedSettings",
     "ResourceExhaustedError",
     "Sending",
     "SendingMany",
     "ServerError",
+    "ServerSetting",
+    "SettingChange",
     "Start",
     "StoredBatch",
     "StoredMessage",

@@ -9,6 +9,7 @@ from kvcq_client.errors import NotFoundError
 from kvcq_client.format import Checker, Outgoing, StoredMessage, as_bytes, split_records
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
+from kvcq_client.settings import ReloadedSettings, ServerSetting
 from kvcq_client.values import (
     Boundary,
     Bounds,
@@ -425,6 +426,23 @@ class Calls:
         )
         version: str = answer.version
         return version
+
+    async def settings(self, *, timeout_s: float | None = None) -> list[ServerSetting]:
+        """Every setting of the server: what holds now, and where it came from."""
+        answer = await self._connection.call(
+            self._connection.admin.GetSettings, pb.GetSettingsRequest(), timeout_s
+        )
+        return [ServerSetting.of(one) for one in answer.settings]
+
+    async def reload_settings(self, *, timeout_s: float | None = None) -> ReloadedSettings:
+        """The server reads its settings again, and takes those that may change while it runs.
+
+        Raises NotPossibleError, reason SETTINGS_REFUSED, when they are wrong: the old ones stay.
+        """
+        answer = await self._connection.call(
+            self._connection.admin.ReloadSettings, pb.ReloadSettingsRequest(), timeout_s
+        )
+        return ReloadedSettings.of(answer)
 
 
 def to_proto(message: Message) -> pb.Message:

@@ -140,6 +140,8 @@ class Client(Blocking[Calls], Closing):
     statistics = blocking(Calls.statistics)
     ping = blocking(Calls.ping)
     server_version = blocking(Calls.server_version)
+    settings = blocking(Calls.settings)
+    reload_settings = blocking(Calls.reload_settings)
 
     # --- end of life -----------------------------------------------------------------------
 

@@ -297,7 +297,9 @@ class Server:
 
         always: dict[type, object] = {
             CallService: CallService(self._stage, self._metrics, self._edge),
-            AdminService: AdminService(self._stage, self._metrics, levels),
+            AdminService: AdminService(
+                self._stage, self._metrics, levels, self._settings, self.reload
+            ),
             HealthService: HealthService(self._stage, SERVICES),
             _Reflection: _Reflection([each.full_name for each in _SERVED.values()]),
         }

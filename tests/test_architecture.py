@@ -244,6 +244,7 @@ UNITS |= {
         "server.metrics",
         "server.puts",
         "server.reads",
+        "server.settings",
         "server.stage",
         "server.version",
         "server.wire",

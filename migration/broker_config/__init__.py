@@ -7,7 +7,7 @@ the rest of the migration it needs nothing.
 """
 
 from migration.broker_config.back import WrittenBack, write_back
-from migration.broker_config.broker_conf import reclaims_unexpired
+from migration.broker_config.broker_conf import read_properties, reclaims_unexpired
 from migration.broker_config.reading import (
     BrokerConfig,
     ConfigFound,
@@ -23,6 +23,7 @@ __all__ = [
     "WrittenBack",
     "is_own_topic",
     "read_config",
+    "read_properties",
     "reclaims_unexpired",
     "write_back",
 ]

@@ -1,6 +1,7 @@
-"""What of a broker's own file of settings (`broker.conf`) matters to a store that is taken over.
+"""A broker's own file of settings (`broker.conf`).
 
-The file lies with the program, not in the store, so an operator has to name it.
+The file lies with the program, not in the store, so an operator has to name it. Of a store that is
+taken over one setting matters, what the broker does when its disk fills.
 Source of the setting and its default: RocketMQ 5, MessageStoreConfig.
 """
 
@@ -15,7 +16,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: A property as Java reads it: white space around the name, then "=", ":" or white space.
-_PROPERTY = re.compile(r"^[ \t\f]*cleanFileForciblyEnable[ \t\f]*[=: \t\f][ \t\f]*(.*?)\s*$", re.M)
+_PROPERTY = re.compile(r"[ \t\f]*([^#!=: \t\f][^=: \t\f]*)(?:[ \t\f]*[=:]|[ \t\f]|$)[ \t\f]*(.*)")
+#: A line that ends so goes on with the next one, less its leading white space.
+_GOES_ON = re.compile(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*")
+_ESCAPE = re.compile(r"\\(.)")
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Name to value; of a name that is there twice the last value. Raises OSError."""
+    text = path.read_text(encoding="latin-1")  # as Java reads it
+    found = {}
+    for line in _GOES_ON.sub(r"\1", text).splitlines():
+        if match := _PROPERTY.fullmatch(line.rstrip()):
+            found[match[1]] = _ESCAPE.sub(r"\1", match[2])
+    return found
 
 
 def reclaims_unexpired(path: Path) -> bool:
@@ -23,10 +37,10 @@ def reclaims_unexpired(path: Path) -> bool:
 
     It does unless `cleanFileForciblyEnable` says otherwise. Raises StoreFormatError, OSError.
     """
-    values = _PROPERTY.findall(path.read_text(encoding="latin-1"))  # as Java reads it
-    value = values[-1].lower() if values else "true"
+    given = read_properties(path).get("cleanFileForciblyEnable", "true")
+    value = given.lower()
     if value not in ("true", "false"):
         raise StoreFormatError(
-            path, f"cleanFileForciblyEnable is {values[-1]!r}, neither true nor false"
+            path, f"cleanFileForciblyEnable is {given!r}, neither true nor false"
         )
     return value == "true"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.errors import ServerDrainingError, ServerStartingError
+from server.settings import KNOWN, toml_value
 from server.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from server.metrics import CallMetrics
+    from server.settings import Change, Reloaded, RunningSettings
     from server.stage import Stage
     from server.wire import Context
 
@@ -25,8 +27,12 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         stage: Stage,
         metrics: CallMetrics,
         levels: Callable[[], Awaitable[Mapping[str, float]]],
+        settings: RunningSettings,
+        reload: Callable[[], Awaitable[Reloaded]],
     ) -> None:
         """`levels` gives the numbers of what is served; it is asked while the store is open."""
+        self._settings = settings
+        self._reload = reload
         self._stage = stage
         self._metrics = metrics
         self._levels = levels
@@ -45,3 +51,38 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         else:
             values.update(await self._levels())
         return pb.GetStatisticsResponse(values=values, version=VERSION)
+
+    async def GetSettings(
+        self, request: pb.GetSettingsRequest, context: Context
+    ) -> pb.GetSettingsResponse:
+        settings = self._settings.settings
+        waiting = {one.name: one.after for one in self._settings.waiting}
+        response = pb.GetSettingsResponse()
+        for name, value in settings.values().items():
+            known, origin = KNOWN[name], settings.origin(name)
+            response.settings.add(
+                name=name,
+                value=toml_value(value),
+                default_value=toml_value(known.default),
+                origin=origin.kind,
+                where=origin.where,
+                live=known.about.live,
+                rocketmq_name=known.about.rocketmq,
+                meaning=known.about.meaning,
+                waiting_value=toml_value(waiting[name]) if name in waiting else None,
+            )
+        return response
+
+    async def ReloadSettings(
+        self, request: pb.ReloadSettingsRequest, context: Context
+    ) -> pb.ReloadSettingsResponse:
+        reloaded = await self._reload()
+        return pb.ReloadSettingsResponse(
+            taken=map(_change, reloaded.taken), waiting=map(_change, reloaded.waiting)
+        )
+
+
+def _change(change: Change) -> pb.SettingChange:
+    return pb.SettingChange(
+        name=change.name, before=toml_value(change.before), after=toml_value(change.after)
+    )

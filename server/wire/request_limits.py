@@ -65,6 +65,8 @@ _LIMITS: Mapping[str, RequestLimit] = {
     "ListGroups": RequestLimit(_NAMES, answers_large=True),
     "DeleteGroup": RequestLimit(_NAMES),
     "GetStatistics": RequestLimit(_NAMES),
+    "GetSettings": RequestLimit(_NAMES),
+    "ReloadSettings": RequestLimit(_NAMES),
     "PlanMigration": RequestLimit(_NAMES, answers_large=True),
     "StartMigration": RequestLimit(_ROWS),
     "GetMigrationStatus": RequestLimit(_NAMES),

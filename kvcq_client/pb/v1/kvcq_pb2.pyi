@@ -664,6 +664,60 @@ class GetStatisticsResponse(_message.Message):
     version: str
     def __init__(self, values: _Optional[_Mapping[str, float]] = ..., version: _Optional[str] = ...) -> None: ...
 
+class Setting(_message.Message):
+    __slots__ = ("name", "value", "default_value", "origin", "where", "live", "rocketmq_name", "meaning", "waiting_value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_VALUE_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    ROCKETMQ_NAME_FIELD_NUMBER: _ClassVar[int]
+    MEANING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    default_value: str
+    origin: str
+    where: str
+    live: bool
+    rocketmq_name: str
+    meaning: str
+    waiting_value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., default_value: _Optional[str] = ..., origin: _Optional[str] = ..., where: _Optional[str] = ..., live: _Optional[bool] = ..., rocketmq_name: _Optional[str] = ..., meaning: _Optional[str] = ..., waiting_value: _Optional[str] = ...) -> None: ...
+
+class GetSettingsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetSettingsResponse(_message.Message):
+    __slots__ = ("settings",)
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    settings: _containers.RepeatedCompositeFieldContainer[Setting]
+    def __init__(self, settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
+
+class SettingChange(_message.Message):
+    __slots__ = ("name", "before", "after")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    before: str
+    after: str
+    def __init__(self, name: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
+class ReloadSettingsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadSettingsResponse(_message.Message):
+    __slots__ = ("taken", "waiting")
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    taken: _containers.RepeatedCompositeFieldContainer[SettingChange]
+    waiting: _containers.RepeatedCompositeFieldContainer[SettingChange]
+    def __init__(self, taken: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ...) -> None: ...
+
 class EchoRequest(_message.Message):
     __slots__ = ("batch", "payload")
     BATCH_FIELD_NUMBER: _ClassVar[int]

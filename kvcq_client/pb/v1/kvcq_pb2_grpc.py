@@ -1106,6 +1106,16 @@ class AdminServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.FromString,
                 _registered_method=True)
+        self.GetSettings = channel.unary_unary(
+                '/kvcq.v1.AdminService/GetSettings',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetSettingsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetSettingsResponse.FromString,
+                _registered_method=True)
+        self.ReloadSettings = channel.unary_unary(
+                '/kvcq.v1.AdminService/ReloadSettings',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ReloadSettingsRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ReloadSettingsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -1117,6 +1127,20 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSettings(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReloadSettings(self, request, context):
+        """Reads file, environment and flags again, as SIGHUP does. FAILED_PRECONDITION, reason
+        SETTINGS_REFUSED, when they are wrong: the old values stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1124,6 +1148,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetStatistics,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.SerializeToString,
+            ),
+            'GetSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSettings,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetSettingsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetSettingsResponse.SerializeToString,
+            ),
+            'ReloadSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReloadSettings,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ReloadSettingsRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ReloadSettingsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1153,6 +1187,60 @@ class AdminService:
             '/kvcq.v1.AdminService/GetStatistics',
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.AdminService/GetSettings',
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetSettingsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReloadSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.AdminService/ReloadSettings',
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ReloadSettingsRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.ReloadSettingsResponse.FromString,
             options,
             channel_credentials,
             insecure,
