@@ -33,6 +33,25 @@ class AsyncJobs:
         wanted = pb.CompactJob(family=family, topic=topic)
         return await self.start(pb.StartJobRequest(compact=wanted), timeout_s=timeout_s)
 
+    async def scrub(
+        self, *, bytes_per_s: int = 0, log_only: bool = False, timeout_s: float | None = None
+    ) -> pb.Job:
+        """Verify each record by its CRC, and each unit by its record. 0: at the server's rate."""
+        wanted = pb.ScrubJob(bytes_per_s=bytes_per_s, log_only=log_only)
+        return await self.start(pb.StartJobRequest(scrub=wanted), timeout_s=timeout_s)
+
+    async def rebuild(
+        self, topic: str, queue_id: int | None = None, *, timeout_s: float | None = None
+    ) -> pb.Job:
+        """Write units of a topic or light queue again from the log; of all its queues, or one."""
+        wanted = pb.RebuildJob(topic=topic, queue_id=queue_id)
+        return await self.start(pb.StartJobRequest(rebuild=wanted), timeout_s=timeout_s)
+
+    async def expire(self, *, timeout_s: float | None = None) -> pb.Job:
+        """Drop segments of the log whose messages have all expired, whatever the hour."""
+        request = pb.StartJobRequest(expire=pb.ExpireJob())
+        return await self.start(request, timeout_s=timeout_s)
+
     async def start(self, request: pb.StartJobRequest, *, timeout_s: float | None = None) -> pb.Job:
         """Begin what the request says."""
         return await self._connection.call(
@@ -80,6 +99,9 @@ class Jobs(Blocking[AsyncJobs]):
     __doc__ = AsyncJobs.__doc__
 
     compact = blocking(AsyncJobs.compact)
+    scrub = blocking(AsyncJobs.scrub)
+    rebuild = blocking(AsyncJobs.rebuild)
+    expire = blocking(AsyncJobs.expire)
     start = blocking(AsyncJobs.start)
     get = blocking(AsyncJobs.get)
     list = blocking(AsyncJobs.list)

@@ -33,7 +33,7 @@ from migration.migrator import Migrator
 from server.access import ReloadedTls, TlsFiles
 from server.errors import ServerBindError, ServerDrainingError, SettingsRefusedError
 from server.http import HttpSites, Site, monitoring_app
-from server.jobs import Jobs, kinds_of
+from server.jobs import StoreJobs
 from server.metrics import CallMetrics
 from server.process import calm_collector, has_terminal, private_bytes, tune_allocator
 from server.puts import Puts
@@ -51,7 +51,6 @@ from server.services import (
 from server.stage import Stage
 from server.wire import UNREAD_BYTES, CallKind, Edge
 from server.workers import Pools
-from store.clock import SystemClock
 from store.errors import StoreError
 from store.progress import no_progress
 
@@ -281,6 +280,7 @@ class Server:
         store.when_failed(lambda: _soon(loop, self._stage.fail))
         try:
             self._stage.ready()
+            serving.jobs.start()
             self._listener.ready(self._config.host, port)
             await self._stop.wait()
             self._begin_drain()
@@ -370,12 +370,16 @@ class Serving:
         self.reads = Reads(store, config, memory, stage, metrics)
         self._max_receive_bytes = config.max_receive_bytes
         self._pools = pools = Pools(config.worker_threads)
-        self.jobs = Jobs(kinds_of(store), store.metadata, SystemClock())
+        self.jobs = StoreJobs(
+            store,
+            scrub_period_hours=config.scrub_period_hours,
+            scrub_bytes_per_s=config.scrub_bytes_per_s,
+        )
         self.services: dict[type, object] = {
             MessageService: MessageService(store, self.puts, self.reads, pools),
             TopicService: TopicService(store, pools, self.puts.forget_topic),
             GroupService: GroupService(store, pools),
-            JobService: JobService(self.jobs, pools, stage),
+            JobService: JobService(self.jobs.jobs, pools, stage),
             MigrationService: MigrationService(Migrator(opened), pools, config.ingest_directory),
         }
 

@@ -104,6 +104,14 @@ class ServerConfig:
         "of one core, for reads far behind the end while more than 1 MiB/s is put; 1: no limit",
         bounds=(0.01, 1),
     )
+    scrub_period_hours: float = setting(
+        168.0,
+        "each record of the log, and its units, are verified once in so long; 0: never",
+        bounds=(0, 87_600),
+    )
+    scrub_bytes_per_s: int = setting(
+        32 << 20, "and no faster than this, of the log", bounds=(1, 1 << 40)
+    )
     stream_window: int = setting(
         64, "batches of one put stream that wait to be answered", bounds=(1, 65_536)
     )

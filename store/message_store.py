@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from store.append_path import AppendPath
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
+    from store.derive import Rebuilt
     from store.format import BatchMark
     from store.histogram import Counted
     from store.message import Appended, KeyQueryPage, Message, Pulled
@@ -318,10 +319,10 @@ class MessageStore:
         """
         self._topics.deletions.delete(name, self._topics.queue_count, self._appends)
 
-    def queue_count(self, name: str) -> int:
-        """Of a topic or light queue. Raises UnknownTopicError; a light queue had a message."""
+    def check_queue(self, topic: str, queue_id: int) -> None:
+        """Raises UnknownTopicError, UnknownQueueError where there is no such queue."""
         self._appends.check_open()
-        return self._topics.queue_count(name)
+        self._topics.require_queue(topic, queue_id)
 
     def describe_topic(self, name: str) -> TopicConfig:
         """Raises UnknownTopicError."""
@@ -430,6 +431,31 @@ class MessageStore:
 
         self._appends.check_open()
         self.queues.compact(told, family=family, topic=topic)
+
+    def rebuild(
+        self, topic: str, queue_id: int | None, progress: Callable[[int, int, int], None]
+    ) -> Rebuilt:
+        """Units of the topic, or of one of its queues, are written again from the log; none is
+        removed. Slow: it reads all of the log.
+
+        `progress`: see QueueRepair.rebuild. Raises UnknownTopicError, UnknownQueueError, and what
+        `progress` raises.
+        """
+        self.check_queue(topic, queue_id or 0)
+
+        def told(start: int, at: int, end: int) -> None:
+            self._appends.check_open()
+            progress(start, at, end)
+
+        return self._repair.rebuild(topic, queue_id, told)
+
+    def expire(self) -> int:
+        """Segments whose messages have expired go now, whatever the hour; returns how many went.
+
+        At most `delete_batch_max`: 0 says that no more can go. Raises as RetentionService.run_once.
+        """
+        self._appends.check_open()
+        return self._services.retention.run_once(now=True)
 
     def maintain(self) -> None:
         """What a job does every second, at once: see Upkeep."""

@@ -1,9 +1,10 @@
-"""Whether a stopped store holds what its log says: the one judge of that question.
+"""Whether a store holds what its log says: the one judge of that question.
 
 The log is walked once. What is derived from its records (store/admission.py says which of them
 live) is held against what each side has: sums prove that both are the same, and where they are not,
 the rows that differ are looked at one by one. A side is whatever fits `Side`; the one in RocksDB is
-here. Every finding is a `Finding`. Uses store/ and the tables of kvcq/; nothing is written.
+here. `scrub` verifies a store that runs, piece by piece. Every finding is a `Finding`. Uses store/
+and the tables of kvcq/; nothing is written.
 """
 
 from kvcq.inspect.findings import (
@@ -18,6 +19,7 @@ from kvcq.inspect.findings import (
 from kvcq.inspect.log import LogCheck
 from kvcq.inspect.lookup import Lookup, stands_in
 from kvcq.inspect.rows import ROCKSDB
+from kvcq.inspect.scrub import Scrub
 from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
 from kvcq.inspect.store import look_over, open_database, read_topics, tell_pending
 from kvcq.inspect.sums import RowSums, hashes_of
@@ -34,6 +36,7 @@ __all__ = [
     "OpenedStore",
     "Remedy",
     "RowSums",
+    "Scrub",
     "Side",
     "Take",
     "WalkAgain",

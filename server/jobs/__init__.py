@@ -3,14 +3,15 @@
 A kind of job knows what is asked for, refuses what makes no sense before anything begins, and gives
 the work (`kinds`). `registry` runs it in a thread, one of a kind at a time, and remembers what came
 of it, also over a restart (`history`). To add a kind: a field of `StartJobRequest.kind` in
-`proto/v1/jobs.proto`, a class like those in `compact`, and a line in `on_store`.
+`proto/v1/jobs.proto`, a class like that in `compact`, and a place in `on_store`, which puts all of
+it together.
 
 Uses the store, and the values and errors of the server; it knows nothing of gRPC.
 """
 
 from server.jobs.job import JobView
 from server.jobs.kinds import Kind, Outcome, Running, Work
-from server.jobs.on_store import kinds_of
+from server.jobs.on_store import StoreJobs
 from server.jobs.registry import Jobs
 
-__all__ = ["JobView", "Jobs", "Kind", "Outcome", "Running", "Work", "kinds_of"]
+__all__ = ["JobView", "Jobs", "Kind", "Outcome", "Running", "StoreJobs", "Work"]

@@ -36,7 +36,7 @@ class Compact:
         if family is not None and family not in FAMILIES:
             raise InvalidArgumentError("family", f"{family!r} is none of {', '.join(FAMILIES)}")
         if topic is not None:
-            store.queue_count(topic)
+            store.check_queue(topic, 0)
 
         def compact(running: Running) -> Outcome:
             before = _bytes_of(store)

@@ -80,7 +80,7 @@ class Job:
         self.kind = kind
         self._unit = unit
         self._arguments = dict(arguments)
-        self._scheduled = scheduled
+        self.scheduled = scheduled
         self._clock = clock
         self._work = work
         self._started_ms = clock.now_ms()
@@ -116,7 +116,7 @@ class Job:
             kind=self.kind,
             unit=self._unit,
             arguments=self._arguments,
-            scheduled=self._scheduled,
+            scheduled=self.scheduled,
             state=status.state,
             step=status.step,
             done=status.done_bytes,

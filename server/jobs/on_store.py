@@ -1,16 +1,65 @@
-"""The kinds of jobs there are on a store that is served."""
+"""The kinds of jobs there are on a store that is served, and what begins by itself."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from server.jobs.compact import Compact
+from server.jobs.expire import Expire
+from server.jobs.rebuild import Rebuild
+from server.jobs.registry import Jobs
+from server.jobs.scrub import ScrubKind
+from server.jobs.scrub_schedule import ScrubSchedule
+from store.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from server.jobs.kinds import Kind
+    from store.clock import Clock
     from store.message_store import MessageStore
 
 
-def kinds_of(store: MessageStore) -> list[Kind]:
-    """One of each, for this store."""
-    return [Compact(store)]
+class StoreJobs:
+    """The jobs of one store, and its scrubbing."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        scrub_period_hours: float,
+        scrub_bytes_per_s: int,
+        others: Sequence[Kind] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        """`others`: kinds that need more than the store."""
+        clock = clock or SystemClock()
+        scrub = ScrubKind(store, scrub_bytes_per_s)
+        kinds: list[Kind] = [Compact(store), scrub, Rebuild(store), Expire(store), *others]
+        self.jobs = Jobs(kinds, store.metadata, clock)
+        self.scrubbing = ScrubSchedule(
+            store,
+            self.jobs,
+            scrub,
+            clock,
+            period_s=scrub_period_hours * 3600,
+            bytes_per_s=scrub_bytes_per_s,
+        )
+        self._scrub = scrub
+
+    def start(self) -> None:
+        """What is due begins by itself from now on."""
+        self.scrubbing.start()
+
+    def statistics(self) -> dict[str, float]:
+        """Numbers for operators, by name."""
+        return {
+            **self.jobs.statistics(),
+            **self._scrub.statistics(),
+            **self.scrubbing.statistics(),
+        }
+
+    def close(self) -> None:
+        """Begin nothing more, cancel what runs, and wait for it, some seconds at most. Blocks."""
+        self.scrubbing.close()
+        self.jobs.close()

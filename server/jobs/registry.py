@@ -17,7 +17,7 @@ from store.errors import InvalidArgumentError, StoreClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from server.jobs.kinds import Kind
+    from server.jobs.kinds import Kind, Work
     from store.clock import Clock
     from store.metadata import Metadata
 
@@ -56,8 +56,6 @@ class Jobs:
         name: str,
         wanted: Any,  # noqa: ANN401 - the kind's own message
         arguments: Mapping[str, str],
-        *,
-        scheduled: bool = False,
     ) -> JobView:
         """A job of that kind runs from now on. May touch the disk.
 
@@ -68,7 +66,17 @@ class Jobs:
         if kind is None:
             known = ", ".join(sorted(self._kinds))
             raise InvalidArgumentError("kind", f"{name or 'nothing'!r} is none of {known}")
-        work = kind.work(wanted)
+        return self.begin(kind, kind.work(wanted), arguments)
+
+    def begin(
+        self, kind: Kind, work: Work, arguments: Mapping[str, str], *, scheduled: bool = False
+    ) -> JobView:
+        """The work runs from now on, as a job of the kind. May touch the disk.
+
+        `scheduled`: the server begins it by itself, beside one that somebody asks for. Raises
+        JobRunningError while another one of the kind runs, StoreClosedError.
+        """
+        name = kind.name
         job = Job(
             name, kind.unit, arguments, self._clock, work, self._job_ended, scheduled=scheduled
         )
@@ -76,7 +84,7 @@ class Jobs:
             if self._closed:
                 raise StoreClosedError("the server's jobs")
             for other in self._jobs.values():
-                if other.kind == name and other.is_running:
+                if (other.kind, other.scheduled) == (name, scheduled) and other.is_running:
                     raise JobRunningError(name, other.job_id)
             self._jobs[job.job_id] = job
             self._forget(name)
@@ -165,7 +173,8 @@ class Jobs:
         """Under _lock: the oldest ones of the kind that are too many. The newest is the last."""
         mine = [job_id for job_id, each in self._jobs.items() if each.kind == kind]
         for job_id in mine[:-KEPT_JOBS]:
-            del self._jobs[job_id]
+            if not self._jobs[job_id].is_running:
+                del self._jobs[job_id]
 
     def _job_ended(self, job: Job) -> None:
         with self._lock:

@@ -5,7 +5,7 @@ It uses the log, topics, and the protocols of `store.consume_queue` and `store.m
 
 from store.derive.ends_reserve import EndsReserve
 from store.derive.queue_ends import QueueEnds, noted_log_start
-from store.derive.repair import QueueRepair
+from store.derive.repair import QueueRepair, Rebuilt
 from store.derive.reput import SLICE_ROWS, ReputService
 from store.derive.time_fall import TimeFall, TimeFallFinder, read_time_fall, write_time_fall
 
@@ -14,6 +14,7 @@ __all__ = [
     "EndsReserve",
     "QueueEnds",
     "QueueRepair",
+    "Rebuilt",
     "ReputService",
     "TimeFall",
     "TimeFallFinder",

@@ -29,8 +29,8 @@ _PAUSE_S = 0.01
 class Rebuilt(NamedTuple):
     """What a repair of one queue found."""
 
-    units: int
-    first_offset: int | None  # of the queue, of the first record of it in the log
+    units: int  # records that have one
+    first_offsets: dict[int, int]  # by queue id, of the first record of each in the log
     damaged_records: int  # of the log, whoever's they are
 
 
@@ -120,8 +120,6 @@ class QueueRepair:
             return
         if self._stopping.is_set():
             return
-        if found.first_offset and not found.damaged_records:
-            self._begins_at(topic, queue_id, found.first_offset)
         if before == after:
             if len(self._failed) >= _MANY_HOLES:
                 self._failed.clear()
@@ -138,23 +136,38 @@ class QueueRepair:
         self.done += 1
         logger.warning("queue %d of %r is rebuilt: %d units", queue_id, topic, found.units)
 
-    def rebuild(self, topic: str, queue_id: int) -> Rebuilt:
-        """Write the queue's units again from the log. Raises StoreError."""
-        at = self._log.start_offset
+    def rebuild(
+        self,
+        topic: str,
+        queue_id: int | None,
+        progress: Callable[[int, int, int], None] = lambda _start, _at, _end: None,
+    ) -> Rebuilt:
+        """Write the units of the queue, or of all queues of the topic, again from the log.
+
+        `progress` is called between batches with three physical offsets: where the work began,
+        where it is, and where it ends; an error it raises ends it. Raises StoreError.
+        """
+        start = at = self._log.start_offset
         end = self._queues.dispatched_offset
         count = 0
-        first: int | None = None
+        firsts: dict[int, int] = {}
         damaged: list[int] = []
         while at < end and not self._stopping.is_set():
             with self._rewriting:
                 found, at = self._collect(at, end, damaged)
                 requests = [each for each in found if _concerns(each, topic, queue_id)]
                 self._queues.rewrite(requests)
-            if first is None:
-                offsets = (_offset_in(each, topic) for each in requests if each.in_queue)
-                first = next(offsets, None)
+            for each in requests:
+                if each.in_queue:
+                    its_queue = each.queue_id if each.topic == topic else 0
+                    firsts.setdefault(its_queue, _offset_in(each, topic))
             count += len(requests)
-        return Rebuilt(count, first, len(damaged))
+            progress(start, at, end)
+        if not damaged and at >= end:
+            for its_queue, first in firsts.items():
+                if first:
+                    self._begins_at(topic, its_queue, first)
+        return Rebuilt(count, firsts, len(damaged))
 
     # --- all queues ------------------------------------------------------------------------
 
@@ -207,10 +220,10 @@ class QueueRepair:
         return [], at
 
 
-def _concerns(request: DispatchRequest, topic: str, queue_id: int) -> bool:
+def _concerns(request: DispatchRequest, topic: str, queue_id: int | None) -> bool:
     if request.topic == topic:
-        return request.queue_id == queue_id
-    return queue_id == 0 and any(name == topic for name, _ in request.light_queues)
+        return queue_id is None or request.queue_id == queue_id
+    return not queue_id and any(name == topic for name, _ in request.light_queues)
 
 
 def _offset_in(request: DispatchRequest, topic: str) -> int:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from kvcq_client import Client, NotPossibleError
+from kvcq_client.pb.v1 import jobs_pb2 as pb
 from server.cli.main import main
 from server.cli.online.connection import command_error
+from server.cli.online.jobs import _show
+from server.cli.terminal import CommandError
 from tests.support.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -63,6 +67,44 @@ def test_what_is_started_says_how_to_watch_it(target: str) -> None:
     ended = run(target, "cancel", job_id)
     assert (ended.exit_code, "has ended: done" in ended.stderr) == (0, True)
     assert answer(target, "cancel", job_id)["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "numbers"),
+    [
+        (["scrub", "--bytes-per-s", "1000000"], {"damagedRecords": 0, "wrongUnits": 0}),
+        (["scrub", "--log-only"], {"units": 0}),
+        (["rebuild", "orders", "--queue", "1"], {"damagedRecords": 0}),
+        (["rebuild", "orders"], {"damagedRecords": 0}),
+        (["expire"], {"segmentsDropped": 0, "bytesFreed": 0}),
+    ],
+)
+def test_each_kind_is_started_and_tells_its_numbers(
+    target: str, arguments: list[str], numbers: dict[str, int]
+) -> None:
+    done = answer(target, "start", *arguments, "--wait")
+    assert (done["kind"], done["status"]) == (arguments[0], "done")
+    assert numbers.items() <= done["numbers"].items()
+
+
+def test_findings_are_shown_with_what_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    finding = pb.JobFinding(fault="missing unit", place="consume queue", topic="orders", count=1)
+    found = pb.Job(job_id="a1", kind="scrub", status=pb.JOB_STATUS_DONE, findings=[finding])
+    with pytest.raises(click.exceptions.Exit) as ended, click.Context(main):
+        _show(found, "127.0.0.1:8081", as_json=False)
+    assert ended.value.exit_code == 1
+    shown = capsys.readouterr()
+    assert "missing unit" in shown.out
+    assert "kvcq job start rebuild orders" in shown.err
+
+
+def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = pb.Job(job_id="a1", kind="scrub", status=pb.JOB_STATUS_FAILED, error="Input/output")
+    with pytest.raises(CommandError, match="Input/output"), click.Context(main):
+        _show(failed, "127.0.0.1:8081", as_json=False)
+    with pytest.raises(click.exceptions.Exit) as ended, click.Context(main):
+        _show(failed, "127.0.0.1:8081", as_json=True)
+    assert ended.value.exit_code == 1
 
 
 def test_a_second_one_names_the_command_that_watches_the_first() -> None:

@@ -28,11 +28,37 @@ class CompactJob(_message.Message):
     topic: str
     def __init__(self, family: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
 
+class ScrubJob(_message.Message):
+    __slots__ = ("bytes_per_s", "log_only")
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    LOG_ONLY_FIELD_NUMBER: _ClassVar[int]
+    bytes_per_s: int
+    log_only: bool
+    def __init__(self, bytes_per_s: _Optional[int] = ..., log_only: _Optional[bool] = ...) -> None: ...
+
+class RebuildJob(_message.Message):
+    __slots__ = ("topic", "queue_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ...) -> None: ...
+
+class ExpireJob(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class StartJobRequest(_message.Message):
-    __slots__ = ("compact",)
+    __slots__ = ("compact", "scrub", "rebuild", "expire")
     COMPACT_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_FIELD_NUMBER: _ClassVar[int]
+    REBUILD_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_FIELD_NUMBER: _ClassVar[int]
     compact: CompactJob
-    def __init__(self, compact: _Optional[_Union[CompactJob, _Mapping]] = ...) -> None: ...
+    scrub: ScrubJob
+    rebuild: RebuildJob
+    expire: ExpireJob
+    def __init__(self, compact: _Optional[_Union[CompactJob, _Mapping]] = ..., scrub: _Optional[_Union[ScrubJob, _Mapping]] = ..., rebuild: _Optional[_Union[RebuildJob, _Mapping]] = ..., expire: _Optional[_Union[ExpireJob, _Mapping]] = ...) -> None: ...
 
 class JobFinding(_message.Message):
     __slots__ = ("fault", "place", "topic", "queue_id", "queue_offset", "physical_offset", "detail", "remedy", "count")

@@ -265,7 +265,8 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
         case "UNKNOWN_QUEUE" | "OFFSET_OUT_OF_RANGE":
             return command_at(server, "topic describe", name=topic), ""
         case "JOB_RUNNING":
-            watch = command_at(server, "job watch", name=metadata.get("jobId", ""))
+            job_id = metadata.get("jobId", "")
+            watch = command_at(server, "job watch" if job_id else "job list", name=job_id)
             return watch, "start it again when that one has ended, or cancel that one first"
         case "UNKNOWN_JOB":
             return "", "`kvcq job list` and `kvcq migrate status` have the jobs there are"

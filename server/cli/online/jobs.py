@@ -10,6 +10,8 @@ from kvcq_client.pb.v1 import jobs_pb2 as pb
 from server.cli.online.connection import command_at, connect, server_option
 from server.cli.terminal import (
     EXIT_REFUSED,
+    OFFSET,
+    QUEUE,
     Bars,
     CommandError,
     InterruptedCommandError,
@@ -29,7 +31,7 @@ from server.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kvcq_client import Client
 
@@ -67,6 +69,34 @@ def compact(family: str, topic: str, wait: bool, server: str, as_json: bool) -> 
     """Rewrite rows of RocksDB: what is expired or deleted gives its space back."""
     wanted = pb.CompactJob(family=family, topic=topic)
     _start(pb.StartJobRequest(compact=wanted), server, wait=wait, as_json=as_json)
+
+
+@start.command()
+@click.option("--bytes-per-s", type=OFFSET, default=0, help="At most; otherwise the server's rate.")
+@click.option("--log-only", is_flag=True, help="Records alone, without their units.")
+@_starting
+def scrub(bytes_per_s: int, log_only: bool, wait: bool, server: str, as_json: bool) -> None:
+    """Verify every record of the log by its CRC, and every unit by its record."""
+    wanted = pb.ScrubJob(bytes_per_s=bytes_per_s, log_only=log_only)
+    _start(pb.StartJobRequest(scrub=wanted), server, wait=wait, as_json=as_json)
+
+
+@start.command()
+@click.argument("topic", type=text)
+@click.option("--queue", "queue_id", type=QUEUE, help="This queue alone.")
+@_starting
+def rebuild(topic: str, queue_id: int | None, wait: bool, server: str, as_json: bool) -> None:
+    """Write the units of TOPIC, or of a light queue, again from the log. Removes none."""
+    wanted = pb.RebuildJob(topic=topic, queue_id=queue_id)
+    _start(pb.StartJobRequest(rebuild=wanted), server, wait=wait, as_json=as_json)
+
+
+@start.command()
+@_starting
+def expire(wait: bool, server: str, as_json: bool) -> None:
+    """Drop segments of the log whose messages have all expired, whatever the hour."""
+    request = pb.StartJobRequest(expire=pb.ExpireJob())
+    _start(request, server, wait=wait, as_json=as_json)
 
 
 @job.command("list")
@@ -179,7 +209,7 @@ def _show(found: pb.Job, server: str, *, as_json: bool) -> None:
     if as_json:
         print_json(_document(found, findings=True))
     else:
-        _print(found)
+        _print(found, server)
     if found.status == pb.JOB_STATUS_FAILED and not as_json:
         raise CommandError(
             f"job {found.job_id} failed: {found.error}", command=command_at(server, "job list")
@@ -188,7 +218,7 @@ def _show(found: pb.Job, server: str, *, as_json: bool) -> None:
         click.get_current_context().exit(EXIT_REFUSED)
 
 
-def _print(found: pb.Job) -> None:
+def _print(found: pb.Job, server: str) -> None:
     console.print(f"{_kind_of(found)} {found.job_id}: {_status_of(found)}", highlight=False)
     rows: list[tuple[str, object]] = list(found.arguments.items())
     rows.append(("started", time_text(found.started_ms)))
@@ -213,8 +243,15 @@ def _print(found: pb.Job) -> None:
         )
         if len(found.findings) > SHOWN:
             notes.print(f"{len(found.findings) - SHOWN:,} more: --json has all")
-        remedies = sorted({each.remedy for each in found.findings})
-        print_next(None, f"`kvcq repair` would {', or '.join(remedies)}")
+        print_next(*_remedy(found.findings, server))
+
+
+def _remedy(findings: Iterable[pb.JobFinding], server: str) -> tuple[str | None, str | None]:
+    """What to type, and a sentence."""
+    topic = next((each.topic for each in findings if each.topic), "")
+    if topic:
+        return command_at(server, "job start rebuild", name=topic), None
+    return None, "damaged records cannot be made again: bring the file back from a copy"
 
 
 def _kind_of(found: pb.Job) -> str:

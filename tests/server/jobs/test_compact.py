@@ -9,16 +9,17 @@ import pytest
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from migration.errors import JobCancelledError
 from migration.jobs import JobState
-from server.jobs import Jobs, kinds_of
+from server.jobs.compact import Compact
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.message import Message
-from tests.support.fake_clock import FakeClock
+from tests.support.store_jobs import jobs_of
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from server.jobs import Jobs
     from store.message_store import MessageStore
 
 
@@ -32,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 def run(store: MessageStore, wanted: pb.CompactJob) -> Jobs:
-    jobs = Jobs(kinds_of(store), store.metadata, FakeClock())
+    jobs = jobs_of(store)
     jobs.wait(jobs.start("compact", wanted, {}).job_id, 30)
     return jobs
 
@@ -77,7 +78,7 @@ def test_a_part_is_compacted(
 
 
 def test_what_is_not_there_is_refused_before_anything_begins(store: MessageStore) -> None:
-    jobs = Jobs(kinds_of(store), store.metadata, FakeClock())
+    jobs = jobs_of(store)
     with pytest.raises(InvalidArgumentError) as refused:
         jobs.start("compact", pb.CompactJob(family="units"), {})
     assert refused.value.field == "family"
@@ -88,8 +89,7 @@ def test_what_is_not_there_is_refused_before_anything_begins(store: MessageStore
 
 
 def test_a_cancelled_compaction_ends_between_two_pieces(store: MessageStore) -> None:
-    [kind] = [each for each in kinds_of(store) if each.name == "compact"]
-    work = kind.work(pb.CompactJob())
+    work = Compact(store).work(pb.CompactJob())
 
     class Cancelled:
         shares: list[int] = []  # noqa: RUF012 - one object

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def hold(served: Served) -> HeldKind:
     """From now on compactions of this server wait for the test."""
     kind = HeldKind()
-    served.serving.jobs._kinds["compact"] = kind
+    served.serving.jobs.jobs._kinds["compact"] = kind
     return kind
 
 

@@ -1,0 +1,201 @@
+"""Verifies a store that runs, piece by piece: records by their CRC, units by their records.
+
+It reads the log as the other readers do, from the file, and goes as far at a time as it is told to.
+Appends, deletions and retention go on meanwhile: what was dropped or deleted since it was read is
+no finding. Reports, and never repairs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq.inspect.findings import Findings, Kind, Remedy
+from kvcq.inspect.lookup import stands_in
+from kvcq.inspect.rows import ROCKSDB
+from store.errors import CorruptRecordError, MessageNotFoundError, StoreError
+from store.format import FastParser, dispatch_request
+from store.log import Damage, Poison, PreadWindow, Run, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kvcq.inspect.findings import Finding
+    from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.log import CommitLog
+    from store.topics import Admission
+
+#: Records of one step: a millisecond of the interpreter, which other threads wait for.
+_RUN = 256
+#: Fields of a unit that every side keeps: physical offset, size, tag code.
+_KEPT = 3
+
+#: Queue offset, and what is to be in the unit there.
+_Expected = tuple[int, tuple[int, ...]]
+
+
+class Scrub:
+    """One pass over the log. Not for two threads at a time. Memory: a window of 8 MiB."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        admission: Callable[[], Admission],
+        start: int,
+        *,
+        log_only: bool = False,
+    ) -> None:
+        """`start`: physical, where a record begins, or anything below the log's start."""
+        # Constant after construction.
+        self._log = log
+        self._queues = queues
+        self._admission = admission
+        self._log_only = log_only
+        self._parser = FastParser()
+        self._look = PreadWindow()
+        self._findings = Findings()
+        # Counted.
+        self.position = max(start, log.start_offset)
+        self.bytes = 0
+        self.records = 0
+        self.units = 0
+        self.damaged_records = 0
+        self.wrong_units = 0
+
+    @property
+    def findings(self) -> list[Finding]:
+        """In the order in which they were found; those of a kind that are many are counted."""
+        return self._findings.result()
+
+    def advance(self, end: int, budget_bytes: int) -> bool:
+        """Verify about so many bytes more, below `end`; whether there is more to do.
+
+        `end` is where a record begins or the log ends, and all below it is dispatched. Raises
+        StoreError and OSError where the disk cannot be read, or a queue not be looked at; the next
+        call tries the same place again.
+        """
+        stop = self.position + budget_bytes
+        while self.position < end:
+            try:
+                self._walk(end, stop)
+            except (StoreError, OSError):
+                if self.position >= self._log.start_offset:
+                    raise
+                self.position = self._log.start_offset  # dropped while it was read
+                continue
+            break
+        return self.position < end
+
+    def _walk(self, end: int, stop: int) -> None:
+        for step in walk(
+            self._log.segments,
+            self.position,
+            end=end,
+            parser=self._parser,
+            count=_RUN,
+            look=self._look,
+        ):
+            match step:
+                case Run():
+                    if not self._log_only:
+                        self._compare(step.requests)
+                    self.records += step.record_count
+                case Poison():  # neither dispatch nor a rebuild makes anything of it
+                    self.records += 1
+                case Damage():
+                    self._damaged(step)
+            self.bytes += max(0, step.next_offset - self.position)
+            self.position = step.next_offset
+            if self.position >= min(stop, end):
+                return
+
+    def _damaged(self, damage: Damage) -> None:
+        segment = self._log.segments.find(damage.physical_offset)
+        if segment is None:
+            return  # dropped since
+        self.damaged_records += 1
+        self._findings.add(
+            Kind.DAMAGED_RECORD,
+            f"commitlog/{segment.path.name}",
+            "a whole record",
+            f"{damage.reason}; the log goes on at {damage.next_offset}",
+            side="log",
+            physical_offset=damage.physical_offset,
+        )
+
+    # --- units -----------------------------------------------------------------------------
+
+    def _compare(self, requests: Sequence[DispatchRequest]) -> None:
+        queues: dict[tuple[str, int], list[_Expected]] = {}
+        for request in self._admission().admit_all(requests):
+            if not request.in_queue:
+                continue
+            unit = (request.physical_offset, request.record_size, request.tag_code)
+            queues.setdefault((request.topic, request.queue_id), []).append(
+                (request.queue_offset, unit)
+            )
+            for light, offset in request.light_queues:
+                queues.setdefault((light, 0), []).append((offset, unit))
+        for (topic, queue_id), expected in queues.items():
+            self._compare_queue(topic, queue_id, expected)
+            self.units += len(expected)
+
+    def _compare_queue(self, topic: str, queue_id: int, expected: list[_Expected]) -> None:
+        first = min(offset for offset, _ in expected)
+        span = max(offset for offset, _ in expected) - first + 1
+        if span > 2 * len(expected):  # the offsets of a queue fall where a topic had two lives
+            for each in expected:
+                found = self._queues.read_units(topic, queue_id, each[0], 1)
+                there = {offset: unit[:_KEPT] for offset, unit in found}
+                self._compare_units(topic, queue_id, [each], there)
+            return
+        there = {
+            offset: unit[:_KEPT]
+            for offset, unit in self._queues.read_units(topic, queue_id, first, span)
+        }
+        self._compare_units(topic, queue_id, expected, there)
+
+    def _compare_units(
+        self,
+        topic: str,
+        queue_id: int,
+        expected: Sequence[_Expected],
+        there: dict[int, tuple[int, ...]],
+    ) -> None:
+        for offset, unit in expected:
+            found = there.get(offset)
+            if found == unit or not self._is_live(topic, unit[0]):
+                continue
+            if (
+                found is not None
+                and found[0] != unit[0]
+                and self._is_its_record(found[0], topic, queue_id, offset)
+            ):
+                continue  # the log has two records for one place, and the queue has one of them
+            self.wrong_units += 1
+            self._findings.add(
+                Kind.MISSING_UNIT if found is None else Kind.WRONG_UNIT,
+                "consume queue",
+                unit,
+                "nothing" if found is None else found,
+                side=ROCKSDB,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=offset,
+                physical_offset=unit[0],
+                remedy=Remedy.REBUILD_QUEUE,
+            )
+
+    def _is_live(self, topic: str, physical_offset: int) -> bool:
+        """Whether the record is still in the log, and the topic was not deleted since."""
+        return physical_offset >= self._log.start_offset and self._admission().is_live(
+            topic, physical_offset
+        )
+
+    def _is_its_record(self, physical_offset: int, topic: str, queue_id: int, offset: int) -> bool:
+        try:
+            found = dispatch_request(self._log.read_at(physical_offset), 0)
+        except (MessageNotFoundError, CorruptRecordError):
+            return False
+        request = self._admission().admit(found)
+        return request is not None and stands_in(request, topic, queue_id, offset)

@@ -1,0 +1,51 @@
+"""The job `expire`: segments of the log whose messages have all expired are dropped now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.jobs.kinds import Outcome
+
+if TYPE_CHECKING:
+    from kvcq_client.pb.v1 import jobs_pb2 as pb
+    from server.jobs.kinds import Running, Work
+    from store.message_store import MessageStore
+
+
+class Expire:
+    """What retention does at its hour, until nothing more has expired.
+
+    Nothing goes that retention would keep. Cancelled, it ends with the segments that it is at.
+    """
+
+    name = "expire"
+    unit = "bytes"
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def work(self, wanted: pb.ExpireJob) -> Work:
+        """Nothing can be wrong with it."""
+        store = self._store
+
+        def expire(running: Running) -> Outcome:
+            log = store.log
+            start, end = log.start_offset, log.appended_offset
+            running.step("drop segments", 0, end - start)
+            segments = 0
+            while dropped := store.expire():
+                segments += dropped
+                running.report(log.start_offset - start, end - start)
+                running.check()
+            freed = log.start_offset - start
+            return Outcome(
+                f"{segments:,} segments were dropped, {freed:,} bytes; the log begins at "
+                f"{log.start_offset:,}",
+                {
+                    "segments_dropped": segments,
+                    "bytes_freed": freed,
+                    "log_start_offset": log.start_offset,
+                },
+            )
+
+        return expire

@@ -1,0 +1,139 @@
+"""The job `scrub`: the log of the running store is read, and records and units are verified.
+
+By hand it reads as fast as it is allowed to. The server itself scrubs once in a period, a week for
+one, spread over most of it: see scrub_schedule.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from kvcq.inspect import Scrub
+from server.jobs.kinds import Outcome
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcq_client.pb.v1 import jobs_pb2 as pb
+    from server.jobs.kinds import Running, Work
+    from store.message_store import MessageStore
+
+#: Read at a time: a millisecond or two of work, then a pause that keeps the rate.
+BURST_BYTES = 256 << 10
+MOST_BYTES_PER_S = 1 << 40
+
+
+class ScrubNumbers:
+    """What scrubbing has done since the server started, for operators. Thread: any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._totals = dict.fromkeys(("records", "bytes", "units", "faults"), 0)
+
+    def add(self, **gained: int) -> None:
+        with self._lock:
+            for name, amount in gained.items():
+                self._totals[name] += amount
+
+    def statistics(self) -> dict[str, float]:
+        with self._lock:
+            return {f"scrub.{name}": total for name, total in self._totals.items()}
+
+
+class ScrubWork:
+    """A pass, or the rest of one, at a pace. Used by one job's thread."""
+
+    def __init__(
+        self,
+        scrub: Scrub,
+        numbers: ScrubNumbers,
+        end: int,
+        rate: Callable[[int], float],
+        saved: Callable[[Scrub], None] = lambda _: None,
+    ) -> None:
+        """`rate` says how many bytes a second may be read now, `end`, a physical offset, less the
+        position being left; `saved` is called after each burst."""
+        self._scrub = scrub
+        self._numbers = numbers
+        self._end = end
+        self._rate = rate
+        self._saved = saved
+
+    def run(self, running: Running) -> Outcome:
+        scrub, end = self._scrub, self._end
+        start = scrub.position
+        running.step("verify records and units", 0, max(0, end - start))
+        goes_on = start < end
+        while goes_on:
+            before = (scrub.records, scrub.bytes, scrub.units, _faults_of(scrub))
+            try:
+                goes_on = scrub.advance(end, BURST_BYTES)
+            finally:
+                after = (scrub.records, scrub.bytes, scrub.units, _faults_of(scrub))
+                gained = [new - old for new, old in zip(after, before, strict=True)]
+                self._numbers.add(
+                    records=gained[0], bytes=gained[1], units=gained[2], faults=gained[3]
+                )
+                self._saved(scrub)
+            running.report(min(scrub.position, end) - start, end - start)
+            if goes_on:
+                running.pause(gained[1] / self._rate(end - scrub.position))
+        return outcome_of(scrub)
+
+
+class ScrubKind:
+    """All of the log, once."""
+
+    name = "scrub"
+    unit = "bytes"
+
+    def __init__(self, store: MessageStore, bytes_per_s: int) -> None:
+        """`bytes_per_s`: where a request names no rate."""
+        self._store = store
+        self._bytes_per_s = bytes_per_s
+        self.numbers = ScrubNumbers()
+
+    def work(self, wanted: pb.ScrubJob) -> Work:
+        """Raises InvalidArgumentError."""
+        rate = wanted.bytes_per_s or self._bytes_per_s
+        if not 0 < rate <= MOST_BYTES_PER_S:
+            raise InvalidArgumentError("bytes_per_s", f"{rate} is not from 1 to {MOST_BYTES_PER_S}")
+
+        def scrub(running: Running) -> Outcome:
+            pass_ = self.scrub_from(0, log_only=wanted.log_only)
+            end = self._store.queues.dispatched_offset
+            return ScrubWork(pass_, self.numbers, end, lambda _: rate).run(running)
+
+        return scrub
+
+    def scrub_from(self, position: int, *, log_only: bool = False) -> Scrub:
+        """A pass that begins at a physical offset, or at the log's start if that is behind it."""
+        store = self._store
+        return Scrub(store.log, store.queues, lambda: store.admission, position, log_only=log_only)
+
+    def statistics(self) -> dict[str, float]:
+        return self.numbers.statistics()
+
+
+def _faults_of(scrub: Scrub) -> int:
+    return scrub.damaged_records + scrub.wrong_units
+
+
+def outcome_of(scrub: Scrub) -> Outcome:
+    """What a pass found."""
+    faults = _faults_of(scrub)
+    units = f" and {scrub.units:,} units" if scrub.units else ""
+    found = f"{faults:,} are not whole" if faults else "all are whole"
+    return Outcome(
+        f"{scrub.records:,} records{units} were verified: {found}",
+        {
+            "records": scrub.records,
+            "bytes": scrub.bytes,
+            "units": scrub.units,
+            "damaged_records": scrub.damaged_records,
+            "wrong_units": scrub.wrong_units,
+        },
+        scrub.findings,
+    )

@@ -1,0 +1,204 @@
+"""Scrubbing in the background: all of the log once in a period, spread over most of it.
+
+Where a pass is, is kept among the store's metadata, so that a restart goes on with it. A pass that
+somebody cancelled is left; one that failed is tried again an hour later, from where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from migration.errors import JobCancelledError
+from server.errors import JobRunningError
+from server.jobs.scrub import ScrubWork
+from store.errors import StoreClosedError, StoreError
+
+if TYPE_CHECKING:
+    from kvcq.inspect import Scrub
+    from server.jobs.kinds import Outcome, Running
+    from server.jobs.registry import Jobs
+    from server.jobs.scrub import ScrubKind
+    from store.clock import Clock
+    from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+_NAME = "scrub"
+#: How often it looks whether a pass is due, and writes down where it is.
+LOOK_S = 60.0
+#: Part of the period in which a pass is to be done.
+_SHARE = 0.9
+#: A small log is not spread thinner than this: a pass over 10 GB takes three hours.
+LEAST_BYTES_PER_S = 1 << 20
+_AFTER_FAILURE_S = 3600.0
+
+
+@dataclass
+class PassState:
+    """A pass over the log, as it is kept. Offsets are physical."""
+
+    began_ms: int
+    position: int
+    end: int
+    is_over: bool = False
+    faults: int = 0
+    #: When the last one that went through all of the log ended, 0: none did; and its faults.
+    completed_ms: int = 0
+    completed_faults: int = 0
+
+
+class ScrubSchedule:
+    """Begins passes when they are due.
+
+    Thread: "scrub-schedule", which begins jobs; the job's own works and writes the state.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        jobs: Jobs,
+        kind: ScrubKind,
+        clock: Clock,
+        *,
+        period_s: float,
+        bytes_per_s: int,
+    ) -> None:
+        """`period_s`: of 0 there is no scrubbing. `bytes_per_s`: a pass reads no faster."""
+        # Constant after construction.
+        self._store = store
+        self._jobs = jobs
+        self._kind = kind
+        self._clock = clock
+        self._period_s = period_s
+        self._bytes_per_s = bytes_per_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scrub-schedule", daemon=True)
+        # Owned by the thread, and by the job while one runs.
+        self._state = self._read()
+        self._not_before_s = 0.0
+        self._saved_s = 0.0
+
+    def start(self) -> None:
+        """The first look is a minute later: a start has enough to do."""
+        if self._period_s:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Begin no pass any more; one that runs is cancelled with the jobs. Repeatable."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def look(self) -> bool:
+        """Begin a pass, or go on with one, if that is due; whether one was begun."""
+        if self._clock.monotonic_s() < self._not_before_s:
+            return False
+        state, now_ms = self._state, self._clock.now_ms()
+        if state is None or (state.is_over and now_ms - state.began_ms >= self._period_s * 1000):
+            completed_ms, faults = (
+                (0, 0) if state is None else (state.completed_ms, state.completed_faults)
+            )
+            end = self._store.queues.dispatched_offset
+            if end <= self._store.log.start_offset:
+                return False
+            self._state = PassState(
+                now_ms,
+                self._store.log.start_offset,
+                end,
+                completed_ms=completed_ms,
+                completed_faults=faults,
+            )
+        elif state.is_over:
+            return False
+        try:
+            self._jobs.begin(self._kind, self._work, {}, scheduled=True)
+        except JobRunningError:
+            return False  # one by hand: it is looked again soon
+        return True
+
+    def statistics(self) -> dict[str, float]:
+        """How far the pass is, and how the last one went."""
+        state = self._state
+        if state is None:
+            return {}
+        return {
+            "scrub.pass_began_ms": state.began_ms,
+            "scrub.pass_position": state.position,
+            "scrub.pass_end": state.end,
+            "scrub.pass_faults": state.faults,
+            "scrub.completed_ms": state.completed_ms,
+            "scrub.completed_faults": state.completed_faults,
+        }
+
+    # --- on the job's thread ---------------------------------------------------------------
+
+    def _work(self, running: Running) -> Outcome:
+        state = self._state
+        assert state is not None, "a pass was begun"
+        # What a power loss cut is not looked for; a log that was put back may be shorter.
+        end = min(state.end, self._store.queues.dispatched_offset)
+        scrub = self._kind.scrub_from(state.position)
+        faults = state.faults
+
+        def saved(scrub: Scrub) -> None:
+            state.position = scrub.position
+            state.faults = faults + scrub.damaged_records + scrub.wrong_units
+            if self._clock.monotonic_s() - self._saved_s >= LOOK_S:
+                self._save(state)
+
+        try:
+            found = ScrubWork(scrub, self._kind.numbers, end, self._rate, saved).run(running)
+        except JobCancelledError:
+            state.is_over = not self._stopping.is_set()
+            raise
+        except Exception:
+            self._not_before_s = self._clock.monotonic_s() + _AFTER_FAILURE_S
+            raise
+        else:
+            state.is_over = True
+            state.completed_ms, state.completed_faults = self._clock.now_ms(), state.faults
+        finally:
+            self._save(state)
+        return found
+
+    def _rate(self, left: int) -> float:
+        """Bytes a second that end the pass in its part of the period."""
+        state = self._state
+        assert state is not None
+        due_ms = state.began_ms + self._period_s * 1000 * _SHARE
+        left_s = max(1.0, (due_ms - self._clock.now_ms()) / 1000)
+        return min(self._bytes_per_s, max(LEAST_BYTES_PER_S, left / left_s))
+
+    # --- what is kept ----------------------------------------------------------------------
+
+    def _read(self) -> PassState | None:
+        data = self._store.metadata.get_state(_NAME)
+        if data is None:
+            return None
+        try:
+            return PassState(**json.loads(data))
+        except (ValueError, TypeError) as error:
+            logger.warning("where scrubbing was cannot be read; it begins anew: %s", error)
+            return None
+
+    def _save(self, state: PassState) -> None:
+        self._saved_s = self._clock.monotonic_s()
+        try:
+            self._store.metadata.put_state(_NAME, json.dumps(asdict(state)).encode())
+        except StoreError as error:
+            logger.warning("a restart will not know how far scrubbing is: %s", error)
+
+    # --- its own thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            try:
+                self.look()
+            except StoreClosedError:
+                return
+            except StoreError as error:
+                logger.warning("scrubbing could not begin, and is tried again: %s", error)
