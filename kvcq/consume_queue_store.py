@@ -36,6 +36,7 @@ from kvcq.tables import (
     truncate_rows,
     unit_key,
     unit_prefix,
+    units_of_rows,
     unpack_bounds_key,
     unpack_i64,
     unpack_index_key,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.engine import KvEngine
+    from kvcq.tables import UnitColumns
     from store.consume_queue import Boundary, DispatchRequest, LastUnit
 
 _INT64_MAX = (1 << 63) - 1
@@ -204,6 +206,14 @@ class KvConsumeQueueStore:
         rows = self._engine.scan(UNITS, prefix + pack_i64(start), end, fill_cache=False)
         units = unpack_units([value for _, value in rows])
         return [(queue_offset_of(key), unit) for (key, _), unit in zip(rows, units, strict=True)]
+
+    def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
+        """All units of records in `start..end`, a page at a time, for a verifier."""
+        at = b""
+        while rows := self._engine.scan(UNITS, at, _END, limit=_PAGE, fill_cache=False):
+            at = rows[-1][0] + b"\0"
+            units = units_of_rows(rows)
+            yield units.where((units.physical_offset >= start) & (units.physical_offset < end))
 
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int

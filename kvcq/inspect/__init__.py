@@ -22,7 +22,7 @@ from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.scrub import Scrub
 from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
 from kvcq.inspect.store import look_over, open_database, read_topics, tell_pending
-from kvcq.inspect.sums import RowSums, hashes_of
+from kvcq.inspect.sums import RowSums
 
 __all__ = [
     "ROCKSDB",
@@ -40,7 +40,6 @@ __all__ = [
     "Side",
     "Take",
     "WalkAgain",
-    "hashes_of",
     "look_over",
     "open_database",
     "read_topics",

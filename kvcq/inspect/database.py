@@ -17,6 +17,7 @@ from kvcq.inspect.expected import ExpectedRows
 from kvcq.inspect.findings import Kind, size_text
 from kvcq.inspect.lookup import stands_in
 from kvcq.inspect.rows import BAD_ROW, Rows
+from kvcq.inspect.sums import hashes_of
 from kvcq.inspect.units import UnitOrder, plain_units
 from kvcq.tables import (
     BOUNDS,
@@ -31,12 +32,13 @@ from kvcq.tables import (
 from store.format import is_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kvcq.engine import KvEngine, Pair
     from kvcq.inspect.expected import Split
     from kvcq.inspect.log import LogCheck
     from kvcq.inspect.side import OpenedStore, WalkAgain
+    from kvcq.inspect.sums import RowSums
     from store.consume_queue import DispatchRequest
 
 _TIME_AND_OFFSET_BYTES = 16
@@ -183,14 +185,14 @@ class RowCheck:
         for rows in self._lookup.pages(UNITS, "rows of default", self._expected.counts[UNITS]):
             self._unit_count += len(rows)
             if rows:
-                sums.is_there(order.page(rows))
+                sums.are_there(hashes_of(order.page(rows)))
         order.finish()
 
     def _sum_index(self) -> None:
         sums = self._expected.sums[INDEX]
         for rows in self._lookup.pages(INDEX, "rows of index", self._expected.counts[INDEX]):
             self._index_count += len(rows)
-            sums.is_there(self._index_in_question(rows, tell=True))
+            sums.are_there(hashes_of(self._index_in_question(rows, tell=True)))
 
     def _index_in_question(self, rows: list[Pair], *, tell: bool) -> list[Pair]:
         """Those that need a record in the log. With `tell`, impossible ones are reported."""
@@ -228,9 +230,7 @@ class RowCheck:
         if index.differ:
             for rows in self._lookup.pages(INDEX, "keys to look at again", self._index_count):
                 asked = self._index_in_question(rows, tell=False)
-                index.should_be(
-                    [row for row in index.suspects(asked) if self._is_wrong_index_row(row)]
-                )
+                _even_out(index, asked, self._is_wrong_index_row)
         if units.differ or index.differ:
             self._walk_again(self._find_missing)
 
@@ -241,7 +241,7 @@ class RowCheck:
             return
         wanted = self._lookup.in_question(units["physical_offset"].astype(np.int64))
         asked = [rows[index] for index in np.flatnonzero(wanted).tolist()]
-        sums.should_be([row for row in sums.suspects(asked) if self._is_wrong_unit(row)])
+        _even_out(sums, asked, self._is_wrong_unit)
 
     def _is_wrong_unit(self, row: Pair) -> bool:
         """Whether its record gives another one, or none; that is reported."""
@@ -314,7 +314,7 @@ class RowCheck:
     def _find_missing(self, requests: Sequence[DispatchRequest]) -> None:
         """What is there but differs was found when rows were asked for their records."""
         for family, rows in self._expected.rows(requests).items():
-            suspects = self._expected.sums[family].suspects(rows)
+            suspects = _suspects(self._expected.sums[family], rows)
             if not suspects:
                 continue
             there = self._engine.multi_get(family, [key for key, _ in suspects])
@@ -350,6 +350,15 @@ class RowCheck:
             topic=topic,
             physical_offset=offset,
         )
+
+
+def _suspects(sums: RowSums, rows: list[Pair]) -> list[Pair]:
+    return [rows[index] for index in sums.suspects(hashes_of(rows)).tolist()]
+
+
+def _even_out(sums: RowSums, rows: list[Pair], is_wrong: Callable[[Pair], bool]) -> None:
+    """Wrong rows account for a difference; they are told, and count as if they should be there."""
+    sums.should_be(hashes_of([row for row in _suspects(sums, rows) if is_wrong(row)]))
 
 
 def _told_before(_family: str, _key: bytes, _value: bytes) -> None:

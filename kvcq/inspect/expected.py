@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.inspect.rows import pending_prefixes, without
-from kvcq.inspect.sums import RowSums
+from kvcq.inspect.sums import RowSums, hashes_of
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, DispatchBatchBuilder
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ExpectedRows:
     def take(self, requests: Sequence[DispatchRequest]) -> None:
         """The next records of the log, rising."""
         for family, rows in self.rows(requests).items():
-            self.sums[family].should_be(rows)
+            self.sums[family].should_be(hashes_of(rows))
             self.counts[family] += len(rows)
 
     def rows(self, requests: Sequence[DispatchRequest]) -> dict[str, list[Pair]]:

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from kvcq.inspect import Kind, RowSums
+from kvcq.tables import units_of_requests
 from migration.files.index_check import IndexCheck
 from migration.files.queue_check import NOWHERE, QueueCheck
 from migration.formats import QUEUE_DIRECTORY, UNIT_SIZE, entries_in, parse_queue_id
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.inspect import WalkAgain
+    from kvcq.tables import Hashes, UnitColumns
     from migration.files.index_check import IsRequired, TagEntries
     from migration.files.options import FileQueueOptions
     from migration.files.queue_check import Log, Tell
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
     from store.progress import Progress
 
     Admit = Callable[[Sequence[DispatchRequest]], Sequence[DispatchRequest]]
-    Row = tuple[str, int, int, int, int, int]
 
 
 class _Range(NamedTuple):
@@ -90,7 +93,7 @@ class FileCheck:
     def take(self, requests: Sequence[DispatchRequest]) -> None:
         """The next records of the log, rising."""
         self._index.take(requests)
-        self._sums.should_be(_rows(self._admit(requests)))
+        self._sums.should_be(_hashes(units_of_requests(self._admit(requests))))
 
     def compare(
         self,
@@ -170,23 +173,23 @@ class FileCheck:
         twice = set()  # queues that the log has two records for one place of: of which one is there
 
         def take(requests: Sequence[DispatchRequest]) -> None:
+            units = units_of_requests(admit(requests))
             inside = []
-            for row in _rows(admit(requests)):
-                queue, offset = row[:2], row[2]
+            for index, (queue, offset, unit) in enumerate(units.rows()):
                 if offset <= newest.get(queue, -1):
                     twice.add(queue)
                 newest[queue] = offset
                 there = ranges.get(queue, nothing)
                 if there.begin <= offset < there.end:
-                    inside.append(row)
-                elif row[3] < required_end:
+                    inside.append(index)
+                elif unit[0] < required_end:
                     before, behind = lacking.get(queue, (nothing, nothing))
                     if there is not nothing and offset < there.begin:
                         before = _with(before, offset)
                     else:
                         behind = _with(behind, offset)
                     lacking[queue] = before, behind
-            sums.should_be(inside)
+            sums.should_be(_hashes(units.where(np.array(inside, np.int64))))
 
         walk_again(take)
         for queue, (before, behind) in sorted(lacking.items()):
@@ -219,15 +222,9 @@ class FileCheck:
         )
 
 
-def _rows(requests: Sequence[DispatchRequest]) -> list[Row]:
-    """Units of these records: topic, queue, its offset, physical offset, size, tag code."""
-    rows: list[Row] = [request[:6] for request in requests if request[9]]
-    for request in requests:
-        if request[8] and request[9]:
-            unit = request[3:6]
-            # One that names a light queue twice stands in it once.
-            rows += [(name, 0, offset, *unit) for name, offset in dict.fromkeys(request[8])]
-    return rows
+def _hashes(units: UnitColumns) -> Hashes:
+    """As files have them."""
+    return units.without_times().hashes()
 
 
 def _with(known: _Range, offset: int) -> _Range:

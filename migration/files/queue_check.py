@@ -5,12 +5,12 @@ What the units point at is proved by sums, see file_check.py. Reads only, and st
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from kvcq.inspect import Kind, hashes_of, stands_in
+from kvcq.inspect import Kind, stands_in
+from kvcq.tables import units_of_queues
 from migration.formats import (
     BLANK_SIZE,
     END_MARK_SIZE,
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import numpy.typing as npt
-
     from kvcq.inspect import RowSums
+    from kvcq.tables import Hashes
     from migration.formats import BoolArray, IntArray, UnitArray
     from store.consume_queue import DispatchRequest
 
@@ -91,7 +90,7 @@ class _Live(NamedTuple):
 
     at: IntArray  # index of each in the chunk
     offsets: IntArray  # physical
-    hashes: npt.NDArray[np.int64]
+    hashes: Hashes
 
 
 class QueueCheck:
@@ -256,16 +255,8 @@ class QueueCheck:
         if not wanted.all():
             self.goes_beyond |= bool((offsets >= self._log.walked_end).any())
             at, offsets = at[wanted], offsets[wanted]
-        rows = zip(
-            repeat(self._topic),
-            repeat(self._queue_id),
-            (at + first).tolist(),
-            offsets.tolist(),
-            units["record_size"][at].tolist(),
-            units["tag_code"][at].tolist(),
-            strict=False,
-        )
-        return _Live(at, offsets, hashes_of(rows, len(at)))
+        queue = [(self._topic, self._queue_id)]
+        return _Live(at, offsets, units_of_queues(queue, [at + first], [units[at]]).hashes())
 
     def _holes(self, file: _File, first: int, units: UnitArray, valid: BoolArray) -> None:
         """Places without a unit that have units behind them; what is impossible is told apart.
@@ -343,7 +334,7 @@ class QueueCheck:
         offsets = units["physical_offset"][at].astype(np.int64)
         live = self._in_question(first, units, at, offsets)
         beyond = at[offsets >= self._log.walked_end]
-        return np.sort(np.concatenate((live.at[self._sums.suspicious(live.hashes)], beyond)))
+        return np.sort(np.concatenate((live.at[self._sums.suspects(live.hashes)], beyond)))
 
     def _ask(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvcq.tables import units_of_queues
 from migration.files import FileQueueStore
 from migration.formats import tag_as_key, valid_units
 from store.consume_queue import DispatchRequest
@@ -14,14 +15,19 @@ from store.files import DIRECTORY_MODE, fsync_directory
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import numpy.typing as npt
+
+    from kvcq.tables import UnitColumns
     from migration.files import Adoption, FileQueueOptions, RecordLookup
+    from migration.formats import UnitArray
     from store.clock import Clock
     from store.progress import Progress
 
 _TRASH = "purged_queues"
+_PAGE_UNITS = 16_384
 
 
 class FileSideStore(FileQueueStore):
@@ -113,6 +119,26 @@ class FileSideStore(FileQueueStore):
             rows = units[valid].tolist()
             found += zip((valid + first).tolist(), rows, strict=True)
         return found
+
+    def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
+        """See SideStore."""
+        queues: list[tuple[str, int]] = []
+        offsets: list[npt.NDArray[np.int64]] = []
+        units: list[UnitArray] = []
+        gathered = 0
+        for topic, queue_id in self._queues.names():
+            queue = self._queues.get(topic, queue_id)
+            for first, stored in () if queue is None else queue.read(0, queue.end):
+                places = stored["physical_offset"]
+                kept = np.flatnonzero(valid_units(stored) & (places >= start) & (places < end))
+                queues.append((topic, queue_id))
+                offsets.append(kept + first)
+                units.append(stored[kept])
+                gathered += max(1, len(kept))
+                if gathered >= _PAGE_UNITS:
+                    yield units_of_queues(queues, offsets, units)
+                    queues, offsets, units, gathered = [], [], [], 0
+        yield units_of_queues(queues, offsets, units)
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         self._lookup.forget_below(log_start)

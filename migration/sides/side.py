@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from kvcq.tables import UnitColumns
     from migration.state import SideName
 
 #: A name no topic can have: deletion number N "of it" sets a new side's count of deletions.
@@ -44,6 +45,11 @@ class SideStore(ConsumeQueueStore, Protocol):
     ) -> list[tuple[int, tuple[int, ...]]]:
         """Up to `count` units as they are stored: physical offset, size, tag code and, where it
         is kept, store time. Without a look at the log."""
+        ...
+
+    def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
+        """All units, as they are stored, of records in `start..end`: some at a time, in one pass
+        over what is stored. Units that come or go meanwhile may be among them."""
         ...
 
 

@@ -1,11 +1,14 @@
 """Compares log, files and RocksDB below a cut point, while traffic goes on above it.
 
-The log is the judge. It is read once, in windows; each queue's units in a window are read from
-each side that is to have them, and compared. That finds what is missing or wrong. What is there
-and should not be is found by counting: a side that has more units than were compared is gone
-through unit by unit. Reports, and never repairs.
+The log is the judge. It is read once, and so is each side, in its own order: sums prove that both
+have the same units (kvcq/inspect/sums.py). Where they differ, and only there, the log is read once
+more: what it has is asked of the side, unit by unit. If that does not account for the difference,
+the side has what it should not, and is read again. Reports, and never repairs.
 
-Memory: one window, and at most `kept` differences; the rest are counted.
+What comes and goes meanwhile (a segment that expires, a topic that is deleted) may make sums
+differ. It is no finding: the closer look is at what is there by then.
+
+Memory: one page of units, 1 MiB for each side, and at most `kept` differences; the rest is counted.
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.inspect import Finding, Kind, Remedy, stands_in
+import numpy as np
+
+from kvcq.inspect import Finding, Kind, Remedy, RowSums, stands_in
+from kvcq.tables import hash_of_unit, units_of_requests
 from migration.errors import JobCancelledError, VerificationError
 from migration.fill import LogFeed, Pace
 from migration.sides import FileSideStore
@@ -31,13 +37,16 @@ from store.format import dispatch_request
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kvcq.tables import UnitColumns
     from migration.jobs import Job
     from migration.sides import DoubleQueueStore, SideStore
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 
-_WINDOW = 32_768
 _READ = 4096
+Queue = tuple[str, int]
+#: Physical offset, record size, tag code and, where it is kept, the store time.
+Unit = tuple[int, ...]
 _FIELDS = ("physical_offset", "record_size", "tag_code", "store_time_ms")
 
 _REMEDIES = {
@@ -97,7 +106,8 @@ class Verification:
             for name in SideName
             if (side := double.side(name)) is not None and side.joined
         }
-        self._matched = dict.fromkeys(self._stores, 0)  # units found as the log has them, or wrong
+        self._sums = {name: RowSums() for name in self._stores}
+        self._pace = Pace(self._feed)
         self._compared = 0
         self._with_keys = 0
         self._found: list[Finding] = []
@@ -112,29 +122,52 @@ class Verification:
         Segments that are dropped meanwhile are not compared.
         """
         cut = self._double.dispatched_offset
-        at = start = self._feed.start_offset
-        self._job.step("compare units", at, cut)
-        pace = Pace(self._feed)
-        while at < cut:
-            requests: list[DispatchRequest] = []
-            before = at
-            while at < cut and len(requests) < _WINDOW:
-                try:
-                    more, at = self._feed.read(at, cut, _READ)
-                except MessageNotFoundError:
-                    continue  # its segment was dropped just now: the feed begins behind it
-                requests += more
-                pace.after_batch(self._job, cut - at)
-            self._compare(requests)
-            self._job.report(at, cut, len(requests))
-            assert at > before
+        start = self._feed.start_offset
+        for requests in self._log("compare units", start, cut):
+            self._expect(requests)
             self._check_routes()
-        self._job.step("look for what is too much", 0, len(self._stores))
-        for done, name in enumerate(self._stores):
+        for name, sums in self._sums.items():
+            for units in self._there(name, f"look through {name.value}", start, cut):
+                sums.are_there(units.hashes())
+        for name, sums in self._sums.items():
+            if sums.differ:
+                self._explain(name, start, cut)
             with _reading(name):
-                self._count(name, start, cut)
-            self._job.report(done + 1, len(self._stores))
+                self._compare_ends(name, start)
+            self._check_routes()
         return Verified(cut, self._compared, self._job.differences, self._blamed())
+
+    def _log(self, step: str, start: int, cut: int) -> Iterator[list[DispatchRequest]]:
+        """Runs of what is in the log, of topics that exist; at the pace of a guest."""
+        self._job.step(step, start, cut)
+        at = start
+        while at < cut:
+            before = at
+            try:
+                requests, at = self._feed.read(at, cut, _READ)
+            except MessageNotFoundError:
+                continue  # its segment was dropped just now: the feed begins behind it
+            if requests:
+                yield requests
+            self._job.report(at, cut, len(requests))
+            self._pace.after_batch(self._job, cut - at)
+            assert at > before
+
+    def _there(self, name: SideName, step: str, start: int, cut: int) -> Iterator[UnitColumns]:
+        """Units that a side has of the records between, of queues that are routed to it."""
+        seen = 0
+        self._job.step(step, 0, self._compared)
+        with _reading(name):
+            pages = self._stores[name].units_between(start, cut)
+        while True:
+            with _reading(name):
+                units = next(pages, None)
+            if units is None:
+                return
+            seen += len(units)
+            yield self._routed(name, units)
+            self._job.report(min(seen, self._compared), self._compared)
+            self._pace.after_batch(self._job, max(0, self._compared - seen))
 
     def _blamed(self) -> list[Finding]:
         """What was found, and a side where a side is to blame.
@@ -177,78 +210,25 @@ class Verification:
                 )
             )
 
-    # --- what the log has ------------------------------------------------------------------
+    # --- the proof ----------------------------------------------------------------------------
 
-    def _compare(self, requests: Sequence[DispatchRequest]) -> None:
-        queues: dict[tuple[str, int], list[tuple[int, tuple[int, ...]]]] = {}
-        every = self._options.key_every
-        for request in requests:
-            unit = request[3:7]
-            if (request.keys or request.tag_code) and every:
-                self._with_keys += 1
-                if self._with_keys % every == 0:
-                    self._compare_keys(request)
-            if not request.in_queue:
-                continue
-            queues.setdefault((request.topic, request.queue_id), []).append(
-                (request.queue_offset, unit)
-            )
-            for light, offset in request.light_queues:
-                queues.setdefault((light, 0), []).append((offset, unit))
-        for (topic, queue_id), expected in queues.items():
-            self._compared += len(expected)
-            if expected[0][0] <= self._differing.get((topic, queue_id), -1):
-                self._twice.add((topic, queue_id))
-            for name in self._stores:
-                if self._routes.takes(name, topic):
-                    with _reading(name):
-                        self._compare_queue(name, topic, queue_id, expected)
-            self._job.check()
+    def _expect(self, requests: Sequence[DispatchRequest]) -> None:
+        units = units_of_requests(requests)
+        self._compared += len(units)
+        for name, sums in self._sums.items():
+            sums.should_be(self._routed(name, units).hashes())
+        if every := self._options.key_every:
+            indexed = [request for request in requests if request.keys or request.tag_code]
+            for request in indexed[-(self._with_keys + 1) % every :: every]:
+                self._compare_keys(request)
+            self._with_keys += len(indexed)
 
-    def _compare_queue(
-        self,
-        name: SideName,
-        topic: str,
-        queue_id: int,
-        expected: list[tuple[int, tuple[int, ...]]],
-    ) -> None:
-        if name is SideName.FILES:  # they do not keep the store time
-            expected = [(offset, unit[:3]) for offset, unit in expected]
-        for number, run in enumerate(_rising(expected)):
-            if number:
-                self._twice.add((topic, queue_id))
-            first, last = run[0][0], run[-1][0]
-            found = self._stores[name].stored_units(topic, queue_id, first, last - first + 1)
-            self._matched[name] += len(found)
-            if found != run:
-                highest = self._differing.get((topic, queue_id), -1)
-                self._differing[topic, queue_id] = max(last, highest)
-                self._compare_units(name, topic, queue_id, run, dict(found))
-
-    def _compare_units(
-        self,
-        name: SideName,
-        topic: str,
-        queue_id: int,
-        expected: list[tuple[int, tuple[int, ...]]],
-        there: dict[int, tuple[int, ...]],
-    ) -> None:
-        log_start = self._feed.start_offset
-        for offset, unit in expected:
-            other = there.get(offset)
-            if other == unit or unit[0] < log_start:
-                continue  # dropped since it was read
-            if other is None:
-                self._differ(
-                    Kind.MISSING_UNIT, name, "unit", unit, NOTHING, topic, queue_id, offset
-                )
-                continue
-            if other[0] != unit[0] and self._is_its_record(other[0], topic, queue_id, offset):
-                self._twice.add((topic, queue_id))
-            for field, ours, theirs in zip(_FIELDS, unit, other, strict=False):
-                if ours != theirs:
-                    place = (topic, queue_id, offset)
-                    self._differ(Kind.WRONG_UNIT, name, field, ours, theirs, *place)
+    def _routed(self, name: SideName, units: UnitColumns) -> UnitColumns:
+        """What the side is to have of these; files do not keep the store time."""
+        if not self._routes.takes_all(name):
+            taken = [self._routes.takes(name, topic) for topic, _ in units.queues]
+            units = units.where(np.array(taken, np.bool_)[units.queue_index])
+        return units.without_times() if name is SideName.FILES else units
 
     def _compare_keys(self, request: DispatchRequest) -> None:
         hit = KeyHit(request.store_time_ms, request.physical_offset)
@@ -273,63 +253,77 @@ class Verification:
                 kind, place = Kind.MISSING_INDEX_ROW, request.physical_offset
                 self._differ(kind, SideName.FILES, f"tag {tag}", place, NOTHING, *request[:3])
 
-    # --- what the log does not have --------------------------------------------------------
+    # --- where it fails -----------------------------------------------------------------------
 
-    def _count(self, name: SideName, start: int, cut: int) -> None:
-        """Units of a side in start..cut are as many as were compared; else which are too many."""
-        store = self._stores[name]
-        total = 0
-        for topic, queue_id, last_offset, last_physical in store.last_units():
-            self._job.check()
-            if not self._routes.takes(name, topic):
-                continue
-            if last_physical < start:
-                self._compare_end(name, topic, queue_id, last_offset)
-                continue
-            first, end = self._range(store, topic, queue_id, start, cut)
-            total += end - first
-        if total == self._matched[name]:
+    def _explain(self, name: SideName, start: int, cut: int) -> None:
+        """What is found evens out the sums; what then differs is there and should not be."""
+        sums = self._sums[name]
+        self._differing.clear()
+        for requests in self._log("look at what differs", start, cut):
+            queues: dict[Queue, list[tuple[int, Unit]]] = {}
+            for queue, offset, unit in _suspects(
+                sums, self._routed(name, units_of_requests(requests))
+            ):
+                queues.setdefault(queue, []).append((offset, unit))
+            for queue, expected in queues.items():
+                for run in _runs(expected):
+                    self._compare_queue(name, queue, run)
+        if not sums.differ:
             return
-        for topic, queue_id, _, last_physical in store.last_units():
-            if self._routes.takes(name, topic) and last_physical >= start:
-                self._find_extra(name, topic, queue_id, start, cut)
+        for units in self._there(name, "look for what is too much", start, cut):
+            for queue, offset, unit in _suspects(sums, units):
+                place = (*queue, offset)
+                if unit[0] >= self._feed.start_offset and not self._is_its_record(unit[0], *place):
+                    self._differ(Kind.WRONG_UNIT, name, "unit", NOTHING, unit, *place)
 
-    def _compare_end(self, name: SideName, topic: str, queue_id: int, last_offset: int) -> None:
+    def _compare_queue(
+        self, name: SideName, queue: Queue, expected: list[tuple[int, Unit]]
+    ) -> None:
+        """Units in question, rising, against those that the side has."""
+        first, last = expected[0][0], expected[-1][0]
+        with _reading(name):
+            there = dict(self._stores[name].stored_units(*queue, first, last - first + 1))
+        log_start = self._feed.start_offset
+        for offset, unit in expected:
+            other = there.get(offset)
+            # Equal: only its bucket differs. Below the log's start: dropped since it was read.
+            if other != unit and unit[0] >= log_start:
+                self._compare_unit(name, queue, offset, unit, other)
+
+    def _compare_unit(
+        self, name: SideName, queue: Queue, offset: int, unit: Unit, other: Unit | None
+    ) -> None:
+        place, sums = (*queue, offset), self._sums[name]
+        highest = self._differing.get(queue, -1)
+        if offset <= highest:
+            self._twice.add(queue)
+        self._differing[queue] = max(offset, highest)
+        sums.are_there(hash_of_unit(queue, offset, unit))
+        if other is None:
+            self._differ(Kind.MISSING_UNIT, name, "unit", unit, NOTHING, *place)
+            return
+        if other[0] != unit[0] and self._is_its_record(other[0], *place):
+            self._twice.add(queue)
+        else:
+            sums.should_be(hash_of_unit(queue, offset, other))
+        for field, ours, theirs in zip(_FIELDS, unit, other, strict=False):
+            if ours != theirs:
+                self._differ(Kind.WRONG_UNIT, name, field, ours, theirs, *place)
+
+    def _compare_ends(self, name: SideName, start: int) -> None:
         """A queue whose messages are all expired goes on at one offset on both sides."""
         other = self._stores.get(name.other)
-        if other is None or not self._routes.takes(name.other, topic):
+        if other is None:
             return
-        end = other.next_offsets([(topic, queue_id)])[0]
-        if end < last_offset + 1:
-            wanted, place = last_offset + 1, (topic, queue_id, end)
-            self._differ(Kind.ENDS_EARLY, name.other, "max_offset", wanted, end, *place)
-
-    def _range(
-        self, store: SideStore, topic: str, queue_id: int, start: int, cut: int
-    ) -> tuple[int, int]:
-        """Offsets of the queue's first unit at or above `start`, and of the first one at `cut`."""
-        low, high = store.bounds(topic, queue_id, start)
-        first = low
-        while low < high:
-            middle = (low + high) // 2
-            units = store.stored_units(topic, queue_id, middle, 1)
-            if units and units[0][1][0] >= cut:
-                high = middle
-            else:
-                low = middle + 1
-        return first, low
-
-    def _find_extra(self, name: SideName, topic: str, queue_id: int, start: int, cut: int) -> None:
-        store = self._stores[name]
-        first, end = self._range(store, topic, queue_id, start, cut)
-        for at in range(first, end, _READ):
+        for topic, queue_id, last_offset, last_physical in self._stores[name].last_units():
             self._job.check()
-            for offset, unit in store.stored_units(topic, queue_id, at, min(_READ, end - at)):
-                if unit[0] < self._feed.start_offset or unit[0] >= cut:
-                    continue
-                if not self._is_its_record(unit[0], topic, queue_id, offset):
-                    place = (topic, queue_id, offset)
-                    self._differ(Kind.WRONG_UNIT, name, "unit", NOTHING, unit, *place)
+            takes = self._routes.takes(name, topic) and self._routes.takes(name.other, topic)
+            if last_physical >= start or not takes:
+                continue
+            end = other.next_offsets([(topic, queue_id)])[0]
+            if end < last_offset + 1:
+                wanted, place = last_offset + 1, (topic, queue_id, end)
+                self._differ(Kind.ENDS_EARLY, name.other, "max_offset", wanted, end, *place)
 
     def _is_its_record(self, physical_offset: int, topic: str, queue_id: int, offset: int) -> bool:
         try:
@@ -345,16 +339,15 @@ class Verification:
         return request is not None and stands_in(request, topic, queue_id, offset)
 
 
-def _rising(
-    expected: list[tuple[int, tuple[int, ...]]],
-) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
-    """Runs in which the queue offsets rise: nearly always one, and then no unit is looked at."""
-    if expected[-1][0] - expected[0][0] + 1 == len(expected):
-        yield expected
-        return
+def _suspects(sums: RowSums, units: UnitColumns) -> Iterator[tuple[Queue, int, Unit]]:
+    return units.where(sums.suspects(units.hashes())).rows()
+
+
+def _runs(expected: list[tuple[int, Unit]]) -> Iterator[list[tuple[int, Unit]]]:
+    """Runs in which the queue offsets rise, and lie close enough to be read at once."""
     begin = 0
     for at in range(1, len(expected)):
-        if expected[at][0] <= expected[at - 1][0]:
+        if not 0 < expected[at][0] - expected[at - 1][0] <= _READ:
             yield expected[begin:at]
             begin = at
     yield expected[begin:]

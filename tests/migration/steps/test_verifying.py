@@ -7,29 +7,38 @@ import pytest
 from click.testing import CliRunner
 
 from kvcq.engine.protocol import KvBatch
+from kvcq.inspect import Kind
 from kvcq.tables.keys import UNITS, unit_key
 from migration.errors import IllegalStepError
+from migration.fill.feed import LogFeed
 from migration.fill.pace import Pace
 from migration.jobs import Job, JobState
 from migration.state.routes import SideName
 from migration.state.state import BrokenOff, Phase, read_state
 from migration.steps.verify import Verification
 from server.cli.main import main
+from store.consume_queue import DispatchRequest
 from store.errors import DamagedQueueError
 from tests.support.migrating import (
     ALL_KEYS,
     LIGHT,
     WAIT_S,
     advance,
+    config,
     differences,
     done,
     live,
+    make_on_files,
+    messages,
     migrator,
+    open_store,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from kvcq.tables import UnitColumns
     from migration.steps.verify import Verified
     from store.message_store import MessageStore
 
@@ -152,6 +161,91 @@ def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
         live(store).cutover()
 
 
+@pytest.mark.damages
+@pytest.mark.parametrize("name", list(SideName))
+def test_a_unit_of_a_queue_that_the_log_does_not_have_is_reported(
+    store: MessageStore, name: SideName
+) -> None:
+    done(live(store).start())
+    side = live(store).double.side(name)
+    assert side is not None
+    # Its record is a message of another queue.
+    at, size, tag_code, *_ = side.store.stored_units("orders", 0, 3, 1)[0][1]
+    request = DispatchRequest("nobody", 0, 0, at, size, tag_code, 0, (), (), in_queue=True)
+    side.store.fill([request])
+    found = differences(store)
+    assert [(each.topic, each.queue_offset, each.side) for each in found] == [
+        ("nobody", 0, name.value)
+    ]
+    assert (found[0].expected, found[0].place) == ("nothing", "unit")
+
+
+@pytest.mark.damages
+def test_a_queue_that_a_side_lacks_is_reported_unit_by_unit_and_blames_nothing_else(
+    store: MessageStore,
+) -> None:
+    done(live(store).start())
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    high = store.bounds([("orders", 1)])[0].max_offset
+    engine = side.store._engine  # type: ignore[attr-defined]
+    start, end = unit_key("orders", 1, 0), unit_key("orders", 1, high)
+    engine.write(KvBatch(delete_ranges=[(UNITS, start, end)]))
+    found = differences(store)
+    assert [(each.topic, each.queue_id, each.queue_offset) for each in found] == [
+        ("orders", 1, offset) for offset in range(high)
+    ]
+    assert {(each.kind, each.found, each.side) for each in found} == {
+        (Kind.MISSING_UNIT, "nothing", "rocksdb")
+    }
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_no_difference(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(live(store).start())
+    side = live(store).double.side(SideName.ROCKSDB)
+    assert side is not None
+    read = side.store.units_between
+    reached: list[int] = []
+
+    def delete_and_read(start: int, end: int) -> Iterator[UnitColumns]:
+        if not reached:
+            store.delete_topic("payments")
+        reached.append(start)
+        return read(start, end)
+
+    monkeypatch.setattr(side.store, "units_between", delete_and_read)
+    assert differences(store) == []
+    assert len(reached) == 2  # the sums differed, and a closer look cleared that
+
+
+def test_a_segment_that_expires_before_it_is_read_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    make_on_files(root)
+    with open_store(config(root, reserved_hours=1e-6)) as store:
+        store.put(messages(0, 300))
+        for _ in range(3):
+            store.put([message._replace(body=bytes(400_000)) for message in messages(300, 2)])
+        done(live(store).start())
+        store.flush()
+        start, read = store.log.start_offset, LogFeed.read
+
+        def expire_and_read(
+            self: LogFeed, at: int, end: int, count: int
+        ) -> tuple[list[DispatchRequest], int]:
+            while not store._services.retention.run_once(now=True):
+                pass  # it has expired after 3.6 ms
+            monkeypatch.setattr(LogFeed, "read", read)
+            return read(self, at, end, count)
+
+        monkeypatch.setattr(LogFeed, "read", expire_and_read)
+        assert differences(store) == []
+        assert store.log.start_offset > start
+
+
 @pytest.mark.parametrize("name", list(SideName))
 def test_a_verification_that_breaks_off_takes_the_last_one_back(
     store: MessageStore,
@@ -164,10 +258,10 @@ def test_a_verification_that_breaks_off_takes_the_last_one_back(
     side = live(store).double.side(name)
     assert side is not None
 
-    def damaged(topic: str, queue_id: int, _start: int, _count: int) -> None:
-        raise DamagedQueueError(topic, queue_id, 7, "the file is cut off")
+    def damaged(_start: int, _end: int) -> None:
+        raise DamagedQueueError("orders", 0, 7, "the file is cut off")
 
-    monkeypatch.setattr(side.store, "stored_units", damaged)
+    monkeypatch.setattr(side.store, "units_between", damaged)
     job = live(store).verify()
     assert job.wait(WAIT_S)
     assert job.status().state is JobState.FAILED
