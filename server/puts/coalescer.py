@@ -83,6 +83,19 @@ class PutCoalescer:
         self._waiting_parts += parts
         return future
 
+    def put_now(self, message: Message) -> PutResult | None:
+        """Append it by itself; None, and nothing done, when that would have to wait.
+
+        For a store that acknowledges what is not durable yet. Raises as `put`.
+        """
+        try:
+            appended = self._store.append([message], separate=True, wait=False)
+        except AppendWouldWaitError:
+            return None
+        except InvalidArgumentError as error:
+            raise of_single_put(error) from None
+        return appended.requests[0], appended.store_time_ms
+
     def _append_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         self._waiting_bytes = self._waiting_parts = 0

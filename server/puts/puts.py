@@ -26,6 +26,7 @@ from server.wire import (
     topics_of,
 )
 from server.workers import Workers
+from store.config import FlushMode
 from store.errors import InvalidArgumentError
 from store.format import pack_host
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from server.config import ServerConfig
     from server.metrics import CallMetrics
+    from server.puts.coalescer import PutResult
     from server.stage import Stage
     from server.wire import Requests
     from store.message import Host, Message
@@ -54,6 +56,7 @@ class Puts:
         self._stage = stage
         self._metrics = metrics
         self._stream_window = config.stream_window
+        self._is_sync = store.config.flush_mode is FlushMode.SYNC
         self._store_host = pack_host(store.config.store_host)  # as message ids begin
         self._producers = Workers(max(1, config.worker_threads // 4), "producer")
         self._bulk = Workers(BULK_THREADS)
@@ -95,7 +98,22 @@ class Puts:
             message = message_in(given, born_host, self._chooser.choose, inline_budget())
         except TooMuchError:
             return await self._put_large(given, born_host)
-        placed, store_time_ms = await self._coalescer.put(message)
+        return self._put_out(await self._coalescer.put(message))
+
+    def put_now(self, given: pb.Message, born_host: Host) -> pb.PutResponse | None:
+        """The same at once, for a message that came alone; None, and nothing done, when it has to
+        wait for the disk, a lock or a thread."""
+        if self._is_sync:
+            return None
+        try:
+            message = message_in(given, born_host, self._chooser.choose, inline_budget())
+        except TooMuchError:
+            return None
+        result = self._coalescer.put_now(message)
+        return None if result is None else self._put_out(result)
+
+    def _put_out(self, result: PutResult) -> pb.PutResponse:
+        placed, store_time_ms = result
         self._metrics.put({placed.topic: 1}, placed.record_size)
         return pb.PutResponse(
             placed=placed_out(placed, self._store_host), store_time_ms=store_time_ms

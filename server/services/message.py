@@ -56,6 +56,9 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         born_host = host_of_peer(context.peer())
         return await self._puts.put(request.message, born_host, large=large)
 
+    def Put_now(self, request: pb.PutRequest, context: Context) -> pb.PutResponse | None:
+        return self._puts.put_now(request.message, host_of_peer(context.peer()))
+
     async def PutBatch(
         self, request: pb.PutBatchRequest, context: Context, *, large: bool = False
     ) -> pb.PutBatchResponse:

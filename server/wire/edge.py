@@ -96,18 +96,18 @@ class Edge:
         `servicer` gives an object of it for each call, or raises what the call is refused with.
         Methods answer with a message or, where the loop should not encode it, with its bytes. One
         of a single request that has a parameter `large` is told whether its request is a large
-        one; of a stream, `Requests.is_large` tells.
+        one; of a stream, `Requests.is_large` tells. A method `Put` may have a twin `Put_now`, no
+        coroutine: see Method.answer_now.
         """
         handlers = {}
         for method in service.methods:
-            handler = getattr(kind, method.name)
             if method.server_streaming:
                 handlers[method.name] = grpc.stream_stream_rpc_method_handler(
-                    self._stream(method, handler, servicer)
+                    self._stream(method, getattr(kind, method.name), servicer)
                 )
             else:
                 handlers[method.name] = grpc.stream_unary_rpc_method_handler(
-                    self._unary(method, handler, servicer)
+                    self._unary(method, kind, servicer)
                 )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service.full_name, handlers),)
@@ -116,14 +116,20 @@ class Edge:
     def _unary(
         self,
         method: MethodDescriptor,
-        handler: Callable[..., Awaitable[Message | bytes]],
+        kind: type,
         servicer: Callable[[], object],
     ) -> Callable[[object, Context], Awaitable[bytes]]:
         """A handler of one request and one response, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
         decoder = self._decoder_of(method)
         answers_large = request_limit(name, self._config).answers_large
-        served = Method(decoder, handler, servicer, memory if answers_large else None)
+        served = Method(
+            decoder,
+            getattr(kind, name),
+            getattr(kind, f"{name}_now", None),
+            servicer,
+            memory if answers_large else None,
+        )
         self.methods[name] = served
 
         async def call(requests: object, context: Context) -> bytes:
@@ -252,11 +258,13 @@ class Method:
         self,
         decoder: _Decoder,
         handler: Callable[..., Awaitable[Message | bytes]],
+        handler_now: Callable[[Any, Any, Context], Message | None] | None,
         servicer: Callable[[], object],
         memory: RequestMemory | None,
     ) -> None:
         self.name = decoder.method
         self.kind = decoder.kind
+        self._handler_now = handler_now
         self._decoder = decoder
         self._handler = handler
         self._takes_size = "large" in inspect.signature(handler).parameters
@@ -273,6 +281,13 @@ class Method:
     async def answer(self, data: bytes, context: Context) -> bytes:
         """The same for an encoded request, which is short enough to be decoded in the loop."""
         return await self.handle(self._decoder.decode(data), context, large=False)
+
+    def answer_now(self, data: bytes, context: Context) -> bytes | None:
+        """The same without a turn of the loop, None when it takes one: then nothing was done."""
+        if self._handler_now is None or self._memory is not None:
+            return None
+        response = self._handler_now(self._servicer(), self._decoder.decode(data), context)
+        return None if response is None else response.SerializeToString()
 
 
 class _Decoder:

@@ -163,6 +163,29 @@ async def test_puts_that_would_have_to_wait_are_appended_by_a_thread() -> None:
     assert store.appends == [[b"a"], [b"c"]]
 
 
+async def test_a_put_that_came_alone_is_appended_at_once() -> None:
+    store = RecordingStore()
+    result = _coalescer(store).put_now(Message("t", b"a"))
+    assert result is not None
+    assert result[0].physical_offset == 0
+    assert store.appends == [[b"a"]]
+
+
+async def test_a_put_that_came_alone_and_would_have_to_wait_is_not_appended() -> None:
+    store = RecordingStore()
+    store.would_wait = True
+    assert _coalescer(store).put_now(Message("t", b"a")) is None
+    assert store.appends == []
+
+
+async def test_a_put_that_came_alone_and_is_bad_names_its_field() -> None:
+    store = RecordingStore()
+    store.refusals[b"a"] = InvalidArgumentError("tag", "is bad")
+    with pytest.raises(InvalidArgumentError) as caught:
+        _coalescer(store).put_now(Message("t", b"a"))
+    assert caught.value.field == "message.tag"
+
+
 async def test_a_put_cancelled_before_its_turn_is_not_stored() -> None:
     store = RecordingStore()
     coalescer = _coalescer(store)

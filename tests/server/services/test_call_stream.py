@@ -12,6 +12,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.puts.coalescer import PutCoalescer
 from server.wire.call_gate import CallKind
 from server.wire.request_fields import MAX_CALLS
 from tests.support.rpc_errors import error_info
@@ -65,7 +66,8 @@ async def streaming(served: Served) -> AsyncIterator[Stream]:
 
 
 def put(body: bytes, **fields: Any) -> pb.PutRequest:  # noqa: ANN401
-    return pb.PutRequest(message=pb.Message(topic="T", queue_id=0, body=body, **fields))
+    message = {"topic": "T", "queue_id": 0, "body": body, **fields}
+    return pb.PutRequest(message=pb.Message(**message))
 
 
 def pull(offset: int, **fields: Any) -> pb.PullRequest:  # noqa: ANN401
@@ -86,6 +88,33 @@ async def test_what_was_put_on_a_stream_is_pulled_on_it(served: Served) -> None:
         assert result.id == 7
         bodies = [message.body for message in pb.PullResponse.FromString(result.response).messages]
         assert bodies == [b"%d" % number for number in range(MAX_CALLS)]
+
+
+async def test_a_put_that_comes_alone_takes_no_turn_of_the_loop(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(*_: object) -> None:
+        raise AssertionError("it was gathered")
+
+    monkeypatch.setattr(PutCoalescer, "put", gather)
+    async with streaming(served) as stream:
+        for number in range(3):
+            await stream.send((number, "Put", put(b"body")))
+            response = pb.PutResponse.FromString((await stream.result()).response)
+            assert response.placed.queue_offset == number
+
+
+async def test_a_put_that_comes_alone_is_refused_in_the_words_of_any_other(served: Served) -> None:
+    bad = [put(b"x", topic="a b"), put(b"x", tag="a||b"), put(b"x", queue_id=99)]
+    async with streaming(served) as stream:
+        alone = []
+        for request in bad:
+            await stream.send((1, "Put", request))
+            alone.append((await stream.result()).error)
+        await stream.send(*((number, "Put", request) for number, request in enumerate(bad)))
+        together = {(result := await stream.result()).id: result.error for _ in bad}
+    assert alone == [together[number] for number in range(len(bad))]
+    assert all(error.message for error in alone)
 
 
 async def test_a_parked_pull_holds_no_other_call_up(served: Served) -> None:
