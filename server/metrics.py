@@ -24,12 +24,18 @@ CALL_BOUNDS_S = (0.001, 0.003, 0.005, 0.007, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 2.
 SIZE_BOUNDS = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 
 
+#: Of errors that are the server's fault: they are counted by code as well, from 0 on, so that
+#: whoever watches sees the first one rise.
+FAULTS = ("DATA_LOSS", "INTERNAL")
+
+
 class CallNumbers(NamedTuple):
     """All of it at one time, for who reads it in another thread."""
 
     uptime_s: float
     calls_s: Mapping[str, Counted]  # by method
     refusals: Mapping[tuple[str, str], int]  # by method and reason
+    faults: Mapping[str, int]  # by code
     counts: Mapping[str, int]
     message_bytes: Counted
     traffic: Mapping[str, Traffic]  # by topic
@@ -42,6 +48,7 @@ class CallMetrics:
         """`topic_rows`: topics whose traffic is kept apart."""
         self._calls: dict[str, Histogram] = {}
         self._refusals: Counter[tuple[str, str]] = Counter()
+        self._faults = dict.fromkeys(FAULTS, 0)
         self._counts: Counter[str] = Counter()
         self._message_bytes = Histogram(SIZE_BOUNDS)
         self._traffic = TopicTraffic(topic_rows)
@@ -56,9 +63,11 @@ class CallMetrics:
                 histogram = self._calls[method] = Histogram(CALL_BOUNDS_S)
                 histogram.add(seconds)
 
-    def refused(self, method: str, reason: str) -> None:
+    def refused(self, method: str, reason: str, code: str) -> None:
         """A call, or a batch in a stream, was answered with an error."""
         self._refusals[method, reason] += 1
+        if code in self._faults:
+            self._faults[code] += 1
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the server's own, such as `messages_put`."""
@@ -84,6 +93,7 @@ class CallMetrics:
             monotonic() - self._begun_s,
             {method: histogram.read() for method, histogram in self._calls.items()},
             dict(self._refusals),
+            dict(self._faults),
             dict(self._counts),
             self._message_bytes.read(),
             self._traffic.read(),

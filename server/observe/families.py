@@ -115,6 +115,8 @@ _DATABASES = ("kvcq", "meta")
 _NAME = re.compile(r"[a-z][a-z0-9_.]*")
 
 _JOB_PREFIX = "server.jobs."
+_RUNNING = ".running"
+_JOB_ENDS = ("done", "failed", "cancelled")
 _JOBS_RUNNING = Row("kvcq_jobs_running", "Jobs under way.")
 _JOB_RATIO = Row("kvcq_job_progress_ratio", "Of the job under way, 0 to 1.")
 _JOBS_ENDED = Row("kvcq_jobs_total", "Jobs that ended since the start, by how.")
@@ -169,7 +171,7 @@ class Gathered:
 
 def add_statistics(gathered: Gathered, statistics: Mapping[str, float]) -> None:
     """All of `statistics`, by the tables above."""
-    for name, value in statistics.items():
+    for name, value in (_no_jobs_yet(statistics) | dict(statistics)).items():
         prefix, _, rest = name.partition(".")
         if name in _PLAIN:
             gathered.add(_PLAIN[name], value)
@@ -199,6 +201,14 @@ def _add_of_database(gathered: Gathered, database: str, name: str, value: float)
     else:
         return False
     return True
+
+
+def _no_jobs_yet(statistics: Mapping[str, float]) -> dict[str, float]:
+    """Zeros for ends that no job had yet: whoever watches sees the first one rise."""
+    kinds = [
+        name for name in statistics if name.startswith(_JOB_PREFIX) and name.endswith(_RUNNING)
+    ]
+    return {name.removesuffix(_RUNNING) + f".{end}": 0.0 for name in kinds for end in _JOB_ENDS}
 
 
 def _add_of_jobs(gathered: Gathered, name: str, value: float) -> None:

@@ -47,6 +47,7 @@ _BYTES_IN = Row("rocketmq_throughput_in_total", "Bytes put, as they are in the l
 _OUT = Row("rocketmq_messages_out_total", "Messages pulled; light queues are one topic, %LMQ%.")
 _BYTES_OUT = Row("rocketmq_throughput_out_total", "Bytes pulled.")
 _REFUSALS = Row("kvcq_refusals_total", "Calls, and batches of streams, answered with an error.")
+_FAULTS = Row("kvcq_errors_total", "Of these, those that are the server's fault, by gRPC's code.")
 _LOOP = Row("kvcq_loop_lag_seconds", "How late the event loop runs what is due.")
 _FSYNC = Row("kvcq_fsync_seconds", "Flushes of the log that had something to do.")
 _WATERMARK = Row("rocketmq_processor_watermark", "Work that waits for a thread of its pool.")
@@ -204,6 +205,8 @@ class Observer:
             gathered.add_histogram(_RPC_LATENCY, counted, labels, 1000)
         for (method, reason), count in calls.refusals.items():
             gathered.add(_REFUSALS, count, {"method": method, "reason": reason})
+        for code, count in calls.faults.items():
+            gathered.add(_FAULTS, count, {"code": code})
         gathered.add_histogram(_MESSAGE_SIZE, calls.message_bytes, {})
         gathered.add_histogram(_LOOP, seen.late_s, {})
         for topic, traffic in calls.traffic.items():

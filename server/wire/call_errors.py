@@ -50,7 +50,7 @@ def tell(metrics: CallMetrics, method: str, error: BaseException, request_id: st
     The error lets go of its traceback: the frames in it hold the request.
     """
     refusal = refusal_of(error, request_id)
-    metrics.refused(method, refusal.reason)
+    metrics.refused(method, refusal.reason, refusal.code.name)
     if refusal.reason == INTERNAL_ROW.reason:
         logger.error("%s failed, request id %s", method, request_id, exc_info=error)
     elif refusal.code.name in _SERIOUS and refusal.reason not in _CALLERS_OWN:

@@ -64,6 +64,7 @@ def test_statistics_become_metrics_with_types_and_labels() -> None:
     assert samples.get("kvcq_jobs_running", kind="compact") == 1
     assert samples.get("kvcq_job_progress_ratio", kind="compact") == 0.5
     assert samples.get("kvcq_jobs_total", kind="compact", state="failed") == 3
+    assert samples.get("kvcq_jobs_total", kind="compact", state="done") == 0
     assert len(samples.names) == 12
     assert "# TYPE kvcq_queue_repairs_total counter" in text
     assert "# TYPE kvcq_log_start_offset gauge" in text

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -167,3 +168,22 @@ async def test_a_closed_store_is_left_out(tmp_path: Path) -> None:
         samples = await scrape(served)
         assert samples.get("kvcq_store_unreadable") is None
         assert samples.get("kvcq_build_info", version="0.1.0") == 1
+
+
+async def test_faults_are_there_before_the_first_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, metrics_port=0) as served:
+
+        def broken(*_: object, **__: object) -> None:
+            raise KeyError("a defect")
+
+        assert (await scrape(served)).get("kvcq_errors_total", code="INTERNAL") == 0
+        monkeypatch.setattr(served.store, "pull", broken)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await served.messages.Pull(pb.PullRequest(topic="t"))
+        samples = await scrape(served)
+        assert samples.get("kvcq_errors_total", code="INTERNAL") == 1
+        assert samples.get("kvcq_errors_total", code="DATA_LOSS") == 0
+        assert samples.get("kvcq_refusals_total", method="Pull", reason="INTERNAL") == 1
+        assert samples.get("kvcq_jobs_total", kind="compact", state="failed") == 0
