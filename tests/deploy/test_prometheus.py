@@ -1,0 +1,93 @@
+"""deploy/prometheus: the rules load, fire when they should, and ask for metrics that there are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from server.observe import families, observer
+from server.observe.families import Row
+from tests.deploy.live import names_in, used_server
+from tests.support.http import scrape
+
+ROOT = Path(__file__).parents[2]
+DIRECTORY = ROOT / "deploy" / "prometheus"
+RULES = DIRECTORY / "kvcq.rules.yml"
+TESTS = DIRECTORY / "kvcq.rules.test.yml"
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def _rules() -> Iterator[dict[str, Any]]:
+    for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
+        yield from group["rules"]
+
+
+ALERTS = {rule["alert"]: rule for rule in _rules()}
+
+
+def promtool(*arguments: str, cwd: Path = DIRECTORY) -> str:
+    """What promtool prints. Skips the test where it is not installed."""
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
+    done = subprocess.run(
+        [program, *arguments], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_promtool_takes_the_rules() -> None:
+    assert f"{len(ALERTS)} rules found" in promtool("check", "rules", RULES.name)
+
+
+def test_alerts_fire_when_they_should_and_only_then() -> None:
+    assert "SUCCESS" in promtool("test", "rules", TESTS.name)
+
+
+def test_promtool_takes_the_configuration() -> None:
+    promtool("check", "config", "prometheus.yml")
+
+
+def test_each_alert_says_how_serious_it_is_and_where_to_read_on() -> None:
+    assert len(ALERTS) == len(list(_rules()))
+    for name, rule in ALERTS.items():
+        assert re.fullmatch(r"Kvcq[A-Za-z]+", name)
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
+
+
+async def test_alerts_ask_for_metrics_that_a_live_server_has(tmp_path: Path) -> None:
+    async with used_server(tmp_path / "store") as served:
+        names = (await scrape(served)).names | {"up"}
+    for name, rule in ALERTS.items():
+        asked = names_in(rule["expr"])
+        assert asked, name
+        assert asked <= names, f"{name}: {asked - names}"
+
+
+def test_the_tests_of_the_rules_use_metrics_that_there_are() -> None:
+    rows = [row for module in (families, observer) for row in vars(module).values()]
+    tables = [row.values() for row in rows if isinstance(row, dict)]
+    known = {
+        row.metric
+        for row in [*rows, *(one for table in tables for one in table)]
+        if isinstance(row, Row)
+    }
+    document = yaml.safe_load(TESTS.read_text(encoding="utf-8"))
+    for test in document["tests"]:
+        for series in test["input_series"]:
+            for name in names_in(series["series"]):
+                assert name in known | {"up"} or name.removesuffix("_bucket") in known
+        for alert in test["alert_rule_test"]:
+            assert alert["alertname"] in ALERTS
