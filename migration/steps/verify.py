@@ -260,14 +260,19 @@ class Verification:
         sums = self._sums[name]
         self._differing.clear()
         for requests in self._log("look at what differs", start, cut):
+            units = self._routed(name, units_of_requests(requests))
+            before = {queue: self._differing.get(queue, -1) for queue in units.queues}
             queues: dict[Queue, list[tuple[int, Unit]]] = {}
-            for queue, offset, unit in _suspects(
-                sums, self._routed(name, units_of_requests(requests))
-            ):
+            for queue, offset, unit in _suspects(sums, units):
                 queues.setdefault(queue, []).append((offset, unit))
             for queue, expected in queues.items():
                 for run in _runs(expected):
                     self._compare_queue(name, queue, run)
+            for index, queue in enumerate(units.queues):
+                if queue in self._differing:
+                    offsets = units.queue_offset[units.queue_index == index]
+                    if offsets[0] <= before[queue] or (np.diff(offsets) <= 0).any():
+                        self._twice.add(queue)
         if not sums.differ:
             return
         for units in self._there(name, "look for what is too much", start, cut):
@@ -294,10 +299,7 @@ class Verification:
         self, name: SideName, queue: Queue, offset: int, unit: Unit, other: Unit | None
     ) -> None:
         place, sums = (*queue, offset), self._sums[name]
-        highest = self._differing.get(queue, -1)
-        if offset <= highest:
-            self._twice.add(queue)
-        self._differing[queue] = max(offset, highest)
+        self._differing[queue] = max(offset, self._differing.get(queue, -1))
         sums.are_there(hash_of_unit(queue, offset, unit))
         if other is None:
             self._differ(Kind.MISSING_UNIT, name, "unit", unit, NOTHING, *place)
