@@ -8,7 +8,7 @@ into the words of the API and back (`messages_in`, `messages_out`, `fields`, `mi
 
 from server.wire.batch_checksum import checksum_of
 from server.wire.batch_topics import topics_of
-from server.wire.call_errors import Context, batch_error, request_id_of
+from server.wire.call_errors import Context, batch_error, request_id_of, tell
 from server.wire.call_gate import CallGate, CallKind
 from server.wire.columns import Columns, Stored, columns_of
 from server.wire.edge import Edge, Method, Requests
@@ -117,6 +117,7 @@ __all__ = [
     "row_of",
     "status_out",
     "stored_out",
+    "tell",
     "topic_out",
     "topics_of",
 ]

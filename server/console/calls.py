@@ -1,0 +1,68 @@
+"""What pages ask of the server: the methods that gRPC serves, called in the same process.
+
+A call takes a place, is counted, and is refused like one that came over the network; its request is
+not encoded, its response is.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from google.protobuf.message import Message
+
+from server.workers import CALLER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from server.console.viewers import Viewer
+    from server.metrics import CallMetrics
+    from server.wire import CallGate, Context, Method
+
+M = TypeVar("M", bound=Message)
+
+
+class ConsoleContext:
+    """What a handler asks of its call's context, for a call that a page made."""
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+
+    def peer(self) -> str:
+        return self._peer
+
+    def time_remaining(self) -> float | None:
+        return None
+
+    def invocation_metadata(self) -> object:
+        return ()
+
+
+class Calls:
+    """Owned by the event loop's thread."""
+
+    def __init__(self, methods: Mapping[str, Method], gate: CallGate, metrics: CallMetrics) -> None:
+        """`methods`: by name; may grow."""
+        self._methods = methods
+        self._gate = gate
+        self._metrics = metrics
+
+    def offers(self, method: str) -> bool:
+        """Whether this server has the method."""
+        return method in self._methods
+
+    async def ask(self, viewer: Viewer, name: str, request: Message, answer: type[M]) -> M:
+        """The response to the viewer's call. Raises what the call is refused with."""
+        method = self._methods[name]
+        peer = f"console:{viewer.name}"
+        self._gate.enter(method.kind, peer)
+        started = perf_counter()
+        CALLER.set(peer)
+        context = cast("Context", ConsoleContext(peer))
+        try:
+            data = await method.handle(request, context, large=False)
+        finally:
+            self._gate.leave(method.kind, peer)
+            self._metrics.ended(method.name, perf_counter() - started)
+        return answer.FromString(data)

@@ -1,0 +1,14 @@
+"""The rows of the navigation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A page as the navigation shows it."""
+
+    name: str  # its text is `nav.<name>`
+    path: str
+    #: Methods of the API without which the page is left out: a server may be built without them.
+    needs: tuple[str, ...]

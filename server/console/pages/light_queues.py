@@ -1,0 +1,43 @@
+"""Light queues with messages, by prefix, page by page: there may be millions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.console.addresses import address
+from server.console.page import Page
+from server.console.pages.topics import message_counts
+from server.console.visit import PAGE_ROWS
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from server.console.visit import Visit
+
+
+async def _list(visit: Visit) -> web.StreamResponse:
+    prefix = visit.text("prefix")
+    found = await visit.ask(
+        "ListTopics",
+        pb.ListTopicsRequest(
+            prefix=prefix,
+            page_size=PAGE_ROWS,
+            page_token=visit.token("after"),
+            light_queues=True,
+        ),
+        pb.ListTopicsResponse,
+    )
+    names = [one.name for one in found.topics]
+    return visit.html(
+        "light_queues.html",
+        prefix=prefix,
+        names=names,
+        counts=await message_counts(visit, [pb.Queue(topic=name) for name in names]),
+        is_first=not visit.token("after"),
+        following=found.next_page_token
+        and address("/light-queues", prefix=prefix, after=found.next_page_token),
+    )
+
+
+PAGE = Page("lightQueues", "/light-queues", {"/light-queues": _list})

@@ -1,0 +1,115 @@
+"""Topics by prefix, page by page, and one topic with its queues.
+
+A page is a range of the store's names in their order: its cost does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.console.addresses import address
+from server.console.page import Page
+from server.console.visit import PAGE_ROWS
+from store.errors import InvalidArgumentError
+from store.light_queue import is_light
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aiohttp import web
+
+    from server.console.visit import Visit
+
+#: Queues whose bounds a page of topics looks up; a page with more shows no counts.
+MAX_COUNTED_QUEUES = 1000
+
+
+async def _list(visit: Visit) -> web.StreamResponse:
+    prefix = visit.text("prefix")
+    found = await visit.ask(
+        "ListTopics",
+        pb.ListTopicsRequest(prefix=prefix, page_size=PAGE_ROWS, page_token=visit.token("after")),
+        pb.ListTopicsResponse,
+    )
+    return visit.html(
+        "topics.html",
+        prefix=prefix,
+        topics=found.topics,
+        counts=await _counts(visit, found.topics),
+        is_first=not visit.token("after"),
+        following=found.next_page_token
+        and address("/topics", prefix=prefix, after=found.next_page_token),
+    )
+
+
+async def _counts(visit: Visit, topics: Iterable[pb.Topic]) -> dict[str, int]:
+    """Messages of each topic. Empty when there are too many queues, or one is gone just now."""
+    queues = [
+        pb.Queue(topic=topic.name, queue_id=queue_id)
+        for topic in topics
+        for queue_id in range(min(topic.queue_count, MAX_COUNTED_QUEUES + 1))
+    ]
+    return await message_counts(visit, queues) if len(queues) <= MAX_COUNTED_QUEUES else {}
+
+
+async def message_counts(visit: Visit, queues: list[pb.Queue]) -> dict[str, int]:
+    """Messages of each topic or light queue, in those of its queues that are given."""
+    counts: dict[str, int] = {}
+    if queues:
+        found = await visit.ask(
+            "GetOffsets", pb.GetOffsetsRequest(queues=queues), pb.GetOffsetsResponse
+        )
+        for one in found.queues:
+            counts[one.topic] = counts.get(one.topic, 0) + one.max_offset - one.min_offset
+    return counts
+
+
+async def _topic(visit: Visit) -> web.StreamResponse:
+    name = visit.text("name")
+    found = await visit.ask(
+        "DescribeTopic",
+        pb.DescribeTopicRequest(name=name, page_size=PAGE_ROWS, page_token=visit.token("after")),
+        pb.DescribeTopicResponse,
+    )
+    return visit.html(
+        "topic.html",
+        topic=found.topic,
+        queues=found.queues,
+        is_first=not visit.token("after"),
+        following=found.next_page_token
+        and address("/topic", name=name, after=found.next_page_token),
+    )
+
+
+async def _create(visit: Visit, form: Mapping[str, str]) -> str:
+    name, count = form.get("name", "").strip(), form.get("queues", "").strip()
+    if count and not (len(count) < 10 and count.isascii() and count.isdecimal()):
+        raise InvalidArgumentError("queues", f"{count[:40]!r} is no whole number from 0 up")
+    wanted = pb.CreateTopicRequest(name=name, queue_count=int(count or 0))
+    await visit.ask(
+        "CreateTopics", pb.CreateTopicsRequest(topics=[wanted]), pb.CreateTopicsResponse
+    )
+    return address("/topic", name=name, notice="topicCreated")
+
+
+async def _delete(visit: Visit, form: Mapping[str, str]) -> str:
+    name = confirmed(form, "name")
+    await visit.ask("DeleteTopic", pb.DeleteTopicRequest(name=name), pb.DeleteTopicResponse)
+    return address("/light-queues" if is_light(name) else "/topics", notice="topicDeleted")
+
+
+def confirmed(form: Mapping[str, str], field: str) -> str:
+    """What is to be deleted, typed a second time. Raises InvalidArgumentError."""
+    name = form.get(field, "")
+    if form.get("typed", "").strip() != name:
+        raise InvalidArgumentError("typed", f"is not {name!r}: type the name to confirm")
+    return name
+
+
+PAGE = Page(
+    "topics",
+    "/topics",
+    {"/topics": _list, "/topic": _topic},
+    {"/topics/create": _create, "/topics/delete": _delete},
+)

@@ -1,0 +1,27 @@
+"""What a viewer chose for themselves: language and theme, each in a cookie that names one word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.console.words import LANGUAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+#: `auto`: as the viewer's system has it.
+THEMES = ("auto", "light", "dark")
+LANGUAGE_COOKIE = "kvcq_language"
+THEME_COOKIE = "kvcq_theme"
+
+#: Field of the form that sets it, cookie, and what it may be.
+CHOICES: tuple[tuple[str, str, Collection[str]], ...] = (
+    ("language", LANGUAGE_COOKIE, LANGUAGES),
+    ("theme", THEME_COOKIE, THEMES),
+)
+
+
+def theme_of(cookies: Mapping[str, str]) -> str:
+    """One of THEMES."""
+    chosen = cookies.get(THEME_COOKIE, "")
+    return chosen if chosen in THEMES else THEMES[0]

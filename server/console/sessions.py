@@ -1,0 +1,105 @@
+"""Sessions of users who signed in, and how often somebody may try to.
+
+All of it is in memory: a restart of the server ends every session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.console.viewers import Viewer
+
+#: A session ends when nobody used it for so long, and after so long in any case.
+IDLE_S = 30 * 60.0
+LONGEST_S = 12 * 3600.0
+MAX_SESSIONS = 1024
+
+#: So many wrong credentials from one address, then it waits.
+MAX_FAILURES = 5
+FAILURE_WAIT_S = 30.0
+_MAX_ADDRESSES = 4096
+
+
+@dataclass(slots=True)
+class _Session:
+    viewer: Viewer
+    begun_s: float
+    used_s: float
+
+
+class Sessions:
+    """Tokens and who they stand for. The least used one ends when there are too many.
+
+    A token is kept as its digest: what leaks from the memory of the process signs nobody in.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        """`now_s`: a clock that never goes back."""
+        self._now_s = now_s
+        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
+
+    def begin(self, viewer: Viewer) -> str:
+        """A token for the viewer's cookie."""
+        token = secrets.token_urlsafe(32)
+        now = self._now_s()
+        self._sessions[_digest(token)] = _Session(viewer, now, now)
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return token
+
+    def viewer(self, token: str) -> Viewer | None:
+        """Who has the token; None when it is unknown, or its session has ended."""
+        key, now = _digest(token), self._now_s()
+        session = self._sessions.get(key)
+        if session is None:
+            return None
+        if now - session.used_s > IDLE_S or now - session.begun_s > LONGEST_S:
+            del self._sessions[key]
+            return None
+        session.used_s = now
+        self._sessions.move_to_end(key)
+        return session.viewer
+
+    def end(self, token: str) -> None:
+        """The token stands for nobody from now on. Repeatable."""
+        self._sessions.pop(_digest(token), None)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+
+class Attempts:
+    """Slows down whoever tries secrets: counted by address, wrong ones alone."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def wait_s(self, address: str) -> float:
+        """How long the address waits before it may try again; 0: not at all."""
+        count, last_s = self._failures.get(address, (0, 0.0))
+        return max(0.0, last_s + FAILURE_WAIT_S - self._now_s()) if count >= MAX_FAILURES else 0.0
+
+    def failed(self, address: str) -> None:
+        """Wrong credentials came from there."""
+        now = self._now_s()
+        count, last_s = self._failures.pop(address, (0, now))
+        count = 0 if now - last_s > FAILURE_WAIT_S else count
+        self._failures[address] = count + 1, now
+        while len(self._failures) > _MAX_ADDRESSES:
+            self._failures.popitem(last=False)
+
+    def succeeded(self, address: str) -> None:
+        """Right ones did."""
+        self._failures.pop(address, None)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="replace")).digest()

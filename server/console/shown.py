@@ -1,0 +1,107 @@
+"""Values as pages show them: numbers, sizes, durations, bodies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvcq_client.format import BodyError, decompress
+
+if TYPE_CHECKING:
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+#: Of a body on its own page, and in a row of a table.
+SHOWN_BYTES = 16 << 10
+PREVIEW_CHARACTERS = 80
+_PREVIEW_BYTES = 4 * PREVIEW_CHARACTERS
+_HEX_ROW = 16
+
+
+def number(value: float) -> str:
+    """With commas; two digits after the point where it is no whole number."""
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def size(value: float) -> str:
+    """Bytes, in the unit that leaves few digits."""
+    unit = 0
+    while abs(value) >= 1024 and unit < len(_UNITS) - 1:
+        value /= 1024
+        unit += 1
+    return f"{int(value):,} B" if unit == 0 else f"{value:,.1f} {_UNITS[unit]}"
+
+
+def duration(seconds: float) -> str:
+    """`3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`."""
+    left = max(0, int(seconds))
+    parts: list[str] = []
+    for name, length in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, length)
+        if count or (name == "s" and not parts):
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body, decompressed; cut after SHOWN_BYTES."""
+
+    size: int  # bytes of all of it
+    text: str | None  # None: it is no text
+    hexes: str
+    is_cut: bool
+    fault: str  # why it is shown as it is stored; empty otherwise
+
+
+def preview(message: pb.StoredMessage) -> str:
+    """The beginning of a body in one line. Of a compressed one, nothing: that takes a thread."""
+    if message.sys_flag & 1:
+        return ""
+    data = message.body[:_PREVIEW_BYTES]
+    text = _text_of(data, is_cut=len(message.body) > len(data))
+    if text is None:
+        shown = data[: PREVIEW_CHARACTERS // 3].hex(" ")
+    else:
+        shown = visible(" ".join(text[:PREVIEW_CHARACTERS].split()))
+    return shown + ("…" if len(message.body) > len(shown) else "")
+
+
+def body_of(message: pb.StoredMessage) -> Body:
+    """The message's body. Takes long for a large compressed one: not in the event loop."""
+    fault = ""
+    try:
+        plain = decompress(message.body, message.sys_flag)
+    except BodyError as error:
+        plain, fault = message.body, str(error)
+    shown = plain[:SHOWN_BYTES]
+    is_cut = len(plain) > len(shown)
+    text = _text_of(shown, is_cut=is_cut)
+    return Body(
+        len(plain), None if text is None else visible(text), _hex_rows(shown), is_cut, fault
+    )
+
+
+def visible(text: str) -> str:
+    """The text with marks for what would be invisible, or turn the text around it."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "�" for one in text)
+
+
+def _text_of(data: bytes, *, is_cut: bool) -> str | None:
+    """As UTF-8; a character that was cut in two is left out. None when it is no text."""
+    for left_out in range(4 if is_cut else 1):
+        try:
+            text = data[: len(data) - left_out].decode()
+        except UnicodeDecodeError:
+            continue
+        return None if "\0" in text else text
+    return None
+
+
+def _hex_rows(data: bytes) -> str:
+    rows = []
+    for at in range(0, len(data), _HEX_ROW):
+        row = data[at : at + _HEX_ROW]
+        letters = "".join(chr(one) if 32 <= one < 127 else "." for one in row)
+        rows.append(f"{at:08x}  {row.hex(' '):<{3 * _HEX_ROW - 1}}  {letters}")
+    return "\n".join(rows)

@@ -1,0 +1,118 @@
+"""One request to the console: who asks, in which language, and how it is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from aiohttp import web
+from google.protobuf.message import Message
+
+from server.console.preferences import theme_of
+from server.moments import moment_ms
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.console.backend import Backend
+    from server.console.navigation import Row
+    from server.console.viewers import Viewer
+    from server.console.words import Words
+    from server.console.writing import Writing
+
+M = TypeVar("M", bound=Message)
+
+#: Rows of a page.
+PAGE_ROWS = 50
+_INT64_MAX = (1 << 63) - 1
+_MAX_DIGITS = 19
+
+
+class Visit:
+    """Made by the guard for each request that it let in."""
+
+    def __init__(
+        self,
+        request: web.Request,
+        backend: Backend,
+        writing: Writing,
+        words: Words,
+        viewer: Viewer | None,
+    ) -> None:
+        """`viewer`: None while nobody has signed in; only the page to sign in is shown then."""
+        self.request = request
+        self.backend = backend
+        self.words = words
+        self.found_viewer = viewer
+        self._writing = writing
+
+    @property
+    def viewer(self) -> Viewer:
+        """Who asks. Raises HTTPUnauthorized when nobody has signed in."""
+        if self.found_viewer is None:
+            raise web.HTTPUnauthorized
+        return self.found_viewer
+
+    async def ask(self, method: str, request: Message, answer: type[M]) -> M:
+        """The answer to one call of the API. Raises what it is refused with."""
+        return await self.backend.calls.ask(self.viewer, method, request, answer)
+
+    # --- what the address says -------------------------------------------------------------
+
+    def text(self, name: str) -> str:
+        """A part of the query; empty when it is not there. Raises InvalidArgumentError."""
+        value = self.request.query.get(name, "").strip()
+        if not value.isprintable():
+            raise InvalidArgumentError(name, "has characters that cannot be printed")
+        return value
+
+    def token(self, name: str) -> str:
+        """As `text`, not stripped: what an earlier page gave to find its next one."""
+        return self.request.query.get(name, "")
+
+    def whole(self, name: str, otherwise: int = 0) -> int:
+        """A number from 0 to 2**63 - 1. Raises InvalidArgumentError."""
+        text = self.text(name)
+        if not text:
+            return otherwise
+        if len(text) > _MAX_DIGITS or not (text.isascii() and text.isdecimal()):
+            raise InvalidArgumentError(name, f"{text[:40]!r} is no whole number from 0 up")
+        return min(int(text), _INT64_MAX)
+
+    def moment(self, name: str) -> int:
+        """A time in ms since 1970; 0 when there is none. Raises InvalidArgumentError."""
+        text = self.text(name)
+        if not text:
+            return 0
+        found = moment_ms(text, self.backend.now_ms())
+        if found is None or not 0 <= found <= _INT64_MAX:
+            raise InvalidArgumentError(
+                name, f"{text[:40]!r} is no time such as 2026-01-31T12:00, -90m or now"
+            )
+        return found
+
+    # --- how it is answered ----------------------------------------------------------------
+
+    def html(self, template: str, http_status: int = 200, /, **values: object) -> web.Response:
+        """A whole page, with the values for its template."""
+        notice = self.request.query.get("notice", "")
+        text = self._writing.page(
+            template,
+            self.words,
+            viewer=self.found_viewer,
+            here=self.request.path_qs,
+            path=self.request.path,
+            theme=theme_of(self.request.cookies),
+            navigation=self._navigation(),
+            notice=notice if self.words.has(f"notice.{notice}") else "",
+            version=self.backend.version,
+            is_open_to_all=not self.backend.viewers.sign_in_needed,
+            **values,
+        )
+        return web.Response(status=http_status, text=text, content_type="text/html")
+
+    def _navigation(self) -> list[Row]:
+        if self.found_viewer is None:
+            return []
+        offers: Callable[[str], bool] = self.backend.calls.offers
+        return [row for row in self.backend.navigation if all(map(offers, row.needs))]
