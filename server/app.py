@@ -30,7 +30,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
-from server.access import ReloadedTls, TlsFiles
+from server.access import ReloadedTls, TlsFiles, http_tls
 from server.errors import ServerBindError, ServerDrainingError, SettingsRefusedError
 from server.http import HttpSites, Site, monitoring_app
 from server.jobs import StoreJobs
@@ -49,6 +49,7 @@ from server.services import (
     TopicService,
 )
 from server.stage import Stage
+from server.version import VERSION
 from server.wire import UNREAD_BYTES, CallKind, Edge
 from server.workers import Pools
 from store.errors import StoreError
@@ -172,7 +173,8 @@ class Server:
         self._serving: Serving | None = None
         self._reloading = asyncio.Lock()
         self._hangups: set[asyncio.Task[None]] = set()
-        self._tls = _tls_of(self._config)
+        files = _tls_files(self._config)
+        self._tls = None if files is None else ReloadedTls(files)
         self._rpc = _rpc_server(self._config)
         self.sites = HttpSites()
         self._observer: Observer | None = None
@@ -295,11 +297,10 @@ class Server:
             assert self._serving is not None
             return await self._serving.levels()
 
+        self._admin = AdminService(self._stage, self._metrics, levels, self._settings, self.reload)
         always: dict[type, object] = {
             CallService: CallService(self._stage, self._metrics, self._edge),
-            AdminService: AdminService(
-                self._stage, self._metrics, levels, self._settings, self.reload
-            ),
+            AdminService: self._admin,
             HealthService: HealthService(self._stage, SERVICES),
             _Reflection: _Reflection([each.full_name for each in _SERVED.values()]),
         }
@@ -328,6 +329,21 @@ class Server:
             self._observer = Observer(config, self._stage, self._metrics, lambda: self._serving)
             app = monitoring_app(self._stage, self._observer.text)
             self.sites.add(Site("metrics", config.metrics_host, config.metrics_port, app))
+        if config.console_port is not None:
+            # Not above: as for metrics.
+            from server.console import AnyViewer, console
+
+            app = console(
+                self._edge,
+                self._stage,
+                self._metrics,
+                self._admin.numbers,
+                AnyViewer(may_administer=config.console_admin),
+                VERSION,
+                names=config.console_names,
+            )
+            tls = None if (files := _tls_files(config)) is None else http_tls(files)
+            self.sites.add(Site("console", config.console_host, config.console_port, app, tls))
 
     def _begin_drain(self) -> None:
         self._listener.draining()
@@ -437,10 +453,10 @@ def _rpc_server(config: ServerConfig) -> grpc.aio.Server:
     )
 
 
-def _tls_of(config: ServerConfig) -> ReloadedTls | None:
+def _tls_files(config: ServerConfig) -> TlsFiles | None:
     if config.tls_cert is None or config.tls_key is None:
         return None
-    return ReloadedTls(TlsFiles(config.tls_cert, config.tls_key, config.tls_ca))
+    return TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
 
 
 def _bind(server: grpc.aio.Server, config: ServerConfig, tls: ReloadedTls | None) -> int:

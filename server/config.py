@@ -152,6 +152,18 @@ class ServerConfig:
     )
     metrics_node: str = setting("", "the same; empty: the name of the host", rocketmq="brokerName")
 
+    # Pages for people, over HTTP; with the certificate and the users of the API.
+    console_host: str = setting("127.0.0.1", "address of the console")
+    console_port: int | None = setting(
+        None, "its port; 0: any free one; without one it is not served"
+    )
+    console_names: tuple[str, ...] = setting(
+        (), "names that browsers reach the console by; addresses and localhost need none"
+    )
+    console_admin: bool = setting(
+        False, "without `access`: whoever reaches the console may change things there"
+    )
+
     store: dict[str, Any] = field(default_factory=dict)  # StoreConfig fields but root
 
     def __post_init__(self) -> None:
@@ -161,10 +173,14 @@ class ServerConfig:
 
         check("host", bool(self.host), "an address")
         check("metrics_host", bool(self.metrics_host), "an address")
+        check("console_host", bool(self.console_host), "an address")
+        check("console_port", _is_port(self.console_port), "a port from 0 to 65535")
         check("metrics_port", _is_port(self.metrics_port), "a port from 0 to 65535")
         self._check_tls()
         if not self.insecure_listen:
             self._check_listening("host", self.host)
+            if self.console_port is not None:
+                self._check_listening("console_host", self.console_host)
         check_settings(self, _BOUNDS, InvalidArgumentError)
 
     def _check_tls(self) -> None:

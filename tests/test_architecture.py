@@ -238,6 +238,15 @@ UNITS |= {
         for room in ("puts", "reads")
     },
     "server.jobs": {"server.errors", "server.workers"},
+    "server.console": {
+        "server.console.words",
+        "server.metrics",
+        "server.moments",
+        "server.stage",
+        "server.wire",
+        "server.workers",
+    },
+    "server.console.words": set(),
     "server.services": {
         "server.errors",
         "server.jobs",
@@ -281,6 +290,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "msgspec": ("server/settings/conversion.py",),
     "click": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
+    "jinja2": ("server/console/writing.py",),
     "matplotlib": ("migration/spark/jobs/report_page.py", "kvcq_bench/report/plots.py"),
 }
 #: What only an extra installs.

@@ -4,8 +4,10 @@ Of the store it knows the metadata alone. `server.wire` asks it for each call, a
 """
 
 from server.access.tls import ReloadedTls, TlsFiles
+from server.access.web_tls import http_tls
 
 __all__ = [
     "ReloadedTls",
     "TlsFiles",
+    "http_tls",
 ]

@@ -8,11 +8,9 @@ minutes of numbers for the charts. A page is a module of `pages`, with a templat
 a thread.
 """
 
-from server.console.app import console_app
-from server.console.backend import Backend
-from server.console.calls import Calls
+from server.console.assembly import console
 from server.console.page import Page
-from server.console.pages import PAGES
+from server.console.page_table import PAGES
 from server.console.viewers import AnyViewer, Viewer, Viewers
 
-__all__ = ["PAGES", "AnyViewer", "Backend", "Calls", "Page", "Viewer", "Viewers", "console_app"]
+__all__ = ["PAGES", "AnyViewer", "Page", "Viewer", "Viewers", "console"]

@@ -1,7 +1,7 @@
 """What a page of the console is: a row of the navigation, and what answers below its path.
 
 To add one: a module in `pages/` with a `PAGE`, a template, a text `nav.<name>` in each catalogue,
-and a row in `pages/__init__.py`.
+and a row in `page_table.py`.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ async def keep_sampling(
     """Take one every `SAMPLE_S`, until it is cancelled. What cannot be read leaves a gap."""
     while True:
         try:
-            samples.take(time_s(), await read())
+            numbers = await read()
+            samples.take(time_s(), numbers)
         except Exception:
             # The charts are no reason to end; the pages say themselves what is wrong.
             logger.debug("no sample was taken", exc_info=True)

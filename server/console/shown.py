@@ -61,10 +61,11 @@ def preview(message: pb.StoredMessage) -> str:
     data = message.body[:_PREVIEW_BYTES]
     text = _text_of(data, is_cut=len(message.body) > len(data))
     if text is None:
-        shown = data[: PREVIEW_CHARACTERS // 3].hex(" ")
+        text, most = data.hex(" "), PREVIEW_CHARACTERS - PREVIEW_CHARACTERS % 3
     else:
-        shown = visible(" ".join(text[:PREVIEW_CHARACTERS].split()))
-    return shown + ("…" if len(message.body) > len(shown) else "")
+        text, most = visible(" ".join(text.split())), PREVIEW_CHARACTERS
+    is_all = len(text) <= most and len(data) == len(message.body)
+    return text if is_all else f"{text[:most]}…"
 
 
 def body_of(message: pb.StoredMessage) -> Body:

@@ -1,18 +1,3 @@
-"""The pages, in the order of the navigation.
-
-Each module has one `Page`: what it shows, what an administrator may do there, and which methods of
-the API it needs. It asks the server through its `Visit` alone.
+"""A module for each page, with one `Page`: what it shows, what an administrator may do there, and
+which methods of the API it needs. It asks the server through its `Visit` alone.
 """
-
-from server.console.pages.groups import PAGE as GROUPS
-from server.console.pages.jobs import PAGE as JOBS
-from server.console.pages.light_queues import PAGE as LIGHT_QUEUES
-from server.console.pages.messages import PAGE as MESSAGES
-from server.console.pages.migration import PAGE as MIGRATION
-from server.console.pages.overview import PAGE as OVERVIEW
-from server.console.pages.rocksdb import PAGE as ROCKSDB
-from server.console.pages.topics import PAGE as TOPICS
-
-PAGES = (OVERVIEW, TOPICS, LIGHT_QUEUES, MESSAGES, GROUPS, JOBS, ROCKSDB, MIGRATION)
-
-__all__ = ["PAGES"]

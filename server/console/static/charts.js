@@ -83,7 +83,7 @@
           cursor: { drag: { x: false, y: false }, points: { show: false } },
           scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
           axes: [
-            { ...axis, values: (_, ticks) => ticks.map(clock) },
+            { ...axis, size: 32, values: (_, ticks) => ticks.map(clock) },
             {
               ...axis,
               size: 70,

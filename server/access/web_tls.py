@@ -1,0 +1,50 @@
+"""TLS of the ports that browsers ask, from the same files as gRPC's."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from typing import TYPE_CHECKING
+
+from kvcq_client.transport import stamps_of
+from server.access.tls import load
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from server.access.tls import TlsFiles
+
+logger = logging.getLogger(__name__)
+
+
+def http_tls(files: TlsFiles) -> ssl.SSLContext:
+    """What an aiohttp site listens with. Files that changed are read at the next handshake.
+
+    With a CA a browser must show a certificate that it signed. Raises InvalidArgumentError, naming
+    the setting.
+    """
+    context = _context_of(files)
+    stamps, current = stamps_of(files.present), context
+
+    def look(connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        nonlocal stamps, current
+        now = stamps_of(files.present)
+        if now != stamps:
+            stamps = now
+            try:
+                current = _context_of(files)
+            except (InvalidArgumentError, ssl.SSLError, OSError) as error:
+                logger.error("the former certificate stays in use: %s", error)
+        connection.context = current
+
+    context.sni_callback = look
+    return context
+
+
+def _context_of(files: TlsFiles) -> ssl.SSLContext:
+    load(files)  # says in our words what is wrong
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.cert, files.key)
+    if files.ca is not None:
+        context.load_verify_locations(files.ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
