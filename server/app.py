@@ -52,6 +52,7 @@ from server.stage import Stage
 from server.version import VERSION
 from server.wire import UNREAD_BYTES, CallKind, Edge
 from server.workers import Pools
+from server.write_watch import watch_writes
 from store.errors import StoreError
 from store.progress import no_progress
 
@@ -105,6 +106,10 @@ class Listener(Protocol):
     def opening(self, step: str, fraction: float) -> None: ...
 
     def ready(self, host: str, port: int) -> None: ...
+
+    def reloading(self) -> None: ...
+
+    def reload_refused(self, error: SettingsRefusedError) -> None: ...
 
     def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None: ...
 
@@ -227,11 +232,15 @@ class Server:
         Raises SettingsRefusedError when they cannot be read or are wrong: the old ones stay.
         """
         async with self._reloading:
+            self._listener.reloading()
             try:
                 read = await asyncio.to_thread(self._settings.read)
                 reloaded = self._settings.take(read)
             except (StoreError, OSError) as error:
-                raise SettingsRefusedError(error) from error
+                refused = SettingsRefusedError(error)
+                logger.error("%s", refused)
+                self._listener.reload_refused(refused)
+                raise refused from error
             self._listener.reloaded(*reloaded)
             return reloaded
 
@@ -244,10 +253,8 @@ class Server:
         task.add_done_callback(self._hangups.discard)
 
     async def _reload_and_tell(self) -> None:
-        try:
+        with contextlib.suppress(SettingsRefusedError):  # the listener was told
             await self.reload()
-        except SettingsRefusedError as error:
-            logger.error("%s", error)
 
     async def _open(self, config: StoreConfig) -> Opened | None:
         """The open store; None when the server was told to stop meanwhile."""
@@ -280,6 +287,7 @@ class Server:
         self._settings.on_change(serving.reconfigure)
         loop = asyncio.get_running_loop()
         store.when_failed(lambda: _soon(loop, self._stage.fail))
+        watching = asyncio.create_task(watch_writes(store, self._stage))
         try:
             self._stage.ready()
             serving.jobs.start()
@@ -288,6 +296,7 @@ class Server:
             self._begin_drain()
             await self._finish_calls()
         finally:
+            watching.cancel()
             await asyncio.to_thread(serving.close)
 
     def _add_services(self) -> None:

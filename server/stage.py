@@ -10,8 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_SEE = "see the server's log, and `kvcq stats`"
+
+
 class Stage:
-    """Starting, then ready, then perhaps failed, then draining; never back.
+    """Starting, then open, then perhaps failed, then draining; never back. While it is open the
+    store may be unable to write for a time.
 
     Owned by the event loop's thread, but for `report`.
     """
@@ -20,6 +24,7 @@ class Stage:
         self._open = False
         self._draining = False
         self._failed = False
+        self._no_writes: str | None = None
         self._on_change: set[Callable[[], object]] = set()
         # Written by the thread that opens the store, read anywhere; replaced as one.
         self._progress = ("waiting", 0.0)
@@ -39,7 +44,19 @@ class Stage:
     @property
     def is_ready(self) -> bool:
         """Whether calls are taken, and puts can be stored."""
-        return self._open and not self._draining and not self._failed
+        return self._open and not self._draining and not self._failed and self._no_writes is None
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """In a line, for operators."""
+        if self.is_ready:
+            return None
+        if self._draining:
+            return "the server ends"
+        if not self._open:
+            step, fraction = self._progress
+            return f"the store is being opened: {step}, {fraction:.0%} done"
+        return f"the store takes no writes: {self._no_writes or _SEE}"
 
     @property
     def is_draining(self) -> bool:
@@ -67,13 +84,19 @@ class Stage:
         self._failed = True
         self._tell()
 
+    def set_no_writes(self, why: str | None) -> None:
+        """Puts cannot be stored for now, and why; None: they can."""
+        told, self._no_writes = self._no_writes, why
+        if (told is None) != (why is None):
+            self._tell()
+
     def drain(self) -> None:
         """No new calls; what waits or streams comes to its end. Repeatable."""
         self._draining = True
         self._tell()
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` when the server becomes ready, fails, or drains, or now if it drains.
+        """Call `callback` when readiness changes or the server drains, or now if it drains.
 
         Returns how to take it back.
         """

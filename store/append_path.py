@@ -14,6 +14,7 @@ from store.errors import (
     SegmentNotReadyError,
     StoreBusyError,
     StoreClosedError,
+    StoreError,
     StoreFailedError,
 )
 from store.format import MAX_MESSAGES, prepare_all
@@ -180,7 +181,25 @@ class AppendPath:
         if self.closed:
             raise StoreClosedError("the store is closed")
 
+    def why_not_writable(self) -> str | None:
+        """What a put is refused for and what does not pass by itself in a moment; None: nothing.
+
+        Any thread. Waits for nothing.
+        """
+        try:
+            self._check_lasting()
+        except StoreError as error:
+            return str(error)
+        fault = self._guard.fault
+        return None if fault is None else f"no file can be written: {fault.strerror}"
+
     def _check_writable(self) -> None:
+        self._check_lasting()
+        lag = self._lag()
+        if lag > self._config.max_dispatch_lag_bytes:
+            raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
+
+    def _check_lasting(self) -> None:
         self.check_open()
         failure = self._failure
         if failure is not None:
@@ -190,9 +209,6 @@ class AppendPath:
         if lack is not None:
             # What is stored now could not be read before there is some again.
             raise type(lack)(f"the queues cannot be written to: {lack}")
-        lag = self._lag()
-        if lag > self._config.max_dispatch_lag_bytes:
-            raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
 
     @property
     def _failure(self) -> BaseException | None:

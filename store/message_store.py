@@ -474,6 +474,14 @@ class MessageStore:
         for watermark in (self._appends.flushed, self._appends.dispatched):
             watermark.call_when(_NEVER, ended)
 
+    def why_not_writable(self) -> str | None:
+        """Why puts are refused, for a reason that does not pass by itself in a moment; None: they
+        are taken. A failed fsync, a file that is gone, a full disk, one that cannot be written to.
+
+        Any thread. Waits for nothing; the disk is looked at every `clean_interval_s`.
+        """
+        return self._appends.why_not_writable()
+
     @property
     def admission(self) -> Admission:
         """What of a record read from the log belongs to topics that exist."""

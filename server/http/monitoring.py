@@ -31,10 +31,10 @@ def monitoring_app(
         return web.Response(status=status, text=f"{text}\n", headers={"Cache-Control": "no-store"})
 
     async def livez(_: web.Request) -> web.Response:
-        return answer(_ENDS if stage.is_draining else None)
+        return answer("the server ends" if stage.is_draining else None)
 
     async def readyz(_: web.Request) -> web.Response:
-        return answer(None if stage.is_ready else _why_not_ready(stage))
+        return answer(stage.why_not_ready)
 
     async def scrape(_: web.Request) -> web.Response:
         text, content_type = await metrics()
@@ -45,15 +45,3 @@ def monitoring_app(
         [web.get("/metrics", scrape), web.get("/livez", livez), web.get("/readyz", readyz)]
     )
     return app
-
-
-_ENDS = "the server ends"
-
-
-def _why_not_ready(stage: Stage) -> str:
-    if stage.is_draining:
-        return _ENDS
-    if not stage.is_open:
-        step, fraction = stage.progress
-        return f"the store is being opened: {step}, {fraction:.0%} done"
-    return "the store takes no writes: see the server's log, and `kvcq stats`"

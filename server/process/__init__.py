@@ -5,12 +5,14 @@ from server.process.collector import calm_collector
 from server.process.files import prepare_to_open_stores
 from server.process.last_resort import end_process_soon
 from server.process.outlet import Outlet, OutletHandler
+from server.process.service_manager import ServiceManager
 from server.process.streams import open_standard_streams
 from server.process.terminal import has_terminal
 
 __all__ = [
     "Outlet",
     "OutletHandler",
+    "ServiceManager",
     "calm_collector",
     "end_process_soon",
     "give_back",

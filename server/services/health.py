@@ -4,7 +4,8 @@
 |-------------------------|-----------------------------------------------------------|
 | "" (liveness)           | from the first moment until draining begins               |
 | "kvcq.ready"            | while calls are taken: the store is open, nothing drains, |
-|                         | and it takes writes: no fsync failed, no file is gone     |
+|                         | and it takes writes: no fsync failed, no file is gone,    |
+|                         | the disk is not full and can be written to                |
 | each service of kvcq.v1 | the same                                                  |
 
 Watchers are told NOT_SERVING when draining begins; then their streams end, so that they do not

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -38,6 +39,29 @@ def used_ratio(path: Path) -> float:
     return used / entire if entire else 1.0
 
 
+def write_fault(path: Path) -> OSError | None:
+    """Why no file can be written in the directory; None when one can. Leaves nothing behind.
+
+    A file system that an error made read-only does not always say so: only a write tells. Blocks.
+    """
+    try:
+        opened = os.open(path, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        # Not every file system has files without a name, and a lack of descriptors is another one.
+        return None if error.errno in _TELLS_NOTHING else error
+    try:
+        os.write(opened, bytes(_PROBE_BYTES))  # more than an inode holds: it takes a block
+    except OSError as error:
+        return error
+    finally:
+        os.close(opened)
+    return None
+
+
+_PROBE_BYTES = 4096
+_TELLS_NOTHING = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EMFILE, errno.ENFILE})
+
+
 class DiskGuard:
     """Knows how full the disk was when it was last measured, and refuses puts above a level.
 
@@ -47,16 +71,23 @@ class DiskGuard:
     """
 
     def __init__(
-        self, path: Path, config: StoreConfig, gauge: Callable[[Path], float] = used_ratio
+        self,
+        path: Path,
+        config: StoreConfig,
+        gauge: Callable[[Path], float] = used_ratio,
+        probe: Callable[[Path], OSError | None] = write_fault,
     ) -> None:
         # Constant after construction.
         self._path = path
         self._config = config
         self._gauge = gauge
+        self._probe = probe
         #: Read freely; only `measure` writes them.
         self.ratio = 0.0
         self.level = DiskLevel.NORMAL
         self.refuses_puts = False
+        #: Why no file could be written when that was last tried.
+        self.fault: OSError | None = None
 
     def reconfigure(self, config: StoreConfig) -> None:
         """The next measurement goes by these limits. Any thread."""
@@ -64,6 +95,7 @@ class DiskGuard:
 
     def measure(self) -> DiskLevel:
         """The level now; the last one, and a line in the log, when the disk cannot be asked."""
+        self._try_to_write()
         try:
             ratio = self._gauge(self._path)
         except OSError:
@@ -94,6 +126,13 @@ class DiskGuard:
         elif level < DiskLevel.CLEAN_FORCIBLY:
             self.refuses_puts = False
         return level
+
+    def _try_to_write(self) -> None:
+        before, self.fault = self.fault, self._probe(self._path)
+        if self.fault is not None and before is None:
+            logger.error("%s: no file can be written: %s", self._path, self.fault)
+        elif self.fault is None and before is not None:
+            logger.info("%s: files can be written again", self._path)
 
     def check_put(self) -> None:
         """Raises DiskFullError when puts are refused. One attribute is read when they are not."""

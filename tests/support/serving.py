@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from server.app import Serving, StoreOpener
+    from server.errors import SettingsRefusedError
     from server.settings import Change, Sources
     from store.message_store import MessageStore
 
@@ -71,6 +72,12 @@ class EventListener:
     def ready(self, host: str, port: int) -> None:
         self.told.append("ready")
         self.is_ready.set()
+
+    def reloading(self) -> None:
+        self.told.append("reloading")
+
+    def reload_refused(self, error: SettingsRefusedError) -> None:
+        self.told.append(f"refused {error}")
 
     def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
         self.told.append(f"reloaded {len(taken)}, {len(waiting)} wait")

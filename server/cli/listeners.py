@@ -1,0 +1,223 @@
+"""Who is told how the server is doing: a person, a program, systemd."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from server.cli.terminal import escape, notes
+from server.settings import plain_value, toml_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from server.app import Listener
+    from server.config import ServerConfig
+    from server.errors import SettingsRefusedError
+    from server.process import ServiceManager
+    from server.settings import Change
+
+#: An opening that goes on may take so much longer than systemd was told.
+_EXTEND_S = 60
+
+
+class TextListener:
+    """Tells a person what happens, and what to type next."""
+
+    def __init__(self, config: ServerConfig, write: Callable[[str], None]) -> None:
+        self._config = config
+        self._write = write
+        self._step = ""
+
+    def listening(self, host: str, port: int) -> None:
+        self._note(f"[bold]kvcq[/] listens on {host}:{port}, opening {self._config.data_dir}")
+
+    def opening(self, step: str, fraction: float) -> None:
+        if step != self._step or fraction >= 1:
+            self._step = step
+            self._note(f"  {step}: {fraction:.0%}")
+
+    def ready(self, host: str, port: int) -> None:
+        where = "" if (host, port) == ("127.0.0.1", 8081) else f" --server {host}:{port}"
+        kvcq = _command()
+        self._note("[bold green]ready.[/] In a second terminal:")
+        self._note(f'  {kvcq} put{where} orders "hello" --key order-1 --tag created')
+        self._note(f"  {kvcq} pull{where} orders")
+        self._note(f"  {kvcq} query{where} orders order-1")
+        self._note("Ctrl-C ends it in order.")
+
+    def reloading(self) -> None:
+        self._note("reading the settings again")
+
+    def reload_refused(self, error: SettingsRefusedError) -> None:
+        """The log has said it."""
+
+    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
+        if not taken and not waiting:
+            self._note("nothing has changed")
+        for text, changes in (("is now", taken), ("at the next start:", waiting)):
+            for one in changes:
+                self._note(f"{one.name} {text} {escape(toml_value(one.after) or 'not set')}")
+
+    def draining(self) -> None:
+        self._note("draining: finishing calls, then closing the store")
+
+    def stopped(self) -> None:
+        self._note("stopped; the store is closed")
+
+    def _note(self, text: str) -> None:
+        with notes.capture() as rendered:
+            notes.print(text, highlight=False, soft_wrap=True)
+        self._write(rendered.get())
+
+
+class JsonListener:
+    """Tells a program what happens: one object a line on standard output."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def listening(self, host: str, port: int) -> None:
+        self._emit(event="listening", host=host, port=port)
+
+    def opening(self, step: str, fraction: float) -> None:
+        self._emit(event="opening", step=step, fraction=fraction)
+
+    def ready(self, host: str, port: int) -> None:
+        self._emit(event="ready", host=host, port=port)
+
+    def reloading(self) -> None:
+        """What came of it is told."""
+
+    def reload_refused(self, error: SettingsRefusedError) -> None:
+        self._emit(event="reload refused", reason=str(error))
+
+    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
+        self._emit(
+            event="reloaded",
+            taken={one.name: plain_value(one.after) for one in taken},
+            waiting={one.name: plain_value(one.after) for one in waiting},
+        )
+
+    def draining(self) -> None:
+        self._emit(event="draining")
+
+    def stopped(self) -> None:
+        self._emit(event="stopped")
+
+    def _emit(self, **values: object) -> None:
+        self._write(json.dumps(values) + "\n")
+
+
+class SystemdListener:
+    """Tells the service manager that started the process (sd_notify), and feeds its watchdog.
+
+    The event loop does that: a server that answers nobody is restarted.
+    """
+
+    def __init__(self, manager: ServiceManager) -> None:
+        self._manager = manager
+        self._ready = False
+        self._opening = ""
+        self._beat: asyncio.TimerHandle | None = None
+
+    def listening(self, host: str, port: int) -> None:
+        self._feed()
+        self._tell(f"listens on {host}:{port}, opening the store")
+
+    def opening(self, step: str, fraction: float) -> None:
+        status = f"opening the store: {step}, {fraction:.0%}"
+        if status != self._opening:
+            self._opening = status
+            # A recovery may take longer than TimeoutStartSec.
+            self._tell(status, f"EXTEND_TIMEOUT_USEC={_EXTEND_S * 1_000_000}")
+
+    def ready(self, host: str, port: int) -> None:
+        self._ready = True
+        self._tell(f"serves on {host}:{port}", "READY=1")
+
+    def reloading(self) -> None:
+        if self._ready:  # otherwise the READY=1 that follows would be that of the start
+            # The time tells systemd which reload the READY=1 after it ends.
+            now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+            self._manager.tell("RELOADING=1", f"MONOTONIC_USEC={now_us}")
+
+    def reload_refused(self, error: SettingsRefusedError) -> None:
+        # systemd has no word for a reload that failed: the old settings hold, and it serves.
+        self._reloaded(str(error))
+
+    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
+        wait = f", {len(waiting)} wait for a restart" if waiting else ""
+        self._reloaded(f"settings read again: {len(taken)} changed{wait}")
+
+    def draining(self) -> None:
+        self._tell("finishing calls, then closing the store", "STOPPING=1")
+
+    def stopped(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+        self._tell("stopped; the store is closed")
+
+    def _reloaded(self, status: str) -> None:
+        self._tell(status, *(["READY=1"] if self._ready else []))
+
+    def _tell(self, status: str, *lines: str) -> None:
+        self._manager.tell(f"STATUS={status}", *lines)
+
+    def _feed(self) -> None:
+        every_s = self._manager.watchdog_s
+        if every_s is not None:
+            self._manager.tell("WATCHDOG=1")
+            self._beat = asyncio.get_running_loop().call_later(every_s / 3, self._feed)
+
+
+class Listeners:
+    """Tells each of them."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self._listeners = listeners
+
+    def listening(self, host: str, port: int) -> None:
+        for one in self._listeners:
+            one.listening(host, port)
+
+    def opening(self, step: str, fraction: float) -> None:
+        for one in self._listeners:
+            one.opening(step, fraction)
+
+    def ready(self, host: str, port: int) -> None:
+        for one in self._listeners:
+            one.ready(host, port)
+
+    def reloading(self) -> None:
+        for one in self._listeners:
+            one.reloading()
+
+    def reload_refused(self, error: SettingsRefusedError) -> None:
+        for one in self._listeners:
+            one.reload_refused(error)
+
+    def reloaded(self, taken: Sequence[Change], waiting: Sequence[Change]) -> None:
+        for one in self._listeners:
+            one.reloaded(taken, waiting)
+
+    def draining(self) -> None:
+        for one in self._listeners:
+            one.draining()
+
+    def stopped(self) -> None:
+        for one in self._listeners:
+            one.stopped()
+
+
+def _command() -> str:
+    """How to type this program again: `make run` starts it out of a virtual environment."""
+    called = Path(sys.argv[0])
+    if called.name == "kvcq" and called.parent.name == "bin":
+        here = Path.cwd()
+        return str(called.relative_to(here)) if called.is_relative_to(here) else str(called)
+    return "kvcq"

@@ -1,0 +1,32 @@
+"""Keeps readiness in step with what the store can do: one that cannot write is not ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from server.stage import Stage
+    from store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+#: A look reads a few attributes.
+LOOK_EVERY_S = 1.0
+
+
+async def watch_writes(store: MessageStore, stage: Stage) -> None:
+    """Until it is cancelled: tell the stage whether the store takes puts. A line in the log when
+    that changes."""
+    last: str | None = None
+    while True:
+        why_not = store.why_not_writable()
+        if (why_not is None) != (last is None):
+            if why_not is None:
+                logger.warning("ready again: the store takes writes")
+            else:
+                logger.error("not ready: the store takes no writes: %s", why_not)
+        last = why_not
+        stage.set_no_writes(why_not)
+        await asyncio.sleep(LOOK_EVERY_S)
