@@ -44,9 +44,12 @@ class DispatchBatchBuilder:
         prefixes = self._prefixes
         units: list[tuple[bytes, bytes]] = []
         index: list[tuple[bytes, bytes]] = []
-        last: dict[bytes, tuple[int, int]] = {}  # by key of the max row; later records win
+        # By key of the max row; later records win.
+        last: dict[bytes, tuple[int, int]] = {}
+        light_last: dict[bytes, bytes] = {}
         add_unit = units.append
         add_index = index.append
+        light_unit, light_max = LIGHT_UNIT, LIGHT_MAX
         stamp_time = -1
         stamp = b""
         for (
@@ -78,10 +81,11 @@ class DispatchBatchBuilder:
             # Light queues are too many to be remembered: making their keys is cheaper.
             for name, offset in light_queues:
                 start = light_queue_start(name)
-                add_unit((start + LIGHT_UNIT + pack_i64(offset), value))
-                last[start + LIGHT_MAX] = (physical_offset, offset)
+                add_unit((start + light_unit + pack_i64(offset), value))
+                light_last[start + light_max] = pack_max(physical_offset, offset)
         bounds = [(max_key, pack_max(*place)) for max_key, place in last.items()]
-        if len(last) >= _MANY_QUEUES:
+        bounds += light_last.items()
+        if len(bounds) >= _MANY_QUEUES:
             units.sort()
             bounds.sort()
         bounds.append((DISPATCHED_KEY, pack_i64(end_offset)))

@@ -78,6 +78,20 @@ _AFTER = b"\x02"
 _MAX = b"max"
 
 
+@lru_cache(maxsize=512)
+def _length_part(length: int) -> bytes:
+    return _I32.pack(length) + _SEPARATOR
+
+
+@lru_cache(maxsize=4096)
+def _queue_parts(queue_id: int) -> tuple[bytes, bytes]:
+    packed = _I32.pack(queue_id)
+    return (
+        _SEPARATOR + packed + _SEPARATOR,
+        _SEPARATOR + _MAX + _SEPARATOR + packed,
+    )
+
+
 def topic_prefix(topic: str) -> bytes:
     """What every key of the topic begins with, in all three families."""
     data = topic.encode()
@@ -119,18 +133,6 @@ def queue_offset_of(key: bytes) -> int:
     return int.from_bytes(key[-8:], "big")
 
 
-def max_key(topic: str, queue_id: int) -> bytes:
-    return topic_prefix(topic) + _MAX + _SEPARATOR + _I32.pack(queue_id)
-
-
-def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
-    """`unit_prefix` and `max_key` of one queue, for the price of one."""
-    data = topic.encode()
-    topic_part = _length_part(len(data)) + data
-    unit_part, max_part = _queue_parts(queue_id)
-    return topic_part + unit_part, topic_part + max_part
-
-
 def light_queue_start(name: str) -> bytes:
     """What the unit keys (`LIGHT_UNIT` follows, then the offset) and the `max` key (`LIGHT_MAX`
     follows) of a light queue begin with.
@@ -139,18 +141,16 @@ def light_queue_start(name: str) -> bytes:
     return _length_part(len(data)) + data
 
 
-@lru_cache(maxsize=512)
-def _length_part(length: int) -> bytes:
-    return _I32.pack(length) + _SEPARATOR
+def max_key(topic: str, queue_id: int) -> bytes:
+    return light_queue_start(topic) + _queue_parts(queue_id)[1]
 
 
-@lru_cache(maxsize=4096)
-def _queue_parts(queue_id: int) -> tuple[bytes, bytes]:
-    packed = _I32.pack(queue_id)
-    return (
-        _SEPARATOR + packed + _SEPARATOR,
-        _SEPARATOR + _MAX + _SEPARATOR + packed,
-    )
+def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
+    """`unit_prefix` and `max_key` of one queue, for the price of one."""
+    data = topic.encode()
+    topic_part = _length_part(len(data)) + data
+    unit_part, max_part = _queue_parts(queue_id)
+    return topic_part + unit_part, topic_part + max_part
 
 
 #: Queue id 0, as the keys of a light queue have it after its name.

@@ -58,15 +58,18 @@ class QueueOffsets:
 
     def warm(self, keys: Sequence[QueueKey], log_end: int) -> None:
         """Afterwards all `keys` are in `young`. Raises what `load` raises, and changes nothing."""
-        missing = [key for key in keys if key not in self.young and key not in self._old]
-        loaded = self._load(missing, log_end) if missing else ()
         # Looked up before the turn, which lets go of the older generation. Nothing is taken out of
         # it: an interrupt must not lose a queue that is not dispatched yet.
-        known = {
-            key: queue
-            for key in keys
-            if (queue := self.young.get(key) or self._old.get(key)) is not None
-        }
+        young, old = self.young, self._old
+        known: dict[QueueKey, HotQueue] = {}
+        missing: list[QueueKey] = []
+        for key in keys:
+            queue = young.get(key) or old.get(key)
+            if queue is None:
+                missing.append(key)
+            else:
+                known[key] = queue
+        loaded = self._load(missing, log_end) if missing else ()
         if len(self.young) + len(keys) > self._generation:
             self._turn(log_end)
         self.young.update(known)
