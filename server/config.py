@@ -6,6 +6,7 @@ variable, `kvcq config`, the page of settings and the reload follow from that.
 
 from __future__ import annotations
 
+import enum
 import ipaddress
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,22 @@ if TYPE_CHECKING:
 #: one message may have a body of that size.)
 DEFAULT_MAX_RECEIVE_BYTES = 16 << 20
 _CALLS = (1, 1_000_000)
+
+
+class LogFormat(enum.Enum):
+    """How a line of the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(enum.Enum):
+    """The least that is logged; the names in capitals are those of Python's logging."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +149,9 @@ class ServerConfig:
         "messages in all of them, about 90 bytes each",
         bounds=(1, 1_000_000_000),
     )
+
+    log_format: LogFormat = setting(LogFormat.TEXT, "lines of the log: for people, or JSON")
+    log_level: LogLevel = setting(LogLevel.INFO, "what is logged, and all above it", live=True)
 
     # What machines ask over HTTP. It is neither encrypted nor authenticated: names of topics and
     # groups are there to read.

@@ -13,7 +13,7 @@ import logging
 from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class Workers:
         else:
             await self._turn()
         try:
-            future = self._pool.submit(function, *args, **kwargs)
+            # What is logged there says for which call; see server/wire/call_info.py.
+            context = copy_context()
+            future = self._pool.submit(lambda: context.run(function, *args, **kwargs))
         except BaseException:
             self._let_in()
             raise

@@ -15,15 +15,19 @@ from server.cli.listeners import JsonListener, Listeners, SystemdListener, TextL
 from server.cli.on_disk import unusable
 from server.cli.settings_options import read_settings, refused, settings_options
 from server.cli.terminal import BadRequestError, CommandError, json_option
+from server.config import LogFormat
 from server.errors import HttpBindError, ServerBindError
 from server.process import (
+    JsonLines,
     Outlet,
     OutletHandler,
     ServiceManager,
+    TextLines,
     end_process_soon,
     prepare_to_open_stores,
 )
 from server.settings import RunningSettings
+from server.wire import CallFilter
 from store.errors import (
     InvalidArgumentError,
     StoreError,
@@ -59,31 +63,31 @@ def serve(sources: Sources, as_json: bool) -> None:
 
     With --json, what happens is told as one JSON object a line on standard output.
     """
-    prepare_to_open_stores()
-    errors = Outlet(_STANDARD_ERROR)
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=[OutletHandler(errors)],
-    )
-    # Its jobs run every second: neither a run is news, nor one that is left out under load.
-    logging.getLogger("apscheduler").setLevel(logging.ERROR)
     settings = read_settings(sources)
+    errors = Outlet(_STANDARD_ERROR)
+    _begin_log(settings.config, errors)
+    prepare_to_open_stores()
     try:
         settings = settings.with_recorded_segments()
     except (StoreError, OSError) as error:
         raise _why_not_opened(error, settings.config) from error
     config = settings.config
     results = Outlet(_STANDARD_OUTPUT)
-    listener: Listener = (
-        JsonListener(results.write) if as_json else TextListener(config, errors.write)
-    )
+    listener: Listener
+    if as_json:
+        listener = JsonListener(results.write)
+    elif config.log_format is LogFormat.JSON:
+        listener = JsonListener(errors.write)  # so that each line there is an object
+    else:
+        listener = TextListener(config, errors.write)
     manager = ServiceManager.of(os.environ)
     if manager is not None:
         listener = Listeners(listener, SystemdListener(manager))
     try:
+        running = RunningSettings(settings, sources)
+        running.on_change(_set_log_level)
         run_server(
-            RunningSettings(settings, sources),
+            running,
             open_any,
             listener,
             hurry=lambda: end_process_soon("the process was told twice to end"),
@@ -98,6 +102,20 @@ def serve(sources: Sources, as_json: bool) -> None:
         for outlet in (errors, results):
             outlet.drain()
     end_process_soon("the store is closed, and the process was to end")
+
+
+def _begin_log(config: ServerConfig, outlet: Outlet) -> None:
+    handler = OutletHandler(outlet)
+    handler.addFilter(CallFilter())
+    handler.setFormatter(JsonLines() if config.log_format is LogFormat.JSON else TextLines())
+    logging.basicConfig(handlers=[handler])
+    _set_log_level(config)
+    # Its jobs run every second: neither a run is news, nor one that is left out under load.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
+
+
+def _set_log_level(config: ServerConfig) -> None:
+    logging.getLogger().setLevel(config.log_level.name)
 
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:

@@ -4,15 +4,18 @@ from server.process.allocator import give_back, private_bytes, tune_allocator
 from server.process.collector import calm_collector
 from server.process.files import prepare_to_open_stores
 from server.process.last_resort import end_process_soon
+from server.process.log_lines import JsonLines, TextLines
 from server.process.outlet import Outlet, OutletHandler
 from server.process.service_manager import ServiceManager
 from server.process.streams import open_standard_streams
 from server.process.terminal import has_terminal
 
 __all__ = [
+    "JsonLines",
     "Outlet",
     "OutletHandler",
     "ServiceManager",
+    "TextLines",
     "calm_collector",
     "end_process_soon",
     "give_back",

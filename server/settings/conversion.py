@@ -34,7 +34,7 @@ def converted(known: Known, value: object) -> object:
             return kind(value)
         text: object = value
         if typing.get_origin(kind) is tuple:
-            text = [part.strip() for part in value.split(",")]
+            text = [part.strip() for part in value.split(",")] if value.strip() else []
         elif not _is_path(kind):
             text = value.lower()
         return msgspec.convert(text, kind, strict=False, dec_hook=_from_plain)

@@ -8,8 +8,9 @@ into the words of the API and back (`messages_in`, `messages_out`, `fields`, `mi
 
 from server.wire.batch_checksum import checksum_of
 from server.wire.batch_topics import topics_of
-from server.wire.call_errors import Context, batch_error, request_id_of, tell
+from server.wire.call_errors import batch_error, tell
 from server.wire.call_gate import CallGate, CallKind
+from server.wire.call_info import CallFilter, Context, request_id_of
 from server.wire.columns import Columns, Stored, columns_of
 from server.wire.edge import Edge, Method, Requests
 from server.wire.fields import (
@@ -76,6 +77,7 @@ __all__ = [
     "SMALL_BYTES",
     "UNREAD_BYTES",
     "Budget",
+    "CallFilter",
     "CallGate",
     "CallKind",
     "Columns",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
-import uuid
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.wire.call_info import REQUEST_ID, Context
 from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status
 
 if TYPE_CHECKING:
@@ -17,12 +14,8 @@ if TYPE_CHECKING:
 
     from server.metrics import CallMetrics
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
 logger = logging.getLogger(__name__)
 
-REQUEST_ID = "x-request-id"
-_REQUEST_ID_FORM = re.compile(r"[\x21-\x7e]{1,128}")
 _SERIOUS = ("DATA_LOSS", "FAILED_PRECONDITION", "INTERNAL")
 #: What a caller did is no matter for the log, though another call must come first.
 _CALLERS_OWN = ("OUT_OF_SEQUENCE", "NUMBER_REUSED", "NUMBER_PASSED", "ILLEGAL_STEP")
@@ -84,11 +77,3 @@ def let_go(error: BaseException) -> None:
         seen.add(id(following))
         following.__traceback__ = None
         following = following.__cause__ or following.__context__
-
-
-def request_id_of(context: Context) -> str:
-    """The caller's own id for this request, or a new one."""
-    for name, value in context.invocation_metadata() or ():
-        if name == REQUEST_ID and isinstance(value, str) and _REQUEST_ID_FORM.fullmatch(value):
-            return value
-    return uuid.uuid4().hex

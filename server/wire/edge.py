@@ -23,8 +23,9 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from server.errors import MemoryFullError, UndecodableRequestError
-from server.wire.call_errors import ending, request_id_of, tell
+from server.wire.call_errors import ending, tell
 from server.wire.call_gate import CallGate, CallKind
+from server.wire.call_info import CALL, CallInfo, request_id_of
 from server.wire.log_limit import LogLimit
 from server.wire.request_fields import check_counts, plan_of
 from server.wire.request_limits import call_places, request_limit
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from server.config import ServerConfig
     from server.metrics import CallMetrics
-    from server.wire.call_errors import Context
+    from server.wire.call_info import Context
     from server.wire.request_limits import RequestLimit
     from server.wire.status import Refusal
 
@@ -137,7 +138,7 @@ class Edge:
             del requests  # the context reads
             peer, size, may_be_large = "", 0, False
             try:
-                peer = self._enter(decoder.kind, context)
+                peer = self._enter(name, decoder.kind, context)
                 if decoder.may_be_large:
                     await memory.begin_large(peer)
                     may_be_large = True
@@ -182,7 +183,7 @@ class Edge:
             started = perf_counter()
             requests = Requests(decoder, context, memory)
             try:
-                self._enter(decoder.kind, context)
+                self._enter(name, decoder.kind, context)
                 taken: object = requests
                 if not method.client_streaming:
                     taken = await anext(requests, None)
@@ -226,18 +227,21 @@ class Edge:
 
         context.add_done_callback(ended)  # type: ignore[arg-type] # the stubs ask for two values
 
-    def _enter(self, kind: CallKind, context: Context) -> str:
+    def _enter(self, method: str, kind: CallKind, context: Context) -> str:
         """The caller. Raises TooManyCallsError.
 
         The place is given back when the response has been sent.
         """
         peer = context.peer()
+        call = CallInfo(method, context)
+        CALL.set(call)
         gate = self.gate
         gate.enter(kind, peer)
         CALLER.set(peer)
 
         def ended(_: object) -> None:
             gate.leave(kind, peer)
+            call.ended()
 
         context.add_done_callback(ended)  # type: ignore[arg-type] # as in _at_end
         return peer

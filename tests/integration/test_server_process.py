@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -199,3 +201,23 @@ async def _is_serving(target: str) -> bool:
         stub = kvcq_pb2_grpc.AdminServiceStub(channel)
         answer = await stub.GetStatistics(pb.GetStatisticsRequest())
         return bool(answer.values["server.ready"])
+
+
+def test_a_log_in_json_is_one_object_a_line(tmp_path: Path) -> None:
+    flags = ("--set", "server.log_format=json", "--set", "server.metrics_port=0")
+    with ServerProcess(tmp_path / "store", *flags) as server:
+        server.wait_for("ready")
+        server.send(signal.SIGTERM)
+        assert server.wait() == 0
+        lines = [json.loads(line) for line in server.errors]
+    [site] = [line for line in lines if line["message"].startswith("metrics: http://127.0.0.1:")]
+    assert site["level"] == "INFO"
+    assert site["logger"] == "server.http.sites"
+
+
+def test_a_port_of_metrics_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        flag = f"server.metrics_port={other.getsockname()[1]}"
+        with ServerProcess(tmp_path / "store", "--set", flag) as server:
+            assert server.wait() != 0
+            assert "server.metrics_port=" in "".join(server.errors)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _ALL = """
 # a comment
 ! another
-brokerClusterName = DefaultCluster
+brokerClusterName = east
+brokerName=broker-a
 bindAddress=0.0.0.0
 brokerIP1=10.1.2.3
 listenPort:10921
@@ -62,6 +63,7 @@ def test_each_setting_with_a_counterpart_is_taken_in_our_unit(tmp_path: Path) ->
     config = Sources(file, {"server.insecure_listen": True}).read().config
     store = config.store_config(config.port)
     assert (config.host, config.port, str(config.data_dir)) == ("0.0.0.0", 10921, "/data/store")
+    assert (config.metrics_cluster, config.metrics_node) == ("east", "broker-a")
     assert store.store_host == ("10.1.2.3", 10921)
     assert (store.segment_bytes, store.max_body_bytes) == (4 << 20, 65536)
     assert store.flush_mode is FlushMode.SYNC
@@ -74,10 +76,7 @@ def test_each_setting_with_a_counterpart_is_taken_in_our_unit(tmp_path: Path) ->
 
 def test_what_has_no_counterpart_is_listed_and_stands_in_the_file(tmp_path: Path) -> None:
     imported = import_broker_conf(_conf(tmp_path, _ALL))
-    assert imported.without_counterpart == {
-        "brokerClusterName": "DefaultCluster",
-        "namesrvAddr": "10.1.2.4:9876",
-    }
+    assert imported.without_counterpart == {"namesrvAddr": "10.1.2.4:9876"}
     assert "\n# namesrvAddr = 10.1.2.4:9876\n" in imported.toml()
     assert set(tomllib.loads(imported.toml())) == {"server", "store"}
 

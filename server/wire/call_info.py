@@ -1,0 +1,75 @@
+"""The call that code runs for: what its log lines say of it.
+
+The id is looked for when it is asked for: most calls log nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from contextvars import ContextVar
+from typing import Any
+
+import grpc
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+REQUEST_ID = "x-request-id"
+_REQUEST_ID_FORM = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+class CallInfo:
+    """Method and id of a call. Owned by the event loop's thread; `request_id` on any."""
+
+    __slots__ = ("_context", "_request_id", "method")
+
+    def __init__(self, method: str, context: Context) -> None:
+        self.method = method
+        self._context: Context | None = context
+        self._request_id: str | None = None
+
+    def is_of(self, context: Context) -> bool:
+        return self._context is context
+
+    @property
+    def request_id(self) -> str:
+        """The caller's own id, or one that the call gets when it is asked for first."""
+        if self._request_id is None:
+            self._request_id = _id_in(self._context) or uuid.uuid4().hex
+        return self._request_id
+
+    def ended(self) -> None:
+        """Let go of what gRPC knows of the call: timers and tasks that it began may outlive it."""
+        self._context = None
+
+
+#: Set for each call where it comes in; calls that share a stream have that of the stream.
+CALL: ContextVar[CallInfo] = ContextVar("call")
+
+
+def request_id_of(context: Context) -> str:
+    """The caller's own id for this request, or a new one: the same as the log lines have."""
+    call = CALL.get(None)
+    if call is not None and call.is_of(context):
+        return call.request_id
+    return _id_in(context) or uuid.uuid4().hex
+
+
+def _id_in(context: Context | None) -> str | None:
+    if context is not None:
+        for name, value in context.invocation_metadata() or ():
+            if name == REQUEST_ID and isinstance(value, str) and _REQUEST_ID_FORM.fullmatch(value):
+                return value
+    return None
+
+
+class CallFilter(logging.Filter):
+    """Adds `method` and `request_id` to records that are made while a call runs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        call = CALL.get(None)
+        if call is not None:
+            record.method = call.method
+            record.request_id = call.request_id
+        return True
