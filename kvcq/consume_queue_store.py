@@ -369,6 +369,10 @@ class KvConsumeQueueStore:
     def flush(self) -> None:
         self._engine.flush()
 
+    def back_up(self) -> Path:
+        """A copy of the database at one dispatch point: see KvEngine."""
+        return self._engine.back_up()
+
     def statistics(self) -> dict[str, float]:
         return self._engine.statistics()
 

@@ -46,3 +46,21 @@ class EngineUnavailableError(EngineFailedError):
 
 class CorruptValueError(KvcqError):
     """A row that no code of ours can have written."""
+
+
+class BackupError(KvcqError):
+    """Root of the errors of backups."""
+
+
+class BackupTargetError(BackupError):
+    """The place of the backups cannot be read or written. What is there stays as it was: a backup
+    counts only when all of it is there, and the next one goes on with the files that are."""
+
+
+class BackupRefusedError(BackupError):
+    """This store is not backed up so, or not there; or there is no such backup. Nothing was
+    written."""
+
+
+class BackupDamagedError(BackupError):
+    """What a backup holds is not what its manifest says."""

@@ -34,6 +34,7 @@ from store.metadata import DeleteMark, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from kvcq.engine import KvEngine
 
@@ -240,6 +241,10 @@ class MetadataStore:
 
     def statistics(self) -> dict[str, float]:
         return self._engine.statistics()
+
+    def back_up(self) -> Path:
+        """A copy of the database: see KvEngine."""
+        return self._engine.back_up()
 
     def maintain(self) -> None:
         self._engine.settle()

@@ -7,6 +7,7 @@ from it, and the reader is where it leaves. `opening.py` puts a store together.
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,13 +27,14 @@ from store.reader import TagFilter
 from store.setting import live_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from store.append_path import AppendPath
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
     from store.derive import Rebuilt
     from store.format import BatchMark
     from store.histogram import Counted
+    from store.log import LogHold
     from store.message import Appended, KeyQueryPage, Message, Pulled
     from store.metadata import Metadata, TopicConfig
     from store.reader import Reader
@@ -460,6 +462,27 @@ class MessageStore:
     def maintain(self) -> None:
         """What a job does every second, at once: see Upkeep."""
         self._upkeep.maintain()
+
+    def hold_log(self) -> LogHold:
+        """A context: retention drops nothing until it ends, or the hold is moved.
+
+        Blocks while a run of retention works. What expires meanwhile goes with a later run.
+        """
+        return self._services.retention.hold()
+
+    @contextmanager
+    def at_one_point(self) -> Iterator[None]:
+        """Begins when all that was appended before is durable and dispatched. Until it ends, no
+        checkpoint is written and no mark of a deletion dropped; puts and reads go on.
+
+        For copies of the databases: of whichever is copied first, the other one has at least all.
+        Raises what `flush` raises, StoreBusyError.
+        """
+        self._appends.check_open()
+        self._appends.drain(self.log.appended_offset)
+        with self._upkeep.checkpoints.lock:
+            self._upkeep.checkpoints.flush()
+            yield
 
     def when_failed(self, callback: Callable[[], None]) -> None:
         """Call back, on a store thread, once or twice, when no more writes are taken for good.

@@ -98,6 +98,12 @@ UNITS |= {
     "kvcq.engine": {"kvcq.errors"},
     "kvcq.engine.rocks": {"kvcq.engine", "kvcq.errors"},
     "kvcq.errors": set(),
+    "kvcq.backup": {
+        "kvcq.consume_queue_store",
+        "kvcq.engine.rocks",
+        "kvcq.errors",
+        "kvcq.metadata_store",
+    },
     "kvcq.tables": {"kvcq.engine", "kvcq.errors"},
     "kvcq.inspect": {
         "kvcq.consume_queue_store",
@@ -291,15 +297,18 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "click": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "rich": ("server/cli/", "kvcq_client/", "migration/spark/cli.py"),
     "jinja2": ("server/console/writing.py",),
+    "obstore": ("kvcq/backup/bucket.py",),
     "matplotlib": ("migration/spark/jobs/report_page.py", "kvcq_bench/report/plots.py"),
 }
 #: What only an extra installs.
-EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib"}
+EXTRA = {"pyspark", "pandas", "pyarrow", "matplotlib", "obstore"}
 #: Sources that the `kvcq` service is read through may use the client, and nothing else of it. What
-#: looks a stopped store over reads its log, and the way in puts the store together.
+#: looks a stopped store over reads its log, a backup copies it, and the way in puts the store
+#: together.
 ALSO = {
     ("migration/spark/", "kvcq_client"),
     ("kvcq/inspect/", "store"),
+    ("kvcq/backup/", "store"),
     ("kvcq/opening.py", "store"),
 }
 

@@ -6,9 +6,11 @@ Also a model of the expiry filter: `compact` drops what the armed line has passe
 from __future__ import annotations
 
 import struct
+import tempfile
 import threading
 from bisect import bisect_left, insort
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvcq.errors import EngineClosedError, EngineFailedError
@@ -17,7 +19,6 @@ from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from kvcq.engine.protocol import KvBatch, Pair
     from store.clock import Clock
@@ -116,6 +117,14 @@ class MemoryEngine:
     def flush(self) -> None:
         with self._lock:
             self._check_open()
+
+    def back_up(self) -> Path:
+        target = Path(tempfile.mkdtemp(prefix="kvcq-memory-"))
+        with self._lock:
+            self._check_open()
+            for name, rows in self._families.items():
+                write_sorted(target / name, sorted(rows.values.items()))
+        return target
 
     def settle(self) -> None:
         with self._lock:

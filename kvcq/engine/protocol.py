@@ -64,6 +64,11 @@ class KvEngine(Protocol):
         """Everything written so far survives a crash, all families at one point."""
         ...
 
+    def back_up(self) -> Path:
+        """A new directory with a copy of all families at one point: what was written before is in
+        it, and what is written later changes nothing of it. Whoever asked for it removes it."""
+        ...
+
     def settle(self) -> None:
         """Set right what is due; to be called every second or so.
 

@@ -84,6 +84,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         server_errors.SettingsRefusedError: "SETTINGS_REFUSED field",
         migration_errors.IllegalStepError: "ILLEGAL_STEP step phase next_command hint",
         migration_errors.VerificationError: "VERIFICATION_BROKE_OFF side",
+        kvcq_errors.BackupRefusedError: "BACKUP_REFUSED",
         store_errors.StoreFailedError: "STORE_FAILED",
         store_errors.FlushError: "FLUSH_FAILED",
         store_errors.StoreDirError: "STORE_DIRECTORY_REFUSED path",
@@ -103,6 +104,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         store_errors.StoreClosedError: "STORE_CLOSED",
         store_errors.StoreBusyError: "STORE_BUSY",
         store_errors.OutOfDescriptorsError: "OUT_OF_DESCRIPTORS",
+        kvcq_errors.BackupTargetError: "BACKUP_TARGET",
         kvcq_errors.EngineUnavailableError: "ENGINE_UNAVAILABLE",
         store_errors.FlushTimeoutError: "FLUSH_DISK_TIMEOUT end_offset",
     },
@@ -115,10 +117,12 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
             "CORRUPT_RECORD topic queue_id queue_offset physical_offset next_offset"
         ),
         store_errors.DamagedQueueError: "DAMAGED_QUEUE topic queue_id queue_offset next_offset",
+        kvcq_errors.BackupDamagedError: "BACKUP_DAMAGED",
         kvcq_errors.CorruptValueError: "CORRUPT_VALUE",
         kvcq_errors.EngineDamagedError: "ENGINE_DAMAGED",
     },
     _Code.INTERNAL: {
+        kvcq_errors.BackupError: "BACKUP_FAILED",
         kvcq_errors.EngineFailedError: "ENGINE_FAILED",
     },
 }

@@ -9,6 +9,7 @@ from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog, LogAppend
 from store.log.disk import DiskGuard
 from store.log.flush import FlushService, GroupCommitService, IntervalFlushService
+from store.log.holds import LogHold
 from store.log.log_bytes import PreadWindow, look_at, pread
 from store.log.log_walk import Blank, Damage, End, Poison, Run, walk
 from store.log.page_ahead import PageAhead
@@ -32,6 +33,7 @@ __all__ = [
     "GroupCommitService",
     "IntervalFlushService",
     "LogAppend",
+    "LogHold",
     "PageAhead",
     "Poison",
     "PreadWindow",

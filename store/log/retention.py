@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from store.errors import DiskFullError, StoreError
 from store.log.disk import DiskLevel
+from store.log.holds import LogHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.jobs import Jobs
     from store.log.disk import DiskGuard
+    from store.log.holds import LogHold
     from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
 
@@ -139,6 +141,7 @@ class RetentionService:
         self._before_drop = before_drop
         self._before_run = before_run
         self._hour = hour
+        self._holds = LogHolds()
         self._running = threading.Lock()
         #: Written by runs only; read freely.
         self.dropped_segments = 0
@@ -150,6 +153,18 @@ class RetentionService:
 
     def schedule(self, jobs: Jobs) -> None:
         jobs.add("retention", self._config.clean_interval_s, self.run_once)
+
+    def hold(self) -> LogHold:
+        """The log as it begins now stays until the hold is moved or its context ends. Blocks while
+        a run works."""
+        with self._running:
+            return self._holds.add(self._segments.first_offset)
+
+    def _safe(self) -> int:
+        """Physical offset below which the log may go."""
+        held = self._holds.lowest
+        safe = self._safe_end()
+        return safe if held is None else min(safe, held)
 
     def run_once(self, *, now: bool = False) -> int:
         """Measure, decide, drop; returns how many segments went. `now`: as if it were the hour.
@@ -171,7 +186,7 @@ class RetentionService:
                 level=self._guard.measure(),
                 time_up=now or self._hour(now_ms) in config.delete_when_hours,
                 batch_max=config.delete_batch_max,
-                safe_end=self._safe_end(),
+                safe_end=self._safe(),
                 reclaim_unexpired=bool(config.reclaim_unexpired),
             )
             if plan.read_error is not None:

@@ -138,6 +138,23 @@ def test_a_batch_deletes_ranges_then_keys_then_puts(engine: Engine) -> None:
     ]
 
 
+def test_a_copy_does_not_change_with_what_is_written_later(engine: Engine) -> None:
+    put(engine, "default", (b"a", b"1"))
+    before = engine.back_up()
+    other = engine.back_up()
+    try:
+        assert before != other
+        files = {path.name: path.read_bytes() for path in before.iterdir() if path.is_file()}
+        assert any(b"1" in data for data in files.values())
+        put(engine, "default", (b"a", b"2"), (b"b", b"3"))
+        engine.flush()
+        engine.compact("default")
+        assert {p.name: p.read_bytes() for p in before.iterdir() if p.is_file()} == files
+    finally:
+        shutil.rmtree(before)
+        shutil.rmtree(other)
+
+
 def test_a_batch_is_left_as_it_was(engine: Engine) -> None:
     batch = KvBatch(puts={"default": [(b"a", b"1")]}, deletes=[("offset", b"b")])
     engine.write(batch)

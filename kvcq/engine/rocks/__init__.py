@@ -15,6 +15,7 @@ What the binding does and the engine hides (each one has a test):
   reading goes through a directory of links.
 """
 
+from kvcq.engine.rocks.checksum import crc32c
 from kvcq.engine.rocks.engine import RocksEngine
 from kvcq.engine.rocks.expiry_filter import ExpiryFilter
 from kvcq.engine.rocks.failures import damage_mark
@@ -31,6 +32,7 @@ __all__ = [
     "Profile",
     "RocksEngine",
     "SstFile",
+    "crc32c",
     "damage_mark",
     "hand_over",
     "list_families",

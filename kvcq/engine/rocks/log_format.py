@@ -27,7 +27,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.engine.rocks.crc32c import crc32c
+from kvcq.engine.rocks.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

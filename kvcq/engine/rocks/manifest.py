@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kvcq.engine.rocks.crc32c import crc32c
+from kvcq.engine.rocks.checksum import crc32c
 from kvcq.engine.rocks.log_format import FIRST, LAST, WHOLE, read_frames
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.engine.rocks.crc32c import crc32c
+from kvcq.engine.rocks.checksum import crc32c
 from kvcq.errors import EngineDamagedError, EngineUnavailableError
 from store.files import write_file
 

@@ -25,7 +25,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, BinaryIO
 
-from kvcq.engine.rocks.crc32c import crc32c
+from kvcq.engine.rocks.checksum import crc32c
 from kvcq.engine.rocks.log_format import LAST, WHOLE, TurnedBitError, has_hole, read_frames
 from kvcq.engine.rocks.manifest import Manifest, UnknownEditError
 from kvcq.engine.rocks.note import Note, Sealed, read_note, write_note

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.crc32c import crc32c
+from kvcq.engine.rocks.checksum import crc32c
 from kvcq.engine.rocks.log_format import (
     BLOCK_BYTES,
     FIRST,

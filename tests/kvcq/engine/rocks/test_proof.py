@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
-from kvcq.engine.rocks.crc32c import crc32c
+from kvcq.engine.rocks.checksum import crc32c
 from kvcq.engine.rocks.note import NOTE_NAME, read_note
 from kvcq.engine.rocks.options import DERIVED, metadata_profile
 from kvcq.engine.rocks.proof import NoteKeeper, prove

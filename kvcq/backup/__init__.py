@@ -1,0 +1,40 @@
+"""Backups of an open store: taken, listed, verified, restored up to a point in time.
+
+A backup is what a crash would leave, at one dispatch point: the log up to there, a copy of each of
+the two databases, and a manifest with length and CRC-32C of every file. So a restored store is
+opened by the ordinary recovery, and the judge looks at it as at any other.
+
+The place of the backups, a directory or a bucket, keeps each file once, under a name that says its
+length and checksum: see `manifest`. Files are complete before a manifest names them, and the
+manifest comes last: what is cut short, by a full disk or a kill, is no backup, and the next one
+goes on with the files that are there.
+
+Uses the store, the engine and the tables; it knows nothing of migrations or of the server. Whoever
+takes a backup says which database serves the queues.
+"""
+
+from kvcq.backup.manifest import Backup, BackupFile
+from kvcq.backup.places import Place, open_place
+from kvcq.backup.reading import choose_backup, choose_by_id, list_backups, newest_backup
+from kvcq.backup.restoring import Cut, Restored, restore
+from kvcq.backup.taking import Taken, take_backup
+from kvcq.backup.verifying import Broken, Verified, verify
+
+__all__ = [
+    "Backup",
+    "BackupFile",
+    "Broken",
+    "Cut",
+    "Place",
+    "Restored",
+    "Taken",
+    "Verified",
+    "choose_backup",
+    "choose_by_id",
+    "list_backups",
+    "newest_backup",
+    "open_place",
+    "restore",
+    "take_backup",
+    "verify",
+]

@@ -1,0 +1,123 @@
+"""A bucket of S3, or what speaks like it, and a prefix in it. Needs the extra `kvcq[s3]`.
+
+Address and keys come from where other programs have them: AWS_ENDPOINT_URL, AWS_REGION,
+AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or the role of the machine. An object appears when all of
+it is there; a large one that is cut short leaves parts, which S3 removes by a rule of the bucket.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from kvcq.backup.directory import pieces_of
+from kvcq.errors import BackupDamagedError, BackupRefusedError, BackupTargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SCHEMES = frozenset({"s3", "s3a", "gs", "az"})
+#: Of one request, and of all tries of it.
+_TIMEOUT = "120s"
+_RETRY = timedelta(seconds=60)
+_TRIES = 5
+_LISTED = 1000
+_PART_BYTES = 8 << 20
+
+
+class Bucket:
+    """Objects below a prefix. See Place."""
+
+    def __init__(self, url: str) -> None:
+        """Asks nothing yet. Raises BackupRefusedError."""
+        try:
+            import obstore
+            from obstore.store import from_url
+        except ModuleNotFoundError as error:
+            raise BackupRefusedError(
+                f"{url}: buckets need a library that is not installed: pip install 'kvcq[s3]'"
+            ) from error
+        # Constant after construction.
+        self.names_first = True
+        self.url = url
+        self._obstore = obstore
+        plain = url.replace("s3a://", "s3://", 1)
+        options: dict[str, Any] = {"timeout": _TIMEOUT}
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+        if endpoint.startswith("http://"):
+            options["allow_http"] = True
+        try:
+            # Its overloads are by scheme, which is not known here.
+            make: Callable[..., Any] = from_url
+            self._store: Any = make(
+                plain,
+                client_options=options,
+                retry_config={"max_retries": _TRIES, "retry_timeout": _RETRY},
+            )
+        except Exception as error:
+            raise BackupRefusedError(f"{url}: {_first_line(error)}") from error
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        with self._errors():
+            return {
+                found["path"]: found["size"]
+                for page in self._obstore.list(self._store, prefix, chunk_size=_LISTED)
+                for found in page
+            }
+
+    def read(self, name: str) -> Iterator[bytes]:
+        try:
+            found = self._obstore.get(self._store, name)
+            yield from map(bytes, found.stream(min_chunk_size=_PART_BYTES))
+        except FileNotFoundError:
+            raise BackupDamagedError(f"{name} is missing in {self.url}") from None
+        except (self._obstore.exceptions.BaseError, OSError) as error:
+            raise self._failed(error) from error
+
+    def put(
+        self,
+        stem: str,
+        source: Path,
+        size: int,
+        tell: Callable[[bytes], None],
+        name: Callable[[], str],
+    ) -> None:
+        def told(pieces: Iterator[bytes]) -> Iterator[bytes]:
+            for piece in pieces:
+                tell(piece)
+                yield piece
+
+        with source.open("rb") as file, self._errors():
+            self._obstore.put(
+                self._store,
+                name(),
+                told(pieces_of(file.fileno(), size)),
+                use_multipart=size > _PART_BYTES,
+                chunk_size=_PART_BYTES,
+            )
+
+    def put_bytes(self, name: str, data: bytes) -> None:
+        with self._errors():
+            self._obstore.put(self._store, name, data)
+
+    def link(self, name: str, source: Path) -> bool:
+        return False
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """The library has a class of its own for each kind of failure, and raises OSErrors too."""
+        try:
+            yield
+        except (self._obstore.exceptions.BaseError, OSError) as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> BackupTargetError:
+        return BackupTargetError(f"{self.url}: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong, without the library's own trace behind it."""
+    return str(error).partition("\n")[0]

@@ -1,0 +1,215 @@
+"""Copies the files of one backup to their place, and puts the manifest last.
+
+It knows files alone, not the store they are of: so it can be done by another process.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.backup.directory import pieces_of
+from kvcq.backup.manifest import (
+    FILES,
+    MARKER,
+    Backup,
+    BackupFile,
+    created_of_marker,
+    manifest_name,
+    pack_manifest,
+    pack_marker,
+)
+from kvcq.backup.places import open_place
+from kvcq.backup.reading import newest_backup
+from kvcq.engine.rocks import crc32c
+from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError, BackupTargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcq.backup.places import Place
+
+    #: Called with the place of the file that is being copied, and the bytes of all that are done.
+    Report = Callable[[str, int], None]
+
+
+class Source(NamedTuple):
+    """A file to copy; bytes behind `size` are not looked at, those before never change."""
+
+    place: str
+    path: str
+    size: int
+    may_link: bool  # nothing is ever appended to it
+
+
+@dataclass(frozen=True)
+class CopyPlan:
+    """What is to be copied where."""
+
+    url: str
+    backup: Backup  # without its files
+    sources: tuple[Source, ...]
+    rate: int  # bytes a second; 0: as fast as can be
+    link: bool  # hard links where possible, instead of copies
+
+    @property
+    def size(self) -> int:
+        return sum(source.size for source in self.sources)
+
+
+class Copied(NamedTuple):
+    """What came of it."""
+
+    backup: Backup
+    new_files: int
+    new_bytes: int
+
+
+class Pace:
+    """Keeps what passes to so many bytes a second."""
+
+    def __init__(
+        self,
+        rate: int,
+        now_s: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`rate` 0: no limit."""
+        self._rate = rate
+        self._now_s = now_s
+        self._wait = wait
+        self._due_s = now_s()
+
+    def pass_on(self, size: int) -> None:
+        """Wait until `size` bytes more may pass. A pause earns nothing."""
+        if not self._rate:
+            return
+        now_s = self._now_s()
+        self._due_s = max(self._due_s, now_s) + size / self._rate
+        if self._due_s > now_s:
+            self._wait(self._due_s - now_s)
+
+
+def check_owner(place: Place, created_ms: int, segment_bytes: int) -> None:
+    """The place keeps backups of that store, from now on if it kept none. Raises
+    BackupRefusedError for that of another store."""
+    try:
+        data = b"".join(place.read(MARKER))
+    except BackupDamagedError:  # there is none
+        data = b""
+    if data:
+        owner = created_of_marker(data)
+        if owner != created_ms:
+            raise BackupRefusedError(
+                f"{place.url} keeps the backups of another store: name another place"
+            )
+    else:
+        place.put_bytes(MARKER, pack_marker(created_ms, segment_bytes))
+
+
+def copy_files(plan: CopyPlan, report: Report) -> Copied:
+    """The backup is complete in its place, and its manifest says so.
+
+    What an earlier try left is used. An error that `report` raises ends it: a later one goes on.
+    Raises BackupTargetError; BackupError when a file of the store is not what it was.
+    Durability: every file, and then the manifest, survive a power loss.
+    """
+    place = open_place(plan.url)
+    copy = _Copy(place, plan, report)
+    files = tuple(copy.file(source) for source in plan.sources)
+    # What the place says it has: a file that somebody removed meanwhile, or that is shorter than
+    # it should be, is a backup that is none.
+    there = place.sizes(FILES)
+    for file in files:
+        if there.get(file.name) != file.size:
+            raise BackupTargetError(f"{plan.url}: {file.name} is not there as it was put")
+    backup = replace(plan.backup, files=files)
+    place.put_bytes(manifest_name(backup.backup_id), pack_manifest(backup))
+    return Copied(backup, copy.new_files, copy.new_bytes)
+
+
+class _Copy:
+    """One run."""
+
+    def __init__(self, place: Place, plan: CopyPlan, report: Report) -> None:
+        self._place = place
+        self._plan = plan
+        self._report = report
+        self._pace = Pace(plan.rate)
+        self._there = place.sizes(FILES)
+        try:
+            before = newest_backup(place)
+        except BackupDamagedError:
+            before = None  # all is read again, and nothing else is lost
+        self._known = {} if before is None else {file.place: file for file in before.files}
+        self._done = 0
+        self.new_files = 0
+        self.new_bytes = 0
+
+    def file(self, source: Source) -> BackupFile:
+        """It is in the place."""
+        path = Path(source.path)
+        try:
+            found = path.stat()
+            identity = found.st_ino, found.st_mtime_ns
+            known = self._known.get(source.place)
+            if (
+                known is not None
+                and (known.size, known.source) == (source.size, identity)
+                and self._there.get(known.name) == known.size
+            ):
+                self._tell(source, source.size)
+                return known
+            return self._put(source, path, identity)
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise BackupError(f"{source.path} is gone: {error.strerror}") from error
+
+    def _put(self, source: Source, path: Path, identity: tuple[int, int]) -> BackupFile:
+        stem = f"{FILES}{source.place}"
+        may_be_there = any(name.startswith(f"{stem}.{source.size}.") for name in self._there)
+        may_link = self._plan.link and source.may_link
+        file: BackupFile | None = None
+        if self._place.names_first or may_be_there or may_link:
+            with path.open("rb") as opened:
+                crc = 0
+                for piece in pieces_of(opened.fileno(), source.size):
+                    self._pace.pass_on(len(piece))
+                    crc = crc32c(piece, crc)
+                    self._tell(source, 0)
+            file = BackupFile(source.place, source.size, crc, identity)
+            if self._there.get(file.name) == file.size:
+                self._tell(source, source.size)
+                return file
+            self.new_files += 1
+            if may_link and self._place.link(file.name, path):
+                self._tell(source, source.size)
+                return file
+        else:
+            self.new_files += 1
+        crc = 0
+
+        def tell(piece: bytes) -> None:
+            nonlocal crc
+            self._pace.pass_on(len(piece))
+            if file is None:
+                crc = crc32c(piece, crc)
+            self.new_bytes += len(piece)
+            self._tell(source, len(piece))
+
+        def done() -> BackupFile:
+            return file or BackupFile(source.place, source.size, crc, identity)
+
+        self._place.put(stem, path, source.size, tell, lambda: done().name)
+        return done()
+
+    def _tell(self, source: Source, size: int) -> None:
+        self._done += size
+        self._report(source.place, self._done)
+
+
+def lower_priority() -> None:
+    """This process takes what others leave of the processors."""
+    os.nice(10)

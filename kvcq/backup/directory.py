@@ -1,0 +1,157 @@
+"""A directory of backups."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from kvcq.errors import BackupDamagedError, BackupTargetError
+from store.files import FILE_MODE, TEMPORARY_SUFFIX, fsync_directory, make_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PIECE_BYTES = 256 << 10
+
+
+class Directory:
+    """Files below one directory. See Place.
+
+    A file gets its name when it is whole and durable. A directory that goes away meanwhile, because
+    its disk is taken out, is not made again: what is below may be another disk.
+    """
+
+    def __init__(self, root: Path, *, make: bool = False) -> None:
+        # Constant after construction.
+        self.names_first = False
+        self.url = str(root)
+        self._root = root
+        with self._errors():
+            if make:
+                make_directory(root)
+            found = root.stat()
+            if not root.is_dir():
+                raise BackupTargetError(f"{root} is not a directory")
+        self._key = found.st_dev, found.st_ino
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        self._check_there()
+        base = self._root / prefix
+        with self._errors():
+            return {
+                path.relative_to(self._root).as_posix(): path.stat().st_size
+                for path in base.rglob("*")
+                if path.suffix != TEMPORARY_SUFFIX and path.is_file()
+            }
+
+    def read(self, name: str) -> Iterator[bytes]:
+        self._check_there()
+        try:
+            with (self._root / name).open("rb") as file:
+                while piece := file.read(PIECE_BYTES):
+                    yield piece
+        except FileNotFoundError:
+            raise BackupDamagedError(f"{name} is missing in {self.url}") from None
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def put(
+        self,
+        stem: str,
+        source: Path,
+        size: int,
+        tell: Callable[[bytes], None],
+        name: Callable[[], str],
+    ) -> None:
+        with source.open("rb") as file:
+            self._put(stem, pieces_of(file.fileno(), size), tell, name)
+
+    def put_bytes(self, name: str, data: bytes) -> None:
+        self._put(name, iter((data,)), lambda _: None, lambda: name)
+
+    def _put(
+        self,
+        stem: str,
+        pieces: Iterator[bytes],
+        tell: Callable[[bytes], None],
+        name: Callable[[], str],
+    ) -> None:
+        self._check_there()
+        temporary = self._root / f"{stem}{TEMPORARY_SUFFIX}"
+        with self._errors():
+            temporary.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with open(temporary, "wb", buffering=0, opener=_open_new) as file:
+                    for piece in pieces:
+                        left = memoryview(piece)
+                        while left:
+                            left = left[file.write(left) :]
+                        tell(piece)
+                    os.fsync(file.fileno())
+                    # Backups are not read soon: the memory is the server's.
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                path = self._root / name()
+                temporary.replace(path)
+            except BaseException:
+                with suppress(OSError):
+                    temporary.unlink()
+                raise
+            self._settle(path)
+
+    def link(self, name: str, source: Path) -> bool:
+        self._check_there()
+        path = self._root / name
+        with self._errors():
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+            path.hardlink_to(source)
+        except OSError:  # another file system, or one without hard links
+            return False
+        with self._errors():
+            self._settle(path)
+        return True
+
+    def _settle(self, path: Path) -> None:
+        """Its name, and those of directories that were made for it, are durable."""
+        for directory in path.parents:
+            fsync_directory(directory)
+            if directory == self._root:
+                return
+
+    def _check_there(self) -> None:
+        with self._errors():
+            found = self._root.stat()
+        if (found.st_dev, found.st_ino) != self._key:
+            raise BackupTargetError(f"{self.url} was replaced by another directory meanwhile")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> BackupTargetError:
+        return BackupTargetError(f"{error.filename or self.url}: {error.strerror or error}")
+
+
+def pieces_of(descriptor: int, size: int) -> Iterator[bytes]:
+    """The first `size` bytes of a file. The kernel may forget them then; pages that a process has
+    mapped, as a server has those that its consumers read, stay. Raises OSError, also for a file
+    that ends sooner."""
+    at = 0
+    while at < size:
+        piece = os.pread(descriptor, min(PIECE_BYTES, size - at), at)
+        if not piece:
+            raise OSError(errno.EIO, f"ends at {at}, before the {size} bytes it had")
+        yield piece
+        at += len(piece)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _open_new(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)

@@ -1,0 +1,213 @@
+"""What a backup says of itself: its manifest, and how files are named in the place of the backups.
+
+| name there                      | what                                                          |
+|---------------------------------|---------------------------------------------------------------|
+| `kvcq-backups.json`             | which store the backups are of                                |
+| `backups/<id>.json`             | a manifest; put last, so a backup that has one is whole       |
+| `files/<place>.<bytes>.<crc>`   | a file of the store, by its place there; `crc` in hex         |
+
+An id is when the backup was taken, in UTC, and sorts by that. A file whose content is in the place
+already, under the same name, is not put there again: so files are shared between backups.
+
+A manifest is JSON, its fields those of `Backup` in camelCase, and `crc32c`: the CRC-32C of the
+other fields as JSON, sorted, without white space. A segment that was not full is there up to the
+end of the log; restoring fills it up with zeros.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from kvcq.engine.rocks import crc32c
+from kvcq.errors import BackupDamagedError, BackupRefusedError
+
+PRODUCT = "kvcq backup"
+FORM = 1
+MARKER = "kvcq-backups.json"
+MANIFESTS = "backups/"
+FILES = "files/"
+SEGMENTS = "commitlog/"
+QUEUES = "kvcq/"
+METADATA = "meta/"
+
+#: Places in a store that a backup may name: nothing else is ever written by a restore.
+_PLACE = re.compile(r"(?:(?:commitlog|kvcq|meta)/)?[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+_ID = re.compile(r"\d{8}T\d{6}\.\d{3}Z")
+
+
+class BackupFile(NamedTuple):
+    """One file of a backup."""
+
+    place: str  # below the store's directory
+    size: int  # bytes
+    crc: int  # CRC-32C
+    #: Inode and time of the last change (ns) of the file it was copied from: as long as both stay,
+    #: its content does, and it need not be read again.
+    source: tuple[int, int] = (0, 0)
+
+    @property
+    def name(self) -> str:
+        """Its name in the place of the backups."""
+        return f"{FILES}{self.place}.{self.size}.{self.crc:08x}"
+
+
+@dataclass(frozen=True)
+class Backup:
+    """One backup."""
+
+    backup_id: str
+    taken_ms: int  # since 1970: whatever was stored before then is in it
+    store_created_ms: int
+    segment_bytes: int
+    start_offset: int  # physical: where its log begins
+    end_offset: int  # and ends, exclusive; its queues know all of that
+    files: tuple[BackupFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def segments(self) -> list[BackupFile]:
+        """In the order of the log."""
+        return [file for file in self.files if file.place.startswith(SEGMENTS)]
+
+
+def id_of(taken_ms: int) -> str:
+    """The id of a backup taken then."""
+    moment = datetime.fromtimestamp(taken_ms / 1000, UTC)
+    return f"{moment:%Y%m%dT%H%M%S}.{taken_ms % 1000:03d}Z"
+
+
+def is_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def manifest_name(backup_id: str) -> str:
+    return f"{MANIFESTS}{backup_id}.json"
+
+
+def pack_manifest(backup: Backup) -> bytes:
+    return _sealed(
+        {
+            "product": PRODUCT,
+            "form": FORM,
+            "id": backup.backup_id,
+            "takenMs": backup.taken_ms,
+            "storeCreatedMs": backup.store_created_ms,
+            "segmentBytes": backup.segment_bytes,
+            "startOffset": backup.start_offset,
+            "endOffset": backup.end_offset,
+            "files": [
+                {
+                    "place": file.place,
+                    "bytes": file.size,
+                    "crc32c": f"{file.crc:08x}",
+                    "source": list(file.source),
+                }
+                for file in backup.files
+            ],
+        }
+    )
+
+
+def unpack_manifest(name: str, data: bytes) -> Backup:
+    """Inverse of `pack_manifest`. Raises BackupDamagedError, naming `name`, for what it cannot have
+    made; BackupRefusedError when a newer program did."""
+    document = _opened(name, data)
+    try:
+        backup = Backup(
+            document["id"],
+            document["takenMs"],
+            document["storeCreatedMs"],
+            document["segmentBytes"],
+            document["startOffset"],
+            document["endOffset"],
+            tuple(
+                BackupFile(
+                    file["place"],
+                    file["bytes"],
+                    int(file["crc32c"], 16),
+                    (file["source"][0], file["source"][1]),
+                )
+                for file in document["files"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise BackupDamagedError(f"{name} is no manifest of ours: {error!r}") from error
+    _check(name, backup)
+    return backup
+
+
+def _check(name: str, backup: Backup) -> None:
+    """Whoever can write to the place can make a checksum fit: nothing leads out of a store."""
+    if not is_id(backup.backup_id) or name != manifest_name(backup.backup_id):
+        raise BackupDamagedError(f"{name} is the manifest of {backup.backup_id!r}")
+    for file in backup.files:
+        if _PLACE.fullmatch(file.place) is None or ".." in file.place or file.size < 0:
+            raise BackupDamagedError(f"{name} names {file.place!r}, which no store has")
+    size = backup.segment_bytes
+    expected = backup.start_offset
+    segments = backup.segments
+    for file in segments:
+        last = file is segments[-1]
+        whole = backup.end_offset - expected if last else size
+        if (
+            file.place != f"{SEGMENTS}{expected:020d}"
+            or file.size != whole
+            or not 0 <= whole <= size
+        ):
+            raise BackupDamagedError(f"{name} names {file.place!r}, where its log has a gap")
+        expected += size
+    if not segments:
+        raise BackupDamagedError(f"{name} names no segment of its log")
+
+
+def pack_marker(created_ms: int, segment_bytes: int) -> bytes:
+    """For the place of the backups of the store that was made then."""
+    return _sealed(
+        {
+            "product": PRODUCT,
+            "form": FORM,
+            "storeCreatedMs": created_ms,
+            "segmentBytes": segment_bytes,
+        }
+    )
+
+
+def created_of_marker(data: bytes) -> int:
+    """When the store was made, ms. Raises BackupDamagedError, BackupRefusedError."""
+    created = _opened(MARKER, data).get("storeCreatedMs")
+    if not isinstance(created, int):
+        raise BackupDamagedError(f"{MARKER} does not say of which store the backups are")
+    return created
+
+
+def _sealed(document: dict[str, Any]) -> bytes:
+    return json.dumps({**document, "crc32c": _crc_of(document)}, indent=1).encode() + b"\n"
+
+
+def _opened(name: str, data: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise BackupDamagedError(f"{name} is damaged, not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("product") != PRODUCT:
+        raise BackupDamagedError(f"{name} is not a file of a {PRODUCT}")
+    if isinstance(form := document.get("form"), int) and form > FORM:
+        raise BackupRefusedError(
+            f"{name} has form {form}, this program knows up to {FORM}: use a newer program"
+        )
+    stated = document.pop("crc32c", None)
+    if stated != _crc_of(document):
+        raise BackupDamagedError(f"{name} is damaged, its checksum does not fit")
+    return document
+
+
+def _crc_of(document: dict[str, Any]) -> str:
+    return f"{crc32c(json.dumps(document, sort_keys=True, separators=(',', ':')).encode()):08x}"

@@ -1,0 +1,257 @@
+"""Restores a backup to a new store directory, whole or cut at a point in time.
+
+What is written is what a crash would have left: segments up to the cut, databases that may be ahead
+of them, the mark of a store that was not closed. The queues are cut as recovery cuts them; the rest
+is what the next opening does after any crash. Everything is written beside the directory, under
+`<name>.restoring`, and gets its name when it is whole and durable.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.backup.log_cut import LogEnd, find_end
+from kvcq.backup.manifest import QUEUES, SEGMENTS, Backup, BackupFile
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.rocks import DERIVED, RocksEngine, crc32c
+from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError
+from store.errors import InvalidArgumentError, StoreFormatError
+from store.files import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    fsync_directory,
+    make_directory,
+    telling_of_full_disk,
+)
+from store.format import (
+    MIN_RECORD_BYTES,
+    Checkpoint,
+    Found,
+    check_record,
+    store_time_of,
+    write_checkpoint,
+)
+from store.log import SegmentSet
+from store.store_dir import DirKind, StoreDir, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kvcq.backup.places import Place
+
+    #: Called with a step, and how much of it, 0 to 1.
+    Progress = Callable[[str, float], None]
+
+_SUFFIX = ".restoring"
+#: Disk that is to be free besides what is restored: opening writes to its databases.
+_SPARE_BYTES = 64 << 20
+
+
+class Cut(NamedTuple):
+    """Where the log is to end; without either where the backup does."""
+
+    until_ms: int | None = None  # messages stored later are left out
+    until_offset: int | None = None  # records that end behind this physical offset are
+
+
+class Restored(NamedTuple):
+    """A store that was restored."""
+
+    root: Path
+    backup: Backup
+    end_offset: int  # physical: of its log
+    last_time_ms: int  # store time of its last record; 0: it has none
+    size: int  # bytes read from the backup
+
+
+def restore(
+    place: Place,
+    backup: Backup,
+    root: Path,
+    cut: Cut = Cut(),  # noqa: B008 - an immutable value
+    *,
+    segments_only: bool = False,
+    progress: Progress = lambda _step, _share: None,
+) -> Restored:
+    """The store of `backup` is in `root`, durably; `root` was absent or empty.
+
+    `segments_only`: without `kvcq/`, which the first opening, or the Spark job, makes again of the
+    log. Topics, groups and committed offsets, which are not in the log, are restored anyway: those
+    of the backup, also when the log is cut before its end.
+    Raises InvalidArgumentError for a cut outside the backup, BackupRefusedError when `root` is not
+    empty, BackupDamagedError when a file is not what it was, BackupTargetError, DiskFullError.
+    `root` is as it was then; files under `<root>.restoring` are removed by the next restore.
+    """
+    root = root.absolute()
+    _check_cut(backup, cut)
+    _check_free(root)
+    files = _wanted(place, backup, cut, segments_only=segments_only)
+    new = root.with_name(root.name + _SUFFIX)
+    make_directory(root.parent)
+    shutil.rmtree(new, ignore_errors=True)
+    _check_space(root.parent, files, backup.segment_bytes)
+    directory = StoreDir(new)
+    for path in (new, directory.commitlog, directory.meta):
+        path.mkdir(DIRECTORY_MODE)
+    _fetch(place, files, new, backup.segment_bytes, progress)
+    progress("the end of the log", 0.0)
+    end = _cut_log(directory, backup, cut)
+    if end.end_offset < backup.end_offset and not segments_only:
+        _cut_queues(directory.kvcq, end.end_offset)
+    write_checkpoint(
+        directory.checkpoint,
+        Checkpoint(
+            log_time_ms=end.last_time_ms,
+            queue_time_ms=0 if segments_only else end.last_time_ms,
+            flushed_offset=end.end_offset,
+        ),
+    )
+    directory.mark_open()  # as after a crash: whatever is ahead of the log is cut
+    for path in (new, directory.commitlog, directory.meta, directory.kvcq):
+        if path.exists():
+            fsync_directory(path)
+    _check_free(root)
+    new.rename(root)  # an empty directory may be in the way
+    fsync_directory(root.parent)
+    progress("the end of the log", 1.0)
+    size = sum(file.size for file in files)
+    return Restored(root, backup, end.end_offset, end.last_time_ms, size)
+
+
+def _check_cut(backup: Backup, cut: Cut) -> None:
+    """Before anything is written."""
+    at = cut.until_offset
+    if at is not None and not backup.start_offset <= at <= backup.end_offset:
+        raise InvalidArgumentError(
+            "until_offset",
+            f"{at} is outside the log of backup {backup.backup_id}, {backup.start_offset} to "
+            f"{backup.end_offset}",
+        )
+    if cut.until_ms is not None and cut.until_ms >= backup.taken_ms:
+        raise InvalidArgumentError(
+            "until_ms",
+            f"{cut.until_ms} is not before backup {backup.backup_id} was taken, {backup.taken_ms}",
+        )
+
+
+def _check_free(root: Path) -> None:
+    if not root.exists():
+        return
+    if not root.is_dir() or any(root.iterdir()):
+        raise BackupRefusedError(
+            f"{root} is there and not empty: restore to another directory, or remove it first"
+        )
+
+
+def _check_space(parent: Path, files: list[BackupFile], segment_bytes: int) -> None:
+    """Before anything is written: a disk that fills in the middle may be somebody else's too."""
+    needed = _SPARE_BYTES + sum(
+        segment_bytes if file.place.startswith(SEGMENTS) else file.size for file in files
+    )
+    found = os.statvfs(parent)
+    free = found.f_bavail * found.f_frsize
+    if free < needed:
+        raise BackupRefusedError(
+            f"{parent} has {free:,} bytes free, the store needs {needed:,}: restore to another disk"
+        )
+
+
+def _wanted(place: Place, backup: Backup, cut: Cut, *, segments_only: bool) -> list[BackupFile]:
+    """The files that are restored: no segment that begins behind the cut, but one at least."""
+    segments = backup.segments
+    limit = len(segments)
+    if cut.until_offset is not None:
+        limit = max(1, -(-(cut.until_offset - backup.start_offset) // backup.segment_bytes))
+    if cut.until_ms is not None:
+        while limit > 1 and _begins_after(place, segments[limit - 1], cut.until_ms):
+            limit -= 1
+    gone = {file.place for file in segments[limit:]}
+    return [
+        file
+        for file in backup.files
+        if file.place not in gone and not (segments_only and file.place.startswith(QUEUES))
+    ]
+
+
+def _begins_after(place: Place, segment: BackupFile, until_ms: int) -> bool:
+    """Whether its first record was stored after that; when it begins with none, it does not."""
+    start = int(segment.place.removeprefix(SEGMENTS))
+    data = b""
+    for piece in place.read(segment.name):
+        data += piece
+        if len(data) >= max(MIN_RECORD_BYTES, int.from_bytes(data[:4], "big", signed=True)):
+            break
+    checked = check_record(memoryview(data), 0, len(data), start)
+    return checked.found is Found.RECORD and store_time_of(data, 0) > until_ms
+
+
+def _fetch(
+    place: Place, files: list[BackupFile], root: Path, segment_bytes: int, progress: Progress
+) -> None:
+    """The files are in `root`, durably, each with the checksum that it had."""
+    total = max(1, sum(file.size for file in files))
+    done = 0
+    for file in files:
+        path = root / file.place
+        path.parent.mkdir(DIRECTORY_MODE, exist_ok=True)
+        crc = size = 0
+        length = segment_bytes if file.place.startswith(SEGMENTS) else file.size
+        with (
+            telling_of_full_disk(path, length),
+            open(path, "wb", buffering=0, opener=_open_new) as target,
+        ):
+            if length:
+                os.posix_fallocate(target.fileno(), 0, length)
+            for piece in place.read(file.name):
+                crc = crc32c(piece, crc)
+                size += len(piece)
+                if size > file.size:
+                    break
+                left = memoryview(piece)
+                while left:
+                    left = left[target.write(left) :]
+                done += len(piece)
+                progress("files", min(1.0, done / total))
+            if (size, crc) != (file.size, file.crc):
+                raise BackupDamagedError(
+                    f"{file.name} in {place.url} is damaged: {size} bytes with CRC-32C {crc:08x}"
+                )
+            os.fsync(target.fileno())
+
+
+def _cut_log(directory: StoreDir, backup: Backup, cut: Cut) -> LogEnd:
+    """The log ends where it is to, durably. Raises BackupError for what is no store."""
+    try:
+        kind, identity = inspect(directory.root)
+        if kind is not DirKind.OURS or identity is None:
+            raise BackupError(f"backup {backup.backup_id} is of no store of ours")
+        segments = SegmentSet.load(directory.commitlog, identity.segment_bytes)
+    except StoreFormatError as error:
+        raise BackupError(f"backup {backup.backup_id} is no store: {error}") from error
+    try:
+        size = backup.segment_bytes
+        limit = segments.first_offset + len(segments) * size
+        end = min(limit, backup.end_offset)
+        # From the segment before the last: a batch may begin there, and times do not fall.
+        start = max(segments.first_offset, (end - 1) // size * size - size)
+        found = find_end(segments, start, end, until_ms=cut.until_ms, until_offset=cut.until_offset)
+        segments.truncate(found.end_offset)
+        return found
+    finally:
+        segments.close()
+
+
+def _cut_queues(path: Path, end: int) -> None:
+    """Recovery would do so too, but not where the log lost whole segments."""
+    queues = KvConsumeQueueStore(RocksEngine.open(path, DERIVED))
+    try:
+        queues.truncate(end)
+    finally:
+        queues.close()
+
+
+def _open_new(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)

@@ -1,0 +1,197 @@
+"""Takes a backup of an open store.
+
+| step                                        | what holds then                                   |
+|---------------------------------------------|---------------------------------------------------|
+| the log is held                             | retention drops no segment of it                  |
+| log flushed, queues flushed                 | all that was acknowledged before is in both       |
+| a copy of `kvcq/` at one dispatch point     | the log up to there is the log of the backup      |
+| what `ends` keeps, then a copy of `meta/`   | every topic of a record below the point is in it  |
+| files copied, those of the log one by one   | the hold moves on behind them                     |
+| the manifest                                | the backup is one                                 |
+
+`meta/` is copied behind `kvcq/`, so it may know of topics, deletions and commits that came later:
+as after a crash, the next opening takes them back to what the log and the queues know.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.backup.copying import CopyPlan, Source, check_owner, copy_files
+from kvcq.backup.manifest import METADATA, QUEUES, SEGMENTS, Backup, id_of
+from kvcq.backup.places import open_place
+from kvcq.backup.reading import backup_ids
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine.rocks import DERIVED, RocksEngine
+from kvcq.errors import BackupRefusedError
+from kvcq.metadata_store import MetadataStore
+from store.clock import SystemClock
+from store.derive import EndsReserve
+from store.log import segment_name
+from store.store_dir import StoreDir, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcq.backup.copying import Copied, Report
+    from store.clock import Clock
+    from store.log import LogHold
+    from store.message_store import MessageStore
+
+    #: How files are copied: `copy_files`, or a process that does it.
+    Copy = Callable[[CopyPlan, Report], Copied]
+
+#: What lies in a store beside its log and databases, where it is there.
+_LOOSE = ("store.json", "migration.json")
+#: Files of a database that are for it alone.
+_NOT_COPIED = ("LOCK", "LOG")
+
+
+class Taken(NamedTuple):
+    """A backup that was taken."""
+
+    backup: Backup
+    new_files: int
+    new_bytes: int  # that were copied; the rest was there
+
+
+def take_backup(
+    store: MessageStore,
+    queues: KvConsumeQueueStore,
+    url: str,
+    *,
+    rate: int = 0,
+    link: bool = False,
+    report: Callable[[str, int, int], None] = lambda _step, _done, _total: None,
+    copy: Copy = copy_files,
+    clock: Clock | None = None,
+) -> Taken:
+    """A backup of the store is in the place `url`, durably; the store is used meanwhile.
+
+    `queues` has all queues of the store. `rate`: bytes read a second, 0: no limit. `link`: files
+    that never change become hard links where the place is on the same file system; they take no
+    space, and share what happens to them. `report` is called with a step, bytes done and bytes in
+    all; an error it raises ends the backup.
+    Raises BackupRefusedError when the place is another store's, BackupTargetError, and what
+    flushing raises. The next backup uses what one that failed has copied.
+    """
+    place = open_place(url, make=True)
+    root = store.config.root.absolute()
+    _, identity = inspect(root)
+    if identity is None or not isinstance(store.metadata, MetadataStore):
+        raise BackupRefusedError(f"{root} is no store on disk")
+    _keep_apart(root, url)
+    check_owner(place, identity.created_ms, identity.segment_bytes)
+    report("a copy of the databases", 0, 0)
+    with ExitStack() as stack:
+        hold = stack.enter_context(store.hold_log())
+        taken_ms = (clock or SystemClock()).now_ms()
+        with store.at_one_point():
+            kvcq = _kept(stack, queues.back_up())
+            ends = _ends(root, identity.segment_bytes, kvcq)
+            meta = _kept(stack, store.metadata.back_up())
+        end = _dispatched_offset(kvcq)
+        start = min(store.log.start_offset, end)
+        while id_of(taken_ms) in backup_ids(place):
+            taken_ms += 1  # two within a millisecond
+        sources = [
+            *_segments(root, start, end, identity.segment_bytes),
+            *_of_database(QUEUES, kvcq),
+            *_of_database(METADATA, meta),
+            *ends,
+            *(
+                Source(name, str(root / name), (root / name).stat().st_size, may_link=False)
+                for name in _LOOSE
+                if (root / name).exists()
+            ),
+        ]
+        backup = Backup(
+            id_of(taken_ms),
+            taken_ms,
+            identity.created_ms,
+            identity.segment_bytes,
+            start,
+            end,
+            (),
+        )
+        plan = CopyPlan(url, backup, tuple(sources), rate, link)
+        copied = copy(plan, _Progress(report, plan, hold))
+    return Taken(*copied)
+
+
+class _Progress:
+    """Tells how far the copy is, and lets go of the log behind it."""
+
+    def __init__(
+        self, report: Callable[[str, int, int], None], plan: CopyPlan, hold: LogHold
+    ) -> None:
+        self._report = report
+        self._total = plan.size
+        self._hold = hold
+        self._segment = ""
+
+    def __call__(self, place: str, done: int) -> None:
+        if place != self._segment and place.startswith(SEGMENTS):
+            self._segment = place
+            self._hold.move(int(place.removeprefix(SEGMENTS)))
+        self._report(place, done, self._total)
+
+
+def _keep_apart(root: Path, url: str) -> None:
+    """A store directory that has its backups in it would not be one for long."""
+    place = Path(url.removeprefix("file://")).expanduser().absolute().resolve()
+    if "://" not in url.removeprefix("file://") and place.is_relative_to(root.resolve()):
+        raise BackupRefusedError(f"{url} is in the store itself: name a place outside {root}")
+
+
+def _kept(stack: ExitStack, path: Path) -> Path:
+    """To be removed with the stack."""
+    stack.callback(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def _ends(root: Path, segment_bytes: int, scratch: Path) -> list[Source]:
+    """A copy of `ends`, in `scratch`, when a full disk left something in it."""
+    path = StoreDir(root).ends
+    if EndsReserve(path, segment_bytes).log_start is None:
+        return []
+    copy = scratch / "LOG.ends"
+    shutil.copyfile(path, copy)
+    return [Source(path.name, str(copy), copy.stat().st_size, may_link=False)]
+
+
+def _dispatched_offset(kvcq: Path) -> int:
+    engine = RocksEngine.open_read_only(kvcq, DERIVED)
+    try:
+        return KvConsumeQueueStore(engine).dispatched_offset
+    finally:
+        engine.close()
+
+
+def _segments(root: Path, start: int, end: int, segment_bytes: int) -> list[Source]:
+    directory = StoreDir(root).commitlog
+    return [
+        Source(
+            f"{SEGMENTS}{segment_name(at)}",
+            str(directory / segment_name(at)),
+            size := min(segment_bytes, end - at),
+            may_link=size == segment_bytes,
+        )
+        for at in range(start, max(end, start + 1), segment_bytes)  # an empty log has one, too
+    ]
+
+
+def _of_database(place: str, path: Path) -> list[Source]:
+    return [
+        Source(
+            f"{place}{file.name}",
+            str(file),
+            file.stat().st_size,
+            may_link=file.suffix == ".sst",
+        )
+        for file in sorted(path.iterdir())
+        if file.is_file() and not file.name.startswith(_NOT_COPIED)
+    ]

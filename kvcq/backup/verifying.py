@@ -1,0 +1,93 @@
+"""Reads all of a place of backups, and says what is not as the manifests have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.backup.manifest import FILES, manifest_name
+from kvcq.backup.reading import backup_ids, read_backup
+from kvcq.engine.rocks import crc32c
+from kvcq.errors import BackupDamagedError, BackupRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvcq.backup.manifest import Backup, BackupFile
+    from kvcq.backup.places import Place
+
+
+class Broken(NamedTuple):
+    """A file that is not what it should be."""
+
+    name: str  # in the place
+    reason: str
+    backups: tuple[str, ...]  # ids of those that need it
+
+
+class Verified(NamedTuple):
+    """What was looked at, and what is wrong."""
+
+    backups: int
+    files: int
+    size: int  # bytes
+    broken: tuple[Broken, ...]
+    unused: int  # files that no backup names: of one that did not come to its end
+
+
+def verify(
+    place: Place,
+    backup_id: str | None = None,
+    progress: Callable[[str, float], None] = lambda _step, _share: None,
+) -> Verified:
+    """Every byte of that backup, or of all, is read and compared; nothing is written.
+
+    Raises BackupRefusedError when there is no such backup, BackupTargetError.
+    """
+    ids = backup_ids(place)
+    if backup_id is not None and backup_id not in ids:
+        raise BackupRefusedError(f"{place.url} has no backup {backup_id!r}")
+    wanted = ids if backup_id is None else [backup_id]
+    if not wanted:
+        raise BackupRefusedError(f"{place.url} has no complete backup")
+    backups: list[Backup] = []
+    broken: list[Broken] = []
+    for each in wanted:
+        try:
+            backups.append(read_backup(place, each))
+        except BackupDamagedError as error:
+            broken.append(Broken(manifest_name(each), str(error), (each,)))
+    needed: dict[str, list[str]] = {}
+    files: dict[str, BackupFile] = {}
+    for backup in backups:
+        for file in backup.files:
+            needed.setdefault(file.name, []).append(backup.backup_id)
+            files[file.name] = file
+    total = sum(file.size for file in files.values())
+    there = place.sizes(FILES)
+    done = 0
+    for name, file in files.items():
+        reason = check_file(place, file, there.get(name))
+        if reason:
+            broken.append(Broken(name, reason, tuple(needed[name])))
+        done += file.size
+        progress("files", done / max(1, total))
+    unused = 0 if backup_id is not None or len(backups) < len(wanted) else len(there.keys() - files)
+    return Verified(len(backups), len(files), total, tuple(broken), unused)
+
+
+def check_file(place: Place, file: BackupFile, size: int | None) -> str:
+    """What is wrong with it; empty when nothing is. `size`: as the place lists it."""
+    if size is None:
+        return "is missing"
+    if size != file.size:
+        return f"has {size} bytes, not {file.size}"
+    crc = found = 0
+    try:
+        for piece in place.read(file.name):
+            crc = crc32c(piece, crc)
+            found += len(piece)
+    except BackupDamagedError as error:
+        return str(error)
+    if found != file.size:
+        return f"has {found} bytes, not {file.size}"
+    return "" if crc == file.crc else "is damaged: its CRC-32C does not fit"
