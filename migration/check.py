@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvcq.inspect import CheckResult, Finding, Kind, Remedy, look_over, open_database
+from kvcq.inspect import CheckResult, Finding, Kind, look_over, open_database
 from migration.files import FileSide, RecordLookup
 from migration.formats import QUEUE_DIRECTORY
 from migration.sides import file_options
@@ -81,7 +81,6 @@ def _open_files(
                 f"queue files: in state {state.phase.value} the store has some",
                 "nothing",
                 side=SideName.FILES.value,
-                remedy=Remedy.REBUILD_FILES,
             )
         return None
     records = RecordLookup(directory.commitlog, opened.segments.segment_bytes)

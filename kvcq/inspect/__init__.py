@@ -22,10 +22,11 @@ from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.scrub import Scrub
 from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
 from kvcq.inspect.store import look_over, open_database, read_topics, tell_pending
-from kvcq.inspect.sums import RowSums
+from kvcq.inspect.sums import BucketSums, RowSums
 
 __all__ = [
     "ROCKSDB",
+    "BucketSums",
     "CheckResult",
     "Checked",
     "Finding",

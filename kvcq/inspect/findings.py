@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 class Kind(enum.Enum):
@@ -72,7 +73,7 @@ class Remedy(enum.Enum):
     REFUSE = "nothing: the store cannot be taken over with it"
 
 
-#: What helps where nothing else is said: most findings are of rows in RocksDB.
+#: What helps where nothing else is said. Otherwise it is to derive the side again.
 _REMEDIES = {
     Kind.IDENTITY: Remedy.RESTORE,
     Kind.CHECKPOINT_FILE: Remedy.NEXT_START,
@@ -126,12 +127,31 @@ class Finding:
 
     @property
     def remedy(self) -> Remedy:
-        return self.own_remedy or _REMEDIES.get(self.kind, Remedy.REBUILD_DATABASE)
+        default = Remedy.REBUILD_FILES if self.side == "files" else Remedy.REBUILD_DATABASE
+        return self.own_remedy or _REMEDIES.get(self.kind, default)
 
     @property
     def detail(self) -> str:
         """What was found, for a reader who sees kind and place beside it."""
         return f"expected {self.expected}, found {self.found}" if self.expected else self.found
+
+    def as_json(self) -> dict[str, Any]:
+        """In camelCase, for `--json`."""
+        return {
+            "kind": self.kind.value,
+            "side": self.side,
+            "place": self.place,
+            "position": self.position,
+            "topic": self.topic,
+            "queueId": self.queue_id,
+            "queueOffset": self.queue_offset,
+            "physicalOffset": self.physical_offset,
+            "expected": self.expected,
+            "found": self.found,
+            "count": self.count,
+            "note": self.note,
+            "remedy": self.remedy.value,
+        }
 
     def __str__(self) -> str:
         where = [self.place]

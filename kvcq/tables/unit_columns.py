@@ -179,6 +179,11 @@ def queue_hashes(names: Hashes, queue_ids: Ints) -> Hashes:
     return mixed(names ^ mixed(queue_ids.view(np.uint64)))
 
 
+def place_hashes(queues: Hashes, queue_offsets: Ints) -> Hashes:
+    """Hashes of places in queues, from those of the queues."""
+    return mixed(queues + queue_offsets.view(np.uint64) * np.uint64(_FACTORS[0]))
+
+
 def unit_hashes(queues: Hashes, *numbers: Ints) -> Hashes:
     """Hashes of units, without their store times, from those of their queues. The numbers: queue
     offset, physical offset, size, tag code."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kvcq.inspect import Finding, Kind, Remedy, RowSums, stands_in
+from kvcq.inspect import Finding, Kind, RowSums, stands_in
 from kvcq.tables import hash_of_unit, units_of_requests
 from migration.errors import JobCancelledError, VerificationError
 from migration.fill import LogFeed, Pace
@@ -49,10 +49,6 @@ Queue = tuple[str, int]
 Unit = tuple[int, ...]
 _FIELDS = ("physical_offset", "record_size", "tag_code", "store_time_ms")
 
-_REMEDIES = {
-    SideName.FILES: Remedy.REBUILD_FILES,
-    SideName.ROCKSDB: Remedy.REBUILD_DATABASE,
-}
 #: Stands for a unit that is not there.
 NOTHING = "nothing"
 #: The side of a difference that no side is to blame for: the log has two records for one place.
@@ -197,7 +193,6 @@ class Verification:
         """`where`: topic, queue id, queue offset."""
         self._job.differences += 1
         if len(self._found) < self._options.kept:
-            remedy = _REMEDIES[name]
             self._found.append(
                 Finding(
                     kind,
@@ -206,7 +201,6 @@ class Verification:
                     str(in_side),
                     *where,
                     side=name.value,
-                    own_remedy=remedy,
                 )
             )
 

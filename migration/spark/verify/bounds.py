@@ -11,18 +11,18 @@ import pyarrow as pa
 from migration.spark.arrow import to_names
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.queues import read_bounds
+from migration.spark.verify.digest import hashes_of_queues
 from migration.spark.verify.queue_ends import QueueEnds, differing
 from migration.spark.verify.result import Difference
 from migration.spark.verify.tasks import LOG, ends_of_queues
-from migration.spark.verify.unit_digest import queue_hashes
 from migration.state import SideName
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kvcq.engine.rocks import RocksEngine
+    from kvcq.tables import Hashes
     from migration.spark.verify.tasks import Piece, VerifyTask
-    from migration.spark.verify.unit_digest import Hashes
 
 End = tuple[int, int]  # physical offset and queue offset of a last unit
 _ENDS = pa.schema([CONSUMEQUEUE.field(name) for name in ("physical_offset", "queue_offset")])
@@ -34,7 +34,7 @@ class StoredEnds:
     def __init__(self, engine: RocksEngine, task: VerifyTask) -> None:
         rows = list(read_bounds(engine))
         topics = pa.array([row[0] for row in rows], pa.string())
-        hashes = queue_hashes(topics, pa.array([row[1] for row in rows], pa.int32()))
+        hashes = hashes_of_queues(topics, pa.array([row[1] for row in rows], pa.int32()))
         places = np.array([row[2] for row in rows], dtype=np.int64)
         # A queue that went on behind the pinned end has an end that the log does not show yet.
         self._beyond = hashes[places >= task.end]
@@ -88,5 +88,5 @@ def bounds_differences(
 def _named(stored: StoredEnds, wanted: set[int]) -> set[tuple[str, int]]:
     names = list(stored.by_queue)
     topics = pa.array([topic for topic, _ in names], pa.string())
-    hashes = queue_hashes(topics, pa.array([queue_id for _, queue_id in names], pa.int32()))
+    hashes = hashes_of_queues(topics, pa.array([queue_id for _, queue_id in names], pa.int32()))
     return {name for name, found in zip(names, hashes.tolist(), strict=True) if found in wanted}

@@ -27,6 +27,7 @@ from migration.spark.errors import SourceOptionError
 from migration.spark.progress import watched
 from migration.spark.queues import group_files, key_ranges, list_files, open_units, read_checkpoint
 from migration.spark.verify.bounds import StoredEnds, bounds_differences
+from migration.spark.verify.digest import Digest
 from migration.spark.verify.exact import (
     DIFFERENCE_DDL,
     comparable,
@@ -34,7 +35,7 @@ from migration.spark.verify.exact import (
     unit_differences,
 )
 from migration.spark.verify.index_rows import IndexRange, has_index, index_ranges
-from migration.spark.verify.result import Difference, VerifyResult
+from migration.spark.verify.result import SHOWN, Difference, VerifyResult
 from migration.spark.verify.tasks import (
     FILES,
     KEY_SIDE,
@@ -42,7 +43,6 @@ from migration.spark.verify.tasks import (
     LOG_FOR_FILES,
     ROCKSDB,
     SIDE,
-    Digest,
     Piece,
     VerifyTask,
     digest_pieces,
@@ -59,10 +59,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from pyspark.sql import DataFrame, SparkSession
 
-    from migration.spark.verify.unit_digest import Hashes
-
-#: Differences that are kept for the summary.
-_SHOWN = 20
+    from kvcq.tables import Hashes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +108,7 @@ def verify(
         bad_buckets=len(np.union1d(bad.units, bad.keys)),
         differences=counts.total(),
         by_field=dict(sorted(counts.items())),
-        first=first,
+        first=[finding for each in first for finding in each.findings(task.liveness, sources)],
         output=settings.output if counts else None,
         seconds=time.monotonic() - began,
         queues=0 if stored is None else len(stored.by_queue),
@@ -184,7 +181,7 @@ def _bad_buckets(digests: dict[str, Digest], sources: list[str]) -> npt.NDArray[
     found: set[int] = set()
     for one, other in comparable(sources):
         times = FILES not in (one, other)
-        found.update(digests[one].units.differing(digests[other].units, times=times).tolist())
+        found.update(digests[one].differing(digests[other], times=times).tolist())
     return np.array(sorted(found), dtype=np.int64)
 
 
@@ -234,7 +231,7 @@ def _summarised(found: DataFrame, output: Path | None) -> tuple[Counter[str], li
         )
         order = [F.asc_nulls_last(name) for name in ("topic", "queue_id", "queue_offset")]
         ordered = found.orderBy(*order, "field", "key", "log", "rocksdb")
-        rows = ordered.limit(_SHOWN).collect()
+        rows = ordered.limit(SHOWN).collect()
         if output is not None and counts:
             ordered.write.parquet(str(output))
     finally:

@@ -14,7 +14,7 @@ from migration.columnar import Strings, gather_ints, plan_cuts, sample_log, whol
 from migration.spark.arrow import to_names, to_text
 from migration.spark.errors import QueueLayoutError
 from migration.spark.queues import LAST_KEY, read_rows
-from migration.spark.verify.key_digest import KeyRows
+from migration.spark.verify.key_rows import KeyRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kvcq.tables import Hashes
     from migration.columnar import Ints
-    from migration.spark.verify.unit_digest import Hashes
 
 #: So many rows are gathered before they are reduced to one a queue.
 _REDUCE_AT = 262_144

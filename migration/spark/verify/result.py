@@ -5,15 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from migration.spark.verify.tasks import FILES, LOG, ROCKSDB
-from migration.spark.verify.unit_digest import BUCKETS
+from kvcq.inspect import Finding, Kind
+from migration.spark.verify.digest import BUCKETS
+from migration.state import SideName
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
     from pathlib import Path
+
+    from migration.columnar import Liveness
+
+#: Differences that are told of one by one.
+SHOWN = 20
+#: By field: nothing where the log has something, and the other way round, or something else.
+_KINDS = {
+    "unit": (Kind.MISSING_UNIT, Kind.WRONG_UNIT),
+    "max_offset": (Kind.MISSING_BOUND, Kind.WRONG_BOUND),
+    "max_place": (Kind.MISSING_BOUND, Kind.WRONG_BOUND),
+    "key": (Kind.MISSING_INDEX_ROW, Kind.WRONG_INDEX_ROW),
+    "key_stamp": (Kind.WRONG_INDEX_ROW, Kind.WRONG_INDEX_ROW),
+}
+_FILE_FIELDS = ("unit", "physical_offset", "record_size", "tag_code")
 
 
 class Difference(NamedTuple):
-    """One field of one unit that is not the same everywhere; None where there is no such value.
+    """A row of the output: one field that is not the same everywhere; None: there is no such value.
 
     The field `unit` stands for the whole of it: 1 where there is a unit, None where there is not.
     `max_offset` and `max_place` are those of a queue's last unit, by the log and by the row that
@@ -30,26 +46,33 @@ class Difference(NamedTuple):
     rocksdb: int | None
     key: str | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        """In camelCase, for `--json`."""
-        values = self._asdict()
-        places = {"queueId": values.pop("queue_id"), "queueOffset": values.pop("queue_offset")}
-        return places | values
+    def findings(self, liveness: Liveness, sides: Collection[str]) -> Iterator[Finding]:
+        """One for each of the sides that does not have what the log has."""
+        for name in (SideName.FILES, SideName.ROCKSDB):
+            there = self.files if name is SideName.FILES else self.rocksdb
+            is_routed = liveness.routes is None or liveness.routes.takes(name, self.topic)
+            # Of a unit that is not there, `unit` is the field that tells.
+            is_whole = self.field in _KINDS or (there is not None and self.log is not None)
+            is_kept = name is SideName.ROCKSDB or self.field in _FILE_FIELDS
+            if name.value not in sides or there == self.log:
+                continue
+            if is_routed and is_whole and is_kept:
+                missing, wrong = _KINDS.get(self.field, (Kind.WRONG_UNIT, Kind.WRONG_UNIT))
+                yield Finding(
+                    missing if there is None else wrong,
+                    self.field if self.key is None else f"{self.field} {self.key}",
+                    self._text(self.log),
+                    self._text(there),
+                    self.topic,
+                    self.queue_id,
+                    self.queue_offset,
+                    side=name.value,
+                )
 
-    @property
-    def order(self) -> tuple[object, ...]:
-        """Sorts by topic, queue, offset, field, key; what has no queue comes last."""
-        places = [(place is None, place or 0) for place in (self.queue_id, self.queue_offset)]
-        values = [(value is None, value or 0) for value in self[4:7]]
-        return self.topic, *places, self.field, self.key or "", *values
-
-    @property
-    def place(self) -> str:
-        """Where, in words."""
-        if self.key is not None:
-            return f"{self.topic} key {self.key!r}"
-        queue = f"{self.topic} queue {self.queue_id}"
-        return queue if self.queue_offset is None else f"{queue} offset {self.queue_offset}"
+    def _text(self, value: int | None) -> str:
+        if value is None:
+            return "nothing"
+        return "a unit" if self.field == "unit" else str(value)
 
 
 @dataclass(frozen=True)
@@ -62,7 +85,7 @@ class VerifyResult:
     bad_buckets: int
     differences: int
     by_field: dict[str, int]
-    first: list[Difference] = field(default_factory=list)
+    first: list[Finding] = field(default_factory=list)  # of the first SHOWN differences
     output: Path | None = None
     seconds: float = 0.0
     queues: int = 0  # whose ends were compared
@@ -84,15 +107,9 @@ class VerifyResult:
             return "\n".join(lines)
         lines.append(f"{self.differences:,} differences in {self.bad_buckets} of {BUCKETS} buckets")
         lines += [f"  {name:16} {count:>10,}" for name, count in self.by_field.items()]
-        for one in self.first:
-            values = ", ".join(
-                f"{source} {'none' if value is None else value}"
-                for source, value in zip((LOG, FILES, ROCKSDB), one[4:7], strict=True)
-                if source in self.units or value is not None
-            )
-            lines.append(f"  {one.place}: {one.field}: {values}")
-        if self.differences > len(self.first):
-            lines.append(f"  and {self.differences - len(self.first):,} more")
+        lines += [f"  {one.side}: {one}" for one in self.first]
+        if self.differences > SHOWN:
+            lines.append(f"  and {self.differences - SHOWN:,} more")
         if self.output is not None:
             lines.append(f"all of them: {self.output}")
         return "\n".join(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,10 +30,9 @@ from migration.spark.queues import (
     read_units,
     row_batch,
 )
+from migration.spark.verify.digest import Digest, buckets_of_keys, buckets_of_units, queues_of
 from migration.spark.verify.index_rows import IndexRange, read_index, topics_of
-from migration.spark.verify.key_digest import KeyDigest, KeyRows, key_row_hashes
-from migration.spark.verify.queue_ends import QueueEnds
-from migration.spark.verify.unit_digest import UnitDigest, bucket_of, key_hashes, queue_hashes
+from migration.spark.verify.key_rows import KeyRows
 from migration.state import SideName
 
 if TYPE_CHECKING:
@@ -42,8 +40,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from kvcq.tables import Hashes
     from migration.columnar import Liveness, RecordBlock
-    from migration.spark.verify.unit_digest import Hashes
 
 LOG, FILES, ROCKSDB = "log", "files", "rocksdb"
 #: With routes, not every unit of the log stands on every side: then the log is read once more, as
@@ -84,22 +82,6 @@ class VerifyTask(NamedTuple):
     with_keys: bool  # whether keys are compared too
 
 
-@dataclass
-class Digest:
-    """Of one source: its units, the end of each queue (of the log), its index rows."""
-
-    units: UnitDigest = field(default_factory=UnitDigest)
-    ends: QueueEnds = field(default_factory=QueueEnds)
-    keys: KeyDigest = field(default_factory=KeyDigest)
-
-    def merge(self, other: Digest) -> Digest:
-        """This one, with the other added."""
-        self.units.merge(other.units)
-        self.ends.merge(other.ends)
-        self.keys.merge(other.keys)
-        return self
-
-
 def digest_pieces(task: VerifyTask, pieces: Iterable[Piece]) -> Iterator[dict[str, Digest]]:
     """The digest of each source that the pieces belong to."""
     digests: dict[str, Digest] = {}
@@ -107,12 +89,11 @@ def digest_pieces(task: VerifyTask, pieces: Iterable[Piece]) -> Iterator[dict[st
         digest = digests.setdefault(piece.source, Digest())
         for units, keys in _read(task, piece):
             if units is not None:
-                queues = _queues(units)
-                digest.units.add(_hashes(queues, units), units)
+                digest.add_units(units)
                 if piece.source == LOG and task.database is not None:
-                    digest.ends.add(queues, units)
+                    digest.ends.add(queues_of(units), units)
             if keys is not None:
-                digest.keys.add(keys)
+                digest.add_keys(keys)
     yield digests
 
 
@@ -136,7 +117,7 @@ def rows_in_buckets(
             for units, _ in _read(task, piece):
                 if units is None:
                     continue
-                chosen = np.isin(bucket_of(_hashes(_queues(units), units)), buckets)
+                chosen = np.isin(buckets_of_units(units), buckets)
                 if chosen.any():
                     kept = units.filter(pa.array(chosen))
                     source = pa.repeat(piece.source, kept.num_rows)
@@ -154,7 +135,7 @@ def keys_in_buckets(
             for _, keys in _read(task, piece):
                 if keys is None:
                     continue
-                chosen = keys.where(np.isin(bucket_of(key_row_hashes(keys)), buckets))
+                chosen = keys.where(np.isin(buckets_of_keys(keys), buckets))
                 if len(chosen.keys):
                     yield _key_batch(piece.source, chosen)
 
@@ -176,7 +157,7 @@ def ends_of_queues(
         for units, _ in _read(task, piece):
             if units is None:
                 continue
-            kept = units.filter(pa.array(np.isin(_queues(units), queues)))
+            kept = units.filter(pa.array(np.isin(queues_of(units), queues)))
             names = ("topic", "queue_id", "physical_offset", "queue_offset")
             columns = (kept.column(name).to_pylist() for name in names)
             for topic, queue_id, place, offset in zip(*columns, strict=True):
@@ -247,11 +228,3 @@ def _taken(task: VerifyTask, side: SideName, units: pa.RecordBatch) -> pa.Record
     """Without what another policy left behind."""
     kept = task.liveness.takes(side, to_names(units.column("topic")))
     return units if kept.all() else units.filter(pa.array(kept))
-
-
-def _queues(units: pa.RecordBatch) -> Hashes:
-    return queue_hashes(units.column("topic"), units.column("queue_id"))
-
-
-def _hashes(queues: Hashes, units: pa.RecordBatch) -> Hashes:
-    return key_hashes(queues, units.column("queue_offset"))

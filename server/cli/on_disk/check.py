@@ -23,7 +23,6 @@ from server.cli.terminal import (
     CommandError,
     console,
     counted,
-    document_of,
     json_option,
     notes,
     print_json,
@@ -76,12 +75,12 @@ def check(directory: Path, limit: int, as_json: bool) -> None:
                     "bytes": checked.log_bytes,
                 },
                 "faults": _count(faults),
-                "first": [_document(finding) for finding in faults[:limit]],
+                "first": [finding.as_json() for finding in faults[:limit]],
                 "remedies": [
                     {"hint": hint, "nextCommand": command}
                     for hint, command in remedies(directory, result.findings)
                 ],
-                "information": [_document(one) for one in result.findings if not one.is_fault],
+                "information": [one.as_json() for one in result.findings if not one.is_fault],
             }
         )
     else:
@@ -264,12 +263,3 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
 def _count(findings: Sequence[Finding]) -> int:
     """All of them, also those that are not listed one by one."""
     return sum(finding.count for finding in findings)
-
-
-def _document(finding: Finding) -> dict[str, object]:
-    where = "side place position topic queue_id queue_offset physical_offset"
-    return {
-        "kind": finding.kind.value,
-        **document_of(finding, f"{where} expected found count note"),
-        "remedy": finding.remedy.value,
-    }

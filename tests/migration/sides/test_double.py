@@ -27,13 +27,13 @@ class Busy:
         self.left = times
         self.calls: list[tuple[object, ...]] = []
 
-    def __call__(self, *arguments: object) -> object:
+    def __call__(self, *arguments: object, **settings: object) -> object:
         self.calls.append(arguments)
         if self.left:
             self.left -= 1
             raise StoreBusyError("stalls")
         assert callable(self.method)
-        return self.method(*arguments)
+        return self.method(*arguments, **settings)
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_a_stopped_store_is_verified_broken_rebuilt_and_verified(tmp_path: Path)
     result = kvcq("verify", root, "--output", tmp_path / "found")
     assert result.exit_code == 1
     assert "1 differences" in result.stdout
-    assert "orders queue" in result.stdout
+    assert "missing unit: expected a unit, found nothing" in result.stdout
     assert (tmp_path / "found" / "_SUCCESS").is_file()
 
     result = kvcq("rebuild", root, "--json", "--verify-crc")

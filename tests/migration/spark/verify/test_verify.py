@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from pyspark.errors import PythonException
 from kvcq.engine import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
+from kvcq.inspect import Kind, Remedy
 from kvcq.tables.keys import BOUNDS, INDEX, UNITS, index_key, max_key, unit_key
 from kvcq.tables.values import expiry_stamp, pack_max, pack_unit, unpack_unit
 from migration.columnar.liveness import Liveness
@@ -23,8 +25,8 @@ from migration.formats.unit import pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import SourceOptionError
 from migration.spark.verify.compare import VerifySettings, verify
-from migration.spark.verify.result import Difference
-from migration.spark.verify.unit_digest import UnitDigest, bucket_of, key_hashes, queue_hashes
+from migration.spark.verify.digest import Digest, buckets_of_units
+from migration.spark.verify.result import Difference, VerifyResult
 from migration.state import Phase
 from migration.state.routes import Routes
 from migration.state.routing import Route, RoutingPolicy, Rule
@@ -74,6 +76,22 @@ class Store:
             return found
         finally:
             engine.close()
+
+
+def told(result: VerifyResult) -> list[tuple[object, ...]]:
+    """Findings, as tuples."""
+    return [
+        (
+            *(each.topic, each.queue_id, each.queue_offset, each.place, each.side),
+            *(each.kind, each.expected, each.found),
+        )
+        for each in result.first
+    ]
+
+
+def pair(number: int) -> tuple[str, str]:
+    """What is expected, and what is found one above."""
+    return str(number), str(number + 1)
 
 
 @pytest.mark.spark
@@ -140,15 +158,46 @@ def test_every_planted_difference_is_found(spark: SparkSession, tmp_path: Path) 
             timed.entry.store_time_ms + 1,
         ),
     ]
-    assert result.first == sorted(wanted, key=lambda one: one.order)
+    assert told(result) == [
+        ("alien", 0, 3, "unit", "files", Kind.WRONG_UNIT, "nothing", "a unit"),
+        *sorted(
+            [
+                (*size.key, "record_size", "rocksdb", Kind.WRONG_UNIT, *pair(len(size.record))),
+                (*tag.key, "tag_code", "files", Kind.WRONG_UNIT, *pair(tag.tag_code)),
+                (*gone.key, "unit", "rocksdb", Kind.MISSING_UNIT, "a unit", "nothing"),
+                (*lost.key, "unit", "files", Kind.MISSING_UNIT, "a unit", "nothing"),
+                (
+                    *(*moved.key, "physical_offset", "files", Kind.WRONG_UNIT),
+                    *(str(moved.physical_offset), str(rows[0].physical_offset)),
+                ),
+                (
+                    *(*stamped.key, "expiry_stamp_s", "rocksdb", Kind.WRONG_UNIT),
+                    *(str(stamped.entry.store_time_ms // 1000), "1"),
+                ),
+                (
+                    *(*timed.key, "store_time_ms", "rocksdb", Kind.WRONG_UNIT),
+                    *pair(timed.entry.store_time_ms),
+                ),
+            ],
+            key=lambda one: one[:4],
+        ),
+    ]
+    assert {each.side: each.remedy for each in result.first} == {
+        "files": Remedy.REBUILD_FILES,
+        "rocksdb": Remedy.REBUILD_DATABASE,
+    }
     assert (result.differences, result.equal) == (8, False)
     assert result.bad_buckets <= 8
     written = spark.read.parquet(str(output)).collect()
     assert {Difference(*row) for row in written} == set(wanted)
     text = result.summary()
     assert "8 differences" in text
-    assert f"{gone.key[0]} queue {gone.key[1]} offset {gone.key[2]}: unit: log 1" in text
-    assert json.loads(json.dumps(result.as_json()))["byField"]["unit"] == 3
+    topic, queue_id, offset = gone.key
+    where = f"topic {topic!r}, queue {queue_id}, offset {offset}"
+    assert f"rocksdb: unit, {where}: missing unit: expected a unit, found nothing" in text
+    document = json.loads(json.dumps(result.as_json()))
+    assert document["byField"]["unit"] == 3
+    assert document["first"][0]["topic"] == "alien"
 
 
 @pytest.mark.spark
@@ -204,14 +253,52 @@ def test_every_planted_bound_and_index_row_is_found(spark: SparkSession, tmp_pat
             stale.keys[0],
         ),
     ]
-    assert result.first == sorted(wanted, key=lambda one: one.order)
+    lost_end, wrong_end = (*lost.key[:2], None), (*wrong.key[:2], None)
+    bound = (Kind.MISSING_BOUND, Kind.WRONG_BOUND)
+    assert sorted(told(result), key=str) == sorted(
+        [
+            (*wrong_end, offset, "rocksdb", bound[1], *pair(wrong.key[2])),
+            (
+                *(*moved.key[:2], None, place, "rocksdb", bound[1]),
+                *(str(moved.physical_offset), str(other.physical_offset)),
+            ),
+            ("alien", 3, None, offset, "rocksdb", bound[1], "nothing", "5"),
+            *[
+                (
+                    "alien",
+                    3,
+                    None,
+                    place,
+                    "rocksdb",
+                    bound[1],
+                    "nothing",
+                    str(other.physical_offset),
+                )
+            ],
+            (*lost_end, offset, "rocksdb", bound[0], str(lost.key[2]), "nothing"),
+            (*lost_end, place, "rocksdb", bound[0], str(lost.physical_offset), "nothing"),
+            (
+                *(gone.key[0], None, None, f"key {gone.keys[0]}", "rocksdb"),
+                *(Kind.MISSING_INDEX_ROW, str(gone.physical_offset), "nothing"),
+            ),
+            (
+                *(never.key[0], None, None, "key never", "rocksdb"),
+                *(Kind.WRONG_INDEX_ROW, "nothing", str(never.physical_offset)),
+            ),
+            (
+                *(stale.key[0], None, None, f"key_stamp {stale.keys[0]}", "rocksdb"),
+                *(Kind.WRONG_INDEX_ROW, str(stale.entry.store_time_ms // 1000), "1"),
+            ),
+        ],
+        key=str,
+    )
     assert not result.equal
     assert result.by_field == {"key": 2, "key_stamp": 1, "max_offset": 3, "max_place": 3}
     written = spark.read.parquet(str(output)).collect()
     assert {Difference(*row) for row in written} == set(wanted)
     text = result.summary()
-    assert f"{never.key[0]} key 'never': key: log none" in text
-    assert "alien queue 3: max_offset: log none" in text
+    assert f"key never, topic {never.key[0]!r}: wrong index row: expected nothing" in text
+    assert "max_offset, topic 'alien', queue 3: wrong bound: expected nothing, found 5" in text
 
 
 @pytest.mark.spark
@@ -260,13 +347,17 @@ def test_names_stand_only_where_they_are_routed_to(spark: SparkSession, tmp_path
         store.edit(rows[3], None)
         put_unit(store.files, *rows[4].key, bytes(20))
     result = verify(spark, store.settings(liveness=routed))
-    wanted = [
-        Difference(*by_topic["topic-0"][3].key, "unit", 1, 1, None),
-        Difference(*by_topic["topic-0"][4].key, "unit", 1, None, 1),
-        Difference(*by_topic["topic-1"][4].key, "unit", 1, None, None),
-        Difference(*by_topic["topic-2"][3].key, "unit", 1, None, None),
-    ]
-    assert result.first == sorted(wanted, key=lambda one: one.order)
+    missing = ("unit", "rocksdb", Kind.MISSING_UNIT, "a unit", "nothing")
+    missing_in_files = ("unit", "files", *missing[2:])
+    assert sorted(told(result), key=str) == sorted(
+        [
+            (*by_topic["topic-0"][3].key, *missing),
+            (*by_topic["topic-0"][4].key, *missing_in_files),
+            (*by_topic["topic-1"][4].key, *missing_in_files),
+            (*by_topic["topic-2"][3].key, *missing),
+        ],
+        key=str,
+    )
 
 
 @pytest.mark.spark
@@ -306,9 +397,7 @@ def test_there_must_be_something_to_compare_with(spark: SparkSession, tmp_path: 
         verify(spark, VerifySettings(log=tmp_path))
 
 
-def units(
-    count: int, **changes: int
-) -> tuple[pa.RecordBatch, np.ndarray[tuple[int], np.dtype[np.uint64]]]:
+def units(count: int, **changes: int) -> pa.RecordBatch:
     table: dict[str, list[object]] = {
         "topic": ["t"] * count,
         "queue_id": [index % 3 for index in range(count)],
@@ -321,41 +410,39 @@ def units(
     }
     for name, value in changes.items():
         table[name][count // 2] = value
-    batch = pa.RecordBatch.from_pydict(table, schema=CONSUMEQUEUE)
-    queues = queue_hashes(batch.column("topic"), batch.column("queue_id"))
-    return batch, key_hashes(queues, batch.column("queue_offset"))
+    return pa.RecordBatch.from_pydict(table, schema=CONSUMEQUEUE)
+
+
+def digest_of(*batches: pa.RecordBatch) -> Digest:
+    digest = Digest()
+    for batch in batches:
+        digest.add_units(batch)
+    return digest
 
 
 def test_a_digest_does_not_depend_on_order_or_cuts() -> None:
-    batch, keys = units(1000)
-    whole, parts = UnitDigest(), UnitDigest()
-    whole.add(keys, batch)
+    batch = units(1000)
+    parts = Digest()
     order = np.random.default_rng(1).permutation(1000)
     for piece in np.array_split(order, 7):
-        part = UnitDigest()
-        part.add(keys[piece], batch.take(pa.array(piece)))
-        parts.merge(part)
-    assert whole.count == 1000
+        part = digest_of(batch.take(pa.array(piece)))
+        parts.merge(pickle.loads(pickle.dumps(part)))  # as it comes from an executor
+    whole = digest_of(batch)
+    assert whole.units.count == 1000
     assert not len(whole.differing(parts, times=True))
 
 
 @pytest.mark.parametrize("name", CONSUMEQUEUE.names[3:])
 def test_a_change_of_one_field_shows_in_one_bucket(name: str) -> None:
-    batch, keys = units(1000)
-    other_batch, _ = units(1000, **{name: 12345})
-    one, other = UnitDigest(), UnitDigest()
-    one.add(keys, batch)
-    other.add(keys, other_batch)
-    assert one.differing(other, times=True).tolist() == [bucket_of(keys)[500]]
+    batch = units(1000)
+    one, other = digest_of(batch), digest_of(units(1000, **{name: 12345}))
+    assert one.differing(other, times=True).tolist() == [buckets_of_units(batch)[500]]
     timed = name in ("store_time_ms", "expiry_stamp_s")
     assert bool(len(one.differing(other, times=False))) is not timed
 
 
 def test_a_unit_that_stands_twice_shows() -> None:
-    batch, keys = units(1000)
-    one, other = UnitDigest(), UnitDigest()
-    one.add(keys, batch)
-    other.add(keys, batch)
-    for _ in range(2):  # twice, so that a plain exclusive or would cancel it
-        other.add(keys[:1], batch.slice(0, 1))
-    assert len(one.differing(other, times=False)) == 1
+    batch = units(1000)
+    # Twice, so that a plain exclusive or would cancel it.
+    other = digest_of(batch, batch.slice(0, 1), batch.slice(0, 1))
+    assert len(digest_of(batch).differing(other, times=False)) == 1

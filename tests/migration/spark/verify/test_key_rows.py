@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
@@ -12,8 +14,11 @@ from hypothesis import strategies as st
 
 from kvcq.tables.keys import index_key
 from migration.columnar.strings import Strings
-from migration.spark.verify.key_digest import KeyDigest, KeyRows, key_row_hashes
-from migration.spark.verify.unit_digest import bucket_of
+from migration.spark.verify.digest import Digest, buckets_of_keys
+from migration.spark.verify.key_rows import KeyRows
+
+if TYPE_CHECKING:
+    from kvcq.inspect import BucketSums
 
 NAMES = st.text(min_size=1, max_size=12)
 KEYS = st.builds(index_key, NAMES, NAMES, st.integers(0, 1 << 40), st.integers(0, 1 << 40))
@@ -23,11 +28,11 @@ def rows_of(keys: list[bytes]) -> KeyRows:
     return KeyRows(Strings.of(keys))
 
 
-def digest_of(*parts: KeyRows) -> KeyDigest:
-    digest = KeyDigest()
+def digest_of(*parts: KeyRows) -> BucketSums:
+    digest = Digest()
     for part in parts:
-        digest.add(part)
-    return digest
+        digest.add_keys(part)
+    return digest.keys
 
 
 @given(st.lists(KEYS, max_size=20), st.randoms())
@@ -44,19 +49,19 @@ def test_order_and_cuts_make_no_difference(keys: list[bytes], chance: object) ->
 def test_every_byte_of_a_key_counts(key: bytes, at: int, flip: int) -> None:
     other = bytearray(key)
     other[at % len(key)] ^= flip
-    one, changed = key_row_hashes(rows_of([key, bytes(other)]))
+    one, changed = rows_of([key, bytes(other)]).key_hashes()
     assert one != changed
 
 
 @given(st.lists(KEYS, min_size=1, max_size=8))
 def test_a_hash_does_not_depend_on_what_lies_beside(keys: list[bytes]) -> None:
-    together = key_row_hashes(rows_of(keys)).tolist()
-    alone = [key_row_hashes(rows_of([key]))[0] for key in keys]
+    together = rows_of(keys).key_hashes().tolist()
+    alone = [rows_of([key]).key_hashes()[0] for key in keys]
     assert together == alone
     rows = rows_of(keys)
     assert rows.keys.tolist() == keys
     last = rows.where(np.arange(len(keys)) == len(keys) - 1)
-    assert key_row_hashes(last).tolist() == together[-1:]
+    assert last.key_hashes().tolist() == together[-1:]
 
 
 def test_a_wrong_stamp_shows_in_the_bucket_of_its_key() -> None:
@@ -69,7 +74,7 @@ def test_a_wrong_stamp_shows_in_the_bucket_of_its_key() -> None:
     wrong = stamps.copy()
     wrong[7] += 1
     found = right.differing(digest_of(rows._replace(stamps=wrong)))
-    assert found.tolist() == [bucket_of(key_row_hashes(rows))[7]]
+    assert found.tolist() == [buckets_of_keys(rows)[7]]
 
 
 def test_a_row_that_stands_twice_shows() -> None:

@@ -1,0 +1,99 @@
+"""What a source holds, as sums in buckets; the driver compares those of all sources.
+
+A bucket is that of a unit's place or an index row's key, so that all that a closer look joins comes
+from the same buckets. The sums with store times are kept apart, for file queues do not have those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kvcq.inspect import BucketSums
+from kvcq.tables import expiry_stamps, name_hashes, place_hashes, queue_hashes, timed, unit_hashes
+from migration.spark.verify.queue_ends import QueueEnds
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from kvcq.tables import Hashes
+    from migration.spark.verify.key_rows import KeyRows
+
+BUCKETS = 4096
+
+
+def _sums() -> BucketSums:
+    return BucketSums(BUCKETS)
+
+
+@dataclass
+class Digest:
+    """Of one source: its units, the end of each queue (of the log), its index rows."""
+
+    units: BucketSums = field(default_factory=_sums)
+    times: BucketSums = field(default_factory=_sums)
+    keys: BucketSums = field(default_factory=_sums)
+    ends: QueueEnds = field(default_factory=QueueEnds)
+
+    def add_units(self, units: pa.RecordBatch) -> None:
+        """Take in units, as CONSUMEQUEUE."""
+        offset, *numbers = (
+            _ints(units.column(name))
+            for name in ("queue_offset", "physical_offset", "record_size", "tag_code")
+        )
+        queues = queues_of(units)
+        places = place_hashes(queues, offset)
+        hashes = unit_hashes(queues, offset, *numbers)
+        self.units.add(hashes, places)
+        if units.column("store_time_ms").null_count == 0:
+            times = _ints(units.column("store_time_ms"))
+            # Nothing where the stamp is as it should be, or where there is none.
+            stamps = pa.array(expiry_stamps(times).astype(np.int32))
+            wrong = pc.fill_null(pc.subtract(units.column("expiry_stamp_s"), stamps), 0)
+            self.times.add(timed(hashes, times) ^ _ints(wrong).view(np.uint64), places)
+
+    def add_keys(self, rows: KeyRows) -> None:
+        """Take in index rows."""
+        self.keys.add(rows.hashes(), rows.key_hashes())
+
+    def differing(self, other: Digest, *, times: bool) -> npt.NDArray[np.int64]:
+        """Buckets in which the units are not the same."""
+        found = self.units.differing(other.units)
+        return np.union1d(found, self.times.differing(other.times)) if times else found
+
+    def merge(self, other: Digest) -> Digest:
+        """This one, with the other added."""
+        self.units.merge(other.units)
+        self.times.merge(other.times)
+        self.keys.merge(other.keys)
+        self.ends.merge(other.ends)
+        return self
+
+
+def queues_of(units: pa.RecordBatch) -> Hashes:
+    """A hash of the queue of each unit; the same in every process."""
+    return hashes_of_queues(units.column("topic"), units.column("queue_id"))
+
+
+def hashes_of_queues(topics: pa.StringArray, queue_ids: pa.Array) -> Hashes:
+    encoded = topics.dictionary_encode()
+    names = name_hashes(encoded.dictionary.to_pylist())
+    return queue_hashes(names[_ints(encoded.indices)], _ints(queue_ids))
+
+
+def buckets_of_units(units: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The bucket of each unit."""
+    return _sums().buckets_of(place_hashes(queues_of(units), _ints(units.column("queue_offset"))))
+
+
+def buckets_of_keys(rows: KeyRows) -> npt.NDArray[np.int64]:
+    """The bucket of each index row."""
+    return _sums().buckets_of(rows.key_hashes())
+
+
+def _ints(values: pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(values).astype(np.int64)

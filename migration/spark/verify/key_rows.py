@@ -1,0 +1,70 @@
+"""Many rows of the key index, and hashes of them.
+
+A row is known by its whole key: topic, message key, store time, place in the log. Its value, the
+expiry stamp, follows from the time; one that does not is part of the row's hash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kvcq.tables import expiry_stamps, mixed
+from migration.columnar import gather, gather_ints
+
+if TYPE_CHECKING:
+    from kvcq.tables import Hashes
+    from migration.columnar import Bools, Ints, Strings
+
+_WORD = 8
+#: What a key has besides its texts: no key is shorter than a word.
+_MIN_KEY = 28
+
+
+class KeyRows(NamedTuple):
+    """Keys of index rows; `stamps` None: as they should be."""
+
+    keys: Strings
+    stamps: Ints | None = None
+
+    @property
+    def places(self) -> Ints:
+        """Physical offset at the end of each key."""
+        return gather_ints(self.keys.data, ">i8", self.keys.ends - 8)
+
+    @property
+    def proper_stamps(self) -> Ints:
+        """The stamps that follow from the times in the keys."""
+        return expiry_stamps(gather_ints(self.keys.data, ">i8", self.keys.ends - 16))
+
+    def where(self, mask: Bools) -> KeyRows:
+        return KeyRows(self.keys[mask], None if self.stamps is None else self.stamps[mask])
+
+    def key_hashes(self) -> Hashes:
+        """A hash of each whole key; the same in every process."""
+        keys = self.keys
+        lengths = keys.lengths
+        if not len(lengths):
+            return np.empty(0, dtype=np.uint64)
+        words = -(-lengths // _WORD)
+        firsts = np.cumsum(words) - words
+        number = np.arange(int(words.sum())) - np.repeat(firsts, words)
+        # The last word of a key overlaps the one before; the length makes up for that.
+        at = np.minimum(
+            np.repeat(keys.starts, words) + _WORD * number, np.repeat(keys.ends - _WORD, words)
+        )
+        values = gather(keys.data, "V8", at).view(np.uint64)
+        hashes = np.add.reduceat(mixed(values ^ mixed(number.astype(np.uint64))), firsts)
+        return mixed(hashes ^ mixed(lengths.astype(np.uint64)))
+
+    def hashes(self) -> Hashes:
+        """A hash of each key with its stamp."""
+        keys = self.key_hashes()
+        if self.stamps is None:
+            return keys
+        wrong = (self.stamps - self.proper_stamps).view(np.uint64)
+        return np.where(wrong == 0, keys, keys ^ mixed(wrong))
+
+
+assert _MIN_KEY > _WORD
