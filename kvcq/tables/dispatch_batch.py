@@ -44,9 +44,7 @@ class DispatchBatchBuilder:
         prefixes = self._prefixes
         units: list[tuple[bytes, bytes]] = []
         index: list[tuple[bytes, bytes]] = []
-        # By key of the max row; later records win.
-        last: dict[bytes, tuple[int, int]] = {}
-        light_last: dict[bytes, bytes] = {}
+        last: dict[bytes, tuple[int, int]] = {}  # by key of the max row; later records win
         add_unit = units.append
         add_index = index.append
         light_unit, light_max = LIGHT_UNIT, LIGHT_MAX
@@ -82,10 +80,9 @@ class DispatchBatchBuilder:
             for name, offset in light_queues:
                 start = light_queue_start(name)
                 add_unit((start + light_unit + pack_i64(offset), value))
-                light_last[start + light_max] = pack_max(physical_offset, offset)
+                last[start + light_max] = (physical_offset, offset)
         bounds = [(max_key, pack_max(*place)) for max_key, place in last.items()]
-        bounds += light_last.items()
-        if len(bounds) >= _MANY_QUEUES:
+        if len(last) >= _MANY_QUEUES:
             units.sort()
             bounds.sort()
         bounds.append((DISPATCHED_KEY, pack_i64(end_offset)))
