@@ -5,15 +5,19 @@ One family; the first byte of a key says the table:
 | key                                       | value                                         |
 |-------------------------------------------|-----------------------------------------------|
 | `t` topic                                 | u8 1, i32 queues, i64 created, i64 log offset |
+| `t` topic                                 | u8 2, the same, i64 ms, i64 bytes, i64 count  |
 | `d` i64 sequence                          | i64 below offset, topic                       |
 | `g` group                                 | empty                                         |
 | `o` i16, group, i16, topic, i32 queue id  | i64 next offset to read                       |
 | `q` i16, topic, group                     | empty: the group has offsets on the topic     |
 | `s` name                                  | a small named value                           |
 | `u` i16, topic, i32 queue id              | i64 queue offset, i64 physical offset         |
+| `k` i16, topic, i32 queue id              | i64 log offset, limit, first, end, bytes      |
 
-`created` is ms since 1970; the log offset is the log's end at that time; an i16 before a name is
-its length in bytes. The last table says where queues ended whose last message left the log.
+A topic that keeps less than the log has a row of form 2. `created` is ms since 1970; the log offset
+is the log's end at that time; an i16 before a name is its length in bytes. `u` says where queues
+ended whose last message left the log, `k` what was counted of queues whose topics keep so many
+bytes.
 
 Numbers big-endian, text UTF-8. Every call is one batch, durable on return; for last units, and
 topics that are put without sync, `sync` makes it so.
@@ -30,7 +34,7 @@ from kvcq.engine import KvBatch
 from kvcq.errors import CorruptValueError
 from kvcq.tables import remove_range
 from store.consume_queue import LastUnit
-from store.metadata import DeleteMark, TopicConfig
+from store.metadata import KEEP_ALL, DeleteMark, KeptQueue, Retention, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +46,9 @@ META = "default"
 
 _TOPIC = struct.Struct(">Biqq")
 _TOPIC_FORM = 1
+_LIMITS = struct.Struct(">qqq")
+_LIMITED_FORM = 2
+_KEPT = struct.Struct(">qqqqq")
 _I64 = struct.Struct(">q")
 _PLACE = struct.Struct(">qq")
 _I32 = struct.Struct(">i")
@@ -67,11 +74,23 @@ def _mark_row(mark: DeleteMark) -> tuple[bytes, bytes]:
     return b"d" + _I64.pack(mark.sequence), _I64.pack(mark.below_offset) + mark.topic.encode()
 
 
+def _pack_topic(topic: TopicConfig) -> bytes:
+    _, queue_count, created_ms, created_offset, retention = topic
+    if retention == KEEP_ALL:
+        return _TOPIC.pack(_TOPIC_FORM, queue_count, created_ms, created_offset)
+    row = _TOPIC.pack(_LIMITED_FORM, queue_count, created_ms, created_offset)
+    return row + _LIMITS.pack(*retention)
+
+
 def _unpack_topic(name: str, value: bytes) -> TopicConfig:
-    if len(value) != _TOPIC.size or value[0] != _TOPIC_FORM:
-        raise CorruptValueError(f"topic {name!r} has a row of form {value[:1].hex()}")
-    _, queue_count, created_ms, created_offset = _TOPIC.unpack(value)
-    return TopicConfig(name, queue_count, created_ms, created_offset)
+    form, size = value[:1], len(value)
+    retention = KEEP_ALL
+    if form == b"\x02" and size == _TOPIC.size + _LIMITS.size:
+        retention = Retention(*_LIMITS.unpack_from(value, _TOPIC.size))
+    elif form != b"\x01" or size != _TOPIC.size:
+        raise CorruptValueError(f"topic {name!r} has a row of form {form.hex()}")
+    _, queue_count, created_ms, created_offset = _TOPIC.unpack_from(value)
+    return TopicConfig(name, queue_count, created_ms, created_offset, retention)
 
 
 class MetadataStore:
@@ -95,13 +114,7 @@ class MetadataStore:
         ]
 
     def put_topics(self, topics: Iterable[TopicConfig], *, sync: bool = True) -> None:
-        rows = [
-            (
-                _topic_key(topic.name),
-                _TOPIC.pack(_TOPIC_FORM, topic.queue_count, topic.created_ms, topic.created_offset),
-            )
-            for topic in topics
-        ]
+        rows = [(_topic_key(topic.name), _pack_topic(topic)) for topic in topics]
         if rows:
             try:
                 self._engine.write(KvBatch(puts={META: rows}, sync=sync))
@@ -133,9 +146,11 @@ class MetadataStore:
         with self._changing:
             start = b"q" + _sized(mark.topic)
             ends = b"u" + _sized(mark.topic)
+            kept = b"k" + _sized(mark.topic)
             batch = KvBatch(deletes=[(META, _topic_key(mark.topic))])
             remove_range(self._engine, batch, META, start, start + _END)
             remove_range(self._engine, batch, META, ends, ends + _END)
+            remove_range(self._engine, batch, META, kept, kept + _END)
             for key, _ in self._engine.scan(META, start, start + _END):
                 offsets = b"o" + _sized(key[len(start) :].decode()) + _sized(mark.topic)
                 remove_range(self._engine, batch, META, offsets, offsets + _END * 5)
@@ -230,6 +245,22 @@ class MetadataStore:
                 for key, value in rows
             ]
             start = rows[-1][0] + b"\x00"
+
+    # --- what queues keep ------------------------------------------------------------------
+
+    def put_kept(self, kept: Sequence[KeptQueue]) -> None:
+        rows = [
+            (b"k" + _sized(topic) + _I32.pack(queue_id), _KEPT.pack(*counted))
+            for topic, queue_id, *counted in kept
+        ]
+        if rows:
+            with self._changing:  # as put_last_units
+                self._engine.write(KvBatch(puts={META: rows}, sync=False))
+            self._unsynced = True
+
+    def kept(self, topic: str, queue_id: int) -> KeptQueue | None:
+        row = self._engine.get(META, b"k" + _sized(topic) + _I32.pack(queue_id))
+        return None if row is None else KeptQueue(topic, queue_id, *_KEPT.unpack(row))
 
     # --- small named values ----------------------------------------------------------------
 

@@ -17,6 +17,8 @@ from kvcq_client.values import (
     Message,
     Placed,
     Queue,
+    QueueState,
+    Retention,
     Start,
     Topic,
 )
@@ -237,21 +239,32 @@ class Calls:
     # --- topics ----------------------------------------------------------------------------
 
     async def create_topic(
-        self, name: str, queue_count: int | None = None, *, timeout_s: float | None = None
+        self,
+        name: str,
+        queue_count: int | None = None,
+        *,
+        retention: Retention | None = None,
+        timeout_s: float | None = None,
     ) -> Topic:
         """The topic exists, durably; without a count, with the server's default.
 
-        Repeatable; raises AlreadyExistsError when it has another count.
+        Without a `retention` it keeps all that is in the log. Repeatable; raises AlreadyExistsError
+        when it has another count, or another retention than the one given.
         """
-        return (await self.create_topics({name: queue_count}, timeout_s=timeout_s))[0]
+        made = await self.create_topics(
+            {name: queue_count}, retention=retention, timeout_s=timeout_s
+        )
+        return made[0]
 
     async def create_topics(
         self,
         topics: Mapping[str, int | None] | Mapping[str, int] | Iterable[str],
         *,
+        retention: Retention | None = None,
         timeout_s: float | None = None,
     ) -> list[Topic]:
         """Names, or names and queue counts. All of 10,000 at a time, or none of them."""
+        kept = None if retention is None else pb.Retention(**retention._asdict())
         wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
         items = list(wanted.items())
         made: list[Topic] = []
@@ -260,7 +273,7 @@ class Calls:
                 self._connection.topics.CreateTopics,
                 pb.CreateTopicsRequest(
                     topics=[
-                        pb.CreateTopicRequest(name=name, queue_count=count)
+                        pb.CreateTopicRequest(name=name, queue_count=count, retention=kept)
                         for name, count in items[begin : begin + _TOPICS_A_CALL]
                     ]
                 ),
@@ -268,6 +281,31 @@ class Calls:
             )
             made += map(_topic, answer.topics)
         return made
+
+    async def update_topic(
+        self,
+        name: str,
+        *,
+        retention_time_ms: int | None = None,
+        retention_bytes: int | None = None,
+        retention_messages: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Topic:
+        """What the topic keeps from now on: see Retention. What is None stays as it is.
+
+        Raises NotFoundError, InvalidArgumentError when nothing is given.
+        """
+        answer = await self._connection.call(
+            self._connection.topics.UpdateTopic,
+            pb.UpdateTopicRequest(
+                name=name,
+                retention_time_ms=retention_time_ms,
+                retention_bytes=retention_bytes,
+                retention_messages=retention_messages,
+            ),
+            timeout_s,
+        )
+        return _topic(answer.topic)
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """The topic, or light queue, is gone with all its messages. Raises NotFoundError."""
@@ -278,6 +316,26 @@ class Calls:
             # Repeated after an answer that was lost, it would say that there is none.
             may_repeat=False,
         )
+
+    async def topic_queues(
+        self, name: str, *, timeout_s: float | None = None
+    ) -> tuple[Topic, list[QueueState]]:
+        """The topic, and all of its queues, by id. Raises NotFoundError."""
+        queues: list[QueueState] = []
+        token = ""
+        while True:
+            answer = await self._connection.call(
+                self._connection.topics.DescribeTopic,
+                pb.DescribeTopicRequest(name=name, page_token=token),
+                timeout_s,
+            )
+            queues += [
+                QueueState(one.queue_id, one.min_offset, one.max_offset, one.log_min_offset)
+                for one in answer.queues
+            ]
+            token = answer.next_page_token
+            if not token:
+                return _topic(answer.topic), queues
 
     async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> Topic:
         """Raises NotFoundError."""
@@ -473,7 +531,9 @@ def _parts(queues: Iterable[Queue]) -> Iterable[list[pb.Queue]]:
 
 
 def _topic(topic: pb.Topic) -> Topic:
-    return Topic(topic.name, topic.queue_count, topic.created_time_ms)
+    kept = topic.retention
+    retention = Retention(kept.time_ms, kept.bytes, kept.messages)
+    return Topic(topic.name, topic.queue_count, topic.created_time_ms, retention)
 
 
 def _group_offset(one: pb.GroupOffset) -> GroupOffset:

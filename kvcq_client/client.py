@@ -127,8 +127,10 @@ class Client(Blocking[Calls], Closing):
 
     create_topic = blocking(Calls.create_topic)
     create_topics = blocking(Calls.create_topics)
+    update_topic = blocking(Calls.update_topic)
     delete_topic = blocking(Calls.delete_topic)
     describe_topic = blocking(Calls.describe_topic)
+    topic_queues = blocking(Calls.topic_queues)
     topics = blocking_iterator(Calls.topics)
 
     commit_offsets = blocking(Calls.commit_offsets)

@@ -61,12 +61,31 @@ class Bounds(NamedTuple):
     max_offset: int
 
 
+class Retention(NamedTuple):
+    """What each queue of a topic keeps; 0: as much as the server's log does."""
+
+    time_ms: int = 0  # messages stored so long ago at most
+    bytes: int = 0  # the last ones whose records have so many bytes together, one at least
+    messages: int = 0  # the last ones, so many
+
+
 class Topic(NamedTuple):
     """A topic as the server has it."""
 
     name: str
     queue_count: int
     created_time_ms: int
+    retention: Retention = Retention()
+
+
+class QueueState(NamedTuple):
+    """Where a queue begins and ends. `log_min_offset` is the first message that is still in the
+    log: those from there to `min_offset` are hidden, since the topic does not keep them."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int  # exclusive
+    log_min_offset: int
 
 
 class GroupOffset(NamedTuple):

@@ -35,8 +35,10 @@ class UnknownTopicError(StoreError):
 class TopicExistsError(StoreError):
     """A topic of that name is there already, with other settings."""
 
-    def __init__(self, topic: str, queue_count: int) -> None:
-        super().__init__(f"topic {topic!r} exists with {queue_count} queues, and keeps them")
+    def __init__(self, topic: str, queue_count: int, other: str = "") -> None:
+        """`other`: what is not the same, where it is not the count."""
+        what = f"{other}, and keeps that" if other else f"{queue_count} queues, and keeps them"
+        super().__init__(f"topic {topic!r} exists with {what}")
         self.topic = topic
         self.queue_count = queue_count
 

@@ -22,12 +22,13 @@ from store.errors import (
 )
 from store.format import ITEM_END, check_group
 from store.light_queue import LMQ_PREFIX, is_light
+from store.metadata import Retention
 from store.numbered_batches import NumberedBatches
 from store.reader import TagFilter
 from store.setting import live_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from store.append_path import AppendPath
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
@@ -270,6 +271,15 @@ class MessageStore:
             self._repair_queue_of(error)
             raise
 
+    def bounds_in_log(self, queues: Sequence[tuple[str, int]]) -> list[Bounds]:
+        """The same with all that is in the log, also what its topic does not keep any more."""
+        self._appends.check_open()
+        try:
+            return [self._reader.bounds_in_log(topic, queue_id) for topic, queue_id in queues]
+        except DamagedQueueError as error:
+            self._repair_queue_of(error)
+            raise
+
     def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int:
         """Offset by store time; the table is in kvcq/tables/time_search.py.
 
@@ -300,18 +310,70 @@ class MessageStore:
 
     # --- topics and groups -----------------------------------------------------------------
 
-    def create_topics(self, topics: Sequence[tuple[str, int]]) -> list[TopicConfig]:
+    def create_topics(
+        self,
+        topics: Sequence[tuple[str, int]],
+        retentions: Mapping[str, Retention] | None = None,
+    ) -> list[TopicConfig]:
         """The topics exist, durably; a count of 0 means the default. All or none.
 
-        Raises InvalidArgumentError, TopicExistsError when one has another count; and what the
-        sync raises: the topics may exist then, and the store takes no more writes.
+        `retentions`: of topics that keep less than the log does, by name; one that exists keeps
+        what it keeps, if it has none here.
+        Raises InvalidArgumentError, TopicExistsError when one has another count, or another
+        retention; and what the sync raises: the topics may exist then, and the store takes no more
+        writes.
         """
         with self._appends.held():
-            created = self._topics.create(topics, self.log.appended_offset)
+            for index, (name, _) in enumerate(topics):
+                if (retention := (retentions or {}).get(name)) is not None:
+                    self._check_retention(f"topics[{index}].retention.", retention)
+            created = self._topics.create(topics, self.log.appended_offset, retentions or {})
         # Not under the lock: appenders, the event loop of a service for one, would wait for the
         # disk. A message that comes first is no harm: the log's flush syncs topics before records.
         self.metadata.sync()
         return created
+
+    def keep(
+        self,
+        name: str,
+        *,
+        time_ms: int | None = None,
+        size_bytes: int | None = None,
+        messages: int | None = None,
+    ) -> TopicConfig:
+        """The topic keeps so much from now on, durably: see Retention. What is None stays.
+
+        A smaller limit hides messages at once; one of bytes once they are counted. A larger limit
+        of time or messages shows again what is still in the log; one of bytes lets queues grow from
+        where they begin. Raises UnknownTopicError, InvalidArgumentError; TopicBusyError while it is
+        being deleted.
+        """
+
+        def change(kept: Retention) -> Retention:
+            changed = Retention(
+                kept.time_ms if time_ms is None else time_ms,
+                kept.bytes if size_bytes is None else size_bytes,
+                kept.messages if messages is None else messages,
+            )
+            self._check_retention("retention_", changed)
+            return changed
+
+        with self._appends.held():
+            topic = self._topics.keep(name, change)
+        self.metadata.sync()
+        return topic
+
+    def _check_retention(self, prefix: str, retention: Retention) -> None:
+        for field, value in retention._asdict().items():
+            if value < 0:
+                raise InvalidArgumentError(f"{prefix}{field}", f"{value} is below 0")
+        hours = self.config.reserved_hours
+        if retention.time_ms > hours * 3_600_000:
+            raise InvalidArgumentError(
+                f"{prefix}time_ms",
+                f"{retention.time_ms} is longer than the log keeps any message: "
+                f"store.reserved_hours is {hours:g}",
+            )
 
     def delete_topic(self, name: str) -> None:
         """The topic, or light queue, and every row of it are gone, durably; so are offsets on it.

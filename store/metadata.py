@@ -10,6 +10,18 @@ if TYPE_CHECKING:
     from store.consume_queue import LastUnit
 
 
+class Retention(NamedTuple):
+    """What each queue of a topic keeps; 0: as much as the log does."""
+
+    time_ms: int = 0  # messages that were stored so long ago at most
+    bytes: int = 0  # the last ones whose records have so many bytes together, and one at least
+    messages: int = 0  # the last ones, so many
+
+
+#: All that is in the log.
+KEEP_ALL = Retention()
+
+
 class TopicConfig(NamedTuple):
     """Settings of one topic."""
 
@@ -17,6 +29,19 @@ class TopicConfig(NamedTuple):
     queue_count: int
     created_ms: int
     created_offset: int  # end of the log at creation: older records belong to an earlier topic
+    retention: Retention = KEEP_ALL
+
+
+class KeptQueue(NamedTuple):
+    """What was counted of a queue whose topic keeps so many bytes. `end_offset` is exclusive."""
+
+    topic: str
+    queue_id: int
+    created_offset: int  # of the topic then
+    limit_bytes: int
+    first_offset: int  # of the queue: where it begins for its readers
+    end_offset: int
+    kept_bytes: int  # of records in first_offset..end_offset
 
 
 class DeleteMark(NamedTuple):
@@ -85,6 +110,15 @@ class Metadata(Protocol):
 
     def last_units(self) -> Iterator[list[LastUnit]]:
         """What was put and not deleted with its topic, in short lists."""
+        ...
+
+    def put_kept(self, kept: Sequence[KeptQueue]) -> None:
+        """One for each queue, in place of an earlier one. Survives a kill of the process on return,
+        power loss after `sync()`; what is lost is counted again."""
+        ...
+
+    def kept(self, topic: str, queue_id: int) -> KeptQueue | None:
+        """What was put and not deleted with its topic."""
         ...
 
     def get_state(self, name: str) -> bytes | None:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.append_path import AppendPath
 from store.checkpoints import Checkpoints, DurableState
 from store.config import FlushMode
-from store.derive import EndsReserve, QueueEnds, QueueRepair, ReputService, read_time_fall
+from store.derive import (
+    EndsReserve,
+    KeptBytes,
+    QueueEnds,
+    QueueRepair,
+    ReputService,
+    read_time_fall,
+)
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.format import Checkpoint, read_checkpoint
 from store.jobs import Jobs
@@ -38,6 +45,7 @@ from store.log import (
 from store.message_store import MessageStore
 from store.reader import Reader
 from store.services import Services
+from store.topic_retention import TopicRetention
 from store.topics import LostTopics, Topics, cut_committed
 from store.upkeep import Upkeep
 
@@ -224,7 +232,8 @@ def start(
     _follow_flush(flushed, reput)
     guard = DiskGuard(directory.root, config)
     appends = AppendPath(config, log, reput, flush_service, guard)
-    reader = Reader(log, queues, topics)
+    kept_bytes = KeptBytes(queues, metadata)
+    reader = Reader(log, queues, topics, TopicRetention(queues, kept_bytes, clock))
     repair = QueueRepair(log, queues, topics, reader.begins_at)
     checkpoints = Checkpoints(
         config,
@@ -256,7 +265,7 @@ def start(
         ),
     )
     page_ahead = PageAhead(lambda: segments.last if config.preallocate else None)
-    services = Services(flush_service, reput, retention, Jobs(), page_ahead, repair)
+    services = Services(flush_service, reput, retention, Jobs(), page_ahead, repair, kept_bytes)
     first_time_ms = _oldest_time_ms(log)
     if segments.first_offset > 0 and first_time_ms is not None:
         expired_ms = time_fall.expired_before_ms(segments.first_offset, first_time_ms)

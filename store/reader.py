@@ -19,16 +19,25 @@ from store.errors import (
     MessageNotFoundError,
     OffsetOutOfRangeError,
 )
-from store.format import MAX_PROPERTIES_BYTES, java_hash, store_time_of, tag_of, unpack_record
+from store.format import (
+    MAX_PROPERTIES_BYTES,
+    dispatch_request,
+    java_hash,
+    store_time_of,
+    tag_of,
+    unpack_record,
+)
 from store.light_queue import is_light
 from store.message import KeyQueryPage, Pulled, PullStatus
+from store.metadata import KEEP_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.log import CommitLog
-    from store.topics import Topics
+    from store.topic_retention import TopicRetention
+    from store.topics import QueueRules, Topics
 
 #: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is
 #: 800; a range read here costs a fraction of it).
@@ -98,7 +107,14 @@ def _fitting(
 class Reader:
     """Reads one store. Thread: any. Locks: none of its own."""
 
-    def __init__(self, log: CommitLog, queues: ConsumeQueueStore, topics: Topics) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        topics: Topics,
+        retention: TopicRetention,
+    ) -> None:
+        self._retention = retention
         self._log = log
         self._queues = queues
         self._topics = topics
@@ -108,16 +124,31 @@ class Reader:
     def bounds(self, topic: str, queue_id: int) -> Bounds:
         """Min and max. Raises UnknownTopicError, UnknownQueueError.
 
+        Min is the first message that the topic keeps, of those in the log.
+        """
+        return self._bounds(topic, queue_id)[0]
+
+    def bounds_in_log(self, topic: str, queue_id: int) -> Bounds:
+        """The same, whatever the topic keeps.
+
         Min is the first unit whose record is in the log, and units before it are expired. But a
         queue that is not older than the log's start has all its records there, from offset 0 on:
         units missing at its front are damage, which whoever reads there is told.
         """
-        return self._bounds(topic, queue_id)[0]
+        return self._bounds_in_log(topic, queue_id)[0]
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[Bounds, int]:
         """Min and max, and the physical offset below which units are expired, or of an earlier
         topic: a database put back from a copy may have such."""
-        begins = self._topics.require_queue(topic, queue_id)
+        found, floor, rules = self._bounds_in_log(topic, queue_id)
+        if rules.retention is not KEEP_ALL and rules.retention != KEEP_ALL:
+            low = self._retention.first_kept(topic, queue_id, rules, found)
+            return Bounds(low, found.max_offset), floor
+        return found, floor
+
+    def _bounds_in_log(self, topic: str, queue_id: int) -> tuple[Bounds, int, QueueRules]:
+        rules = self._topics.require_queue(topic, queue_id)
+        begins = rules.created_offset
         start = self._log.start_offset
         floor = max(begins, start)
         found = self._queues.bounds(topic, queue_id, floor)
@@ -126,8 +157,8 @@ class Reader:
             and begins >= start
             and found.min_offset != self._begins_at.get((topic, queue_id))
         ):
-            return Bounds(0, found.max_offset), floor
-        return found, floor
+            return Bounds(0, found.max_offset), floor, rules
+        return found, floor, rules
 
     def begins_at(self, topic: str, queue_id: int, offset: int) -> None:
         """The log was read: it has no record of the queue below that offset."""
@@ -140,7 +171,7 @@ class Reader:
         (low, _), floor = self._bounds(topic, queue_id)
         if low < self._queues.bounds(topic, queue_id, floor).min_offset:
             raise DamagedQueueError(topic, queue_id, low, "its first units are missing")
-        return self._queues.search_time(topic, queue_id, time_ms, boundary, floor)
+        return max(low, self._queues.search_time(topic, queue_id, time_ms, boundary, floor))
 
     def search_time_over_holes(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary
@@ -307,7 +338,8 @@ class Reader:
         max_bytes: int,
     ) -> KeyQueryPage:
         """Messages that carry the key, oldest first. See MessageStore.query."""
-        self._topics.get(topic)
+        keeps_all = self._topics.get(topic).retention == KEEP_ALL
+        begins: dict[int, int] | None = None if keeps_all else {}
         after: KeyHit | None = None
         if cursor:
             if len(cursor) != _CURSOR.size:
@@ -324,7 +356,7 @@ class Reader:
             for hit in hits:
                 record = None
                 if len(records) < limit:
-                    record = self._record_of(topic, key, hit)
+                    record = self._record_of(topic, key, hit, begins)
                 if len(records) == limit or (record and records and len(record) > room):
                     assert after is not None
                     return KeyQueryPage(records, _CURSOR.pack(*after), complete=False)
@@ -335,8 +367,13 @@ class Reader:
             if len(hits) <= limit:
                 return KeyQueryPage(records, None, complete=True)
 
-    def _record_of(self, topic: str, key: str, hit: KeyHit) -> bytes | None:
-        """The record behind an index row, or None when that is expired, or of an earlier topic."""
+    def _record_of(
+        self, topic: str, key: str, hit: KeyHit, begins: dict[int, int] | None
+    ) -> bytes | None:
+        """The record behind an index row, or None when that is expired, or of an earlier topic.
+
+        `begins`: where queues of the topic begin, as far as that was looked up; None: it keeps all.
+        """
         start = self._log.start_offset
         is_live = self._topics.admission.is_live
         if hit.physical_offset < start or not is_live(topic, hit.physical_offset):
@@ -356,6 +393,12 @@ class Reader:
             raise CorruptRecordError(
                 hit.physical_offset, "the key index points at a message without the key"
             )
+        if begins is not None and dispatch_request(record, 0).in_queue:
+            queue_id = message.queue_id
+            if queue_id not in begins:
+                begins[queue_id] = self.bounds(topic, queue_id).min_offset
+            if message.queue_offset < begins[queue_id]:
+                return None
         return record
 
     def get(self, physical_offset: int) -> bytes:
@@ -374,6 +417,11 @@ class Reader:
         queue_offset = message.queue_offset
         unit = self.first_unit(topic, queue_id, queue_offset)
         if unit is not None and unit[0] == physical_offset:
+            if self._topics.get(topic).retention != KEEP_ALL:
+                low = self.bounds(topic, queue_id).min_offset
+                if queue_offset < low:
+                    reason = f"its topic {topic!r} keeps no message below offset {low}"
+                    raise MessageNotFoundError(str(physical_offset), reason)
             return record
         if unit is None:
             low, high = self.bounds(topic, queue_id)

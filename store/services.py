@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from store.derive import QueueRepair, ReputService
+    from store.derive import KeptBytes, QueueRepair, ReputService
     from store.jobs import Jobs
     from store.log import FlushService, PageAhead, RetentionService
     from store.upkeep import Upkeep
@@ -25,6 +25,7 @@ class Services:
     jobs: Jobs
     page_ahead: PageAhead
     repair: QueueRepair
+    kept_bytes: KeptBytes
 
     def start(self, upkeep: Upkeep) -> None:
         self.flush.start()
@@ -33,6 +34,7 @@ class Services:
         self.retention.schedule(self.jobs)
         self.jobs.add("maintain", _MAINTAIN_S, upkeep.maintain)
         self.jobs.add("reclaim", _RECLAIM_S, upkeep.reclaim)
+        self.jobs.add("kept bytes", _MAINTAIN_S, self.kept_bytes.run)
         self.jobs.start()
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.wire import MAX_TOPICS, bounds_out, not_more, not_negative, page_size_of, topic_out
 from store.errors import InvalidArgumentError
+from store.metadata import KEEP_ALL, Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,12 +42,34 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
                 )
                 for index, topic in enumerate(request.topics)
             ]
-            made = self._store.create_topics(wanted)
+            retentions = {
+                topic.name: Retention(
+                    topic.retention.time_ms, topic.retention.bytes, topic.retention.messages
+                )
+                for topic in request.topics
+                if topic.HasField("retention")
+            }
+            made = self._store.create_topics(wanted, retentions)
             for name, _ in wanted:
                 self._forget_topic(name)
             return pb.CreateTopicsResponse(topics=map(topic_out, made))
 
         return await self._pools.changes.encoded(create)
+
+    async def UpdateTopic(self, request: pb.UpdateTopicRequest, context: Context) -> bytes:
+        fields = ("retention_time_ms", "retention_bytes", "retention_messages")
+        given = [getattr(request, field) if request.HasField(field) else None for field in fields]
+        if given == [None] * len(fields):
+            raise InvalidArgumentError("retention_time_ms", f"none of {', '.join(fields)} is given")
+
+        def update() -> pb.UpdateTopicResponse:
+            time_ms, size_bytes, messages = given
+            topic = self._store.keep(
+                request.name, time_ms=time_ms, size_bytes=size_bytes, messages=messages
+            )
+            return pb.UpdateTopicResponse(topic=topic_out(topic))
+
+        return await self._pools.changes.encoded(update)
 
     async def DeleteTopic(
         self, request: pb.DeleteTopicRequest, context: Context
@@ -65,13 +88,17 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
 
         def describe(queue_ids: Sequence[int]) -> pb.DescribeTopicResponse:
             queues = [(topic.name, queue_id) for queue_id in queue_ids]
+            bounds = self._store.bounds(queues)
+            in_log = bounds
+            if topic.retention != KEEP_ALL:
+                in_log = self._store.bounds_in_log(queues)
             return pb.DescribeTopicResponse(
                 topic=topic_out(topic),
                 next_page_token=token,
                 queues=[
-                    bounds_out(name, queue_id, bounds)
-                    for (name, queue_id), bounds in zip(
-                        queues, self._store.bounds(queues), strict=True
+                    bounds_out(name, queue_id, bound, log_min_offset=low)
+                    for (name, queue_id), bound, (low, _) in zip(
+                        queues, bounds, in_log, strict=True
                     )
                 ],
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from store.format import message_id, pack_host, unpack_record
 from store.message import Host, PullStatus
+from store.metadata import KEEP_ALL
 
 if TYPE_CHECKING:
     from server.wire.columns import Columns
@@ -112,15 +113,22 @@ def pulled_out(pulled: Pulled, form: pb.RecordForm, response: pb.PullResponse) -
 
 
 def topic_out(topic: TopicConfig) -> pb.Topic:
+    kept = topic.retention
     return pb.Topic(
-        name=topic.name, queue_count=topic.queue_count, created_time_ms=topic.created_ms
+        name=topic.name,
+        queue_count=topic.queue_count,
+        created_time_ms=topic.created_ms,
+        retention=None if kept == KEEP_ALL else pb.Retention(**kept._asdict()),
     )
 
 
-def bounds_out(topic: str, queue_id: int, bounds: Bounds) -> pb.QueueOffsets:
+def bounds_out(
+    topic: str, queue_id: int, bounds: Bounds, *, log_min_offset: int = 0
+) -> pb.QueueOffsets:
     return pb.QueueOffsets(
         topic=topic,
         queue_id=queue_id,
         min_offset=bounds.min_offset,
         max_offset=bounds.max_offset,
+        log_min_offset=log_min_offset,
     )

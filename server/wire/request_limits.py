@@ -56,6 +56,7 @@ _LIMITS: Mapping[str, RequestLimit] = {
     "Echo": RequestLimit(_MANY, answers_large=True, waits_to_be_read=True),
     "CreateTopics": RequestLimit(_MANY, answers_large=True, waits_to_be_read=True),
     "DeleteTopic": RequestLimit(_NAMES),
+    "UpdateTopic": RequestLimit(_NAMES),
     "DescribeTopic": RequestLimit(_NAMES, answers_large=True),
     "ListTopics": RequestLimit(_NAMES, answers_large=True),
     "CommitOffsets": RequestLimit(_ROWS),

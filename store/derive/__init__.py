@@ -4,6 +4,7 @@ It uses the log, topics, and the protocols of `store.consume_queue` and `store.m
 """
 
 from store.derive.ends_reserve import EndsReserve
+from store.derive.kept_bytes import KeptBytes
 from store.derive.queue_ends import QueueEnds, noted_log_start
 from store.derive.repair import QueueRepair, Rebuilt
 from store.derive.reput import SLICE_ROWS, ReputService
@@ -12,6 +13,7 @@ from store.derive.time_fall import TimeFall, TimeFallFinder, read_time_fall, wri
 __all__ = [
     "SLICE_ROWS",
     "EndsReserve",
+    "KeptBytes",
     "QueueEnds",
     "QueueRepair",
     "Rebuilt",

@@ -9,13 +9,14 @@ from store.topics.committed import cut_committed
 from store.topics.deletion import Deletions
 from store.topics.live_topics import LiveTopics
 from store.topics.lost_topics import LostTopics
-from store.topics.table import Topics
+from store.topics.table import QueueRules, Topics
 
 __all__ = [
     "Admission",
     "Deletions",
     "LiveTopics",
     "LostTopics",
+    "QueueRules",
     "Topics",
     "cut_committed",
     "dead_light_of",

@@ -6,7 +6,8 @@ their own: deletion.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import (
     InvalidArgumentError,
@@ -17,13 +18,13 @@ from store.errors import (
 )
 from store.format import check_queue_count, check_topic
 from store.light_queue import is_light
-from store.metadata import TopicConfig
+from store.metadata import KEEP_ALL, Retention, TopicConfig
 from store.topics.admission import Admission
 from store.topics.deletion import Deletions
 from store.topics.live_topics import LiveTopics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from store.clock import Clock
     from store.config import StoreConfig
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
     from store.metadata import Metadata
 
 _PAGE_TOPICS = 10_000
+_NONE: Mapping[str, Retention] = MappingProxyType({})
+
+
+class QueueRules(NamedTuple):
+    """What of its records a queue has."""
+
+    created_offset: int  # physical: older records are not its own
+    retention: Retention
 
 
 class Topics:
@@ -74,8 +83,8 @@ class Topics:
             raise UnknownTopicError(name)
         return 1
 
-    def require_queue(self, topic: str, queue_id: int) -> int:
-        """The physical offset below which the queue has no record; older ones are not its own.
+    def require_queue(self, topic: str, queue_id: int) -> QueueRules:
+        """What the queue has of the log.
 
         Raises UnknownTopicError, UnknownQueueError. A light queue must have had a message.
         """
@@ -83,11 +92,11 @@ class Topics:
             if queue_id != 0:
                 raise UnknownQueueError(topic, queue_id, 1)
             self.queue_count(topic)
-            return self.deletions.dead_light.get(topic, 0)
+            return QueueRules(self.deletions.dead_light.get(topic, 0), KEEP_ALL)
         config = self.get(topic)
         if not 0 <= queue_id < config.queue_count:
             raise UnknownQueueError(topic, queue_id, config.queue_count)
-        return config.created_offset
+        return QueueRules(config.created_offset, config.retention)
 
     # --- for the appender, under the append lock -------------------------------------------
 
@@ -135,15 +144,24 @@ class Topics:
         if not self._config.auto_create_topics:
             raise UnknownTopicError(names[0])
         new = tuple.__new__
-        return {topic: new(TopicConfig, (topic, count, now_ms, log_end)) for topic in names}
+        return {
+            topic: new(TopicConfig, (topic, count, now_ms, log_end, KEEP_ALL)) for topic in names
+        }
 
     # --- creating --------------------------------------------------------------------------
 
-    def create(self, wanted: Sequence[tuple[str, int]], log_end: int) -> list[TopicConfig]:
+    def create(
+        self,
+        wanted: Sequence[tuple[str, int]],
+        log_end: int,
+        retentions: Mapping[str, Retention] = _NONE,
+    ) -> list[TopicConfig]:
         """Topics with these queue counts exist. Under the append lock.
 
-        Raises InvalidArgumentError, TopicExistsError when one exists with another count,
-        StoreBusyError; nothing was created then. Durability: with the metadata's next sync.
+        `retentions`: of those that keep less than the log has, by name.
+        Raises InvalidArgumentError, TopicExistsError when one exists with another count or another
+        retention, StoreBusyError; nothing was created then. Durability: with the metadata's next
+        sync.
         """
         config = self._config
         counts: dict[str, int] = {}
@@ -160,15 +178,33 @@ class Topics:
         result: dict[str, TopicConfig] = {}
         fresh: list[TopicConfig] = []
         for name, existing in zip(names, self._metadata.topics(names), strict=True):
+            retention = retentions.get(name)
             if existing is None:
-                existing = TopicConfig(name, counts[name], now_ms, log_end)
+                kept = retention or KEEP_ALL
+                existing = TopicConfig(name, counts[name], now_ms, log_end, kept)
                 fresh.append(existing)
             elif existing.queue_count != counts[name]:
                 raise TopicExistsError(name, existing.queue_count)
+            elif retention not in (None, existing.retention):
+                raise TopicExistsError(name, existing.queue_count, "another retention")
             result[name] = existing
         self._metadata.put_topics(fresh, sync=False)
         self._live.changed(topic.name for topic in fresh)
         return [result[name] for name, _ in wanted]
+
+    def keep(self, name: str, change: Callable[[Retention], Retention]) -> TopicConfig:
+        """The topic keeps what `change` makes of what it kept. Under the append lock.
+
+        Raises UnknownTopicError, TopicBusyError, and what `change` raises; nothing changed then.
+        Durability: with the metadata's next sync.
+        """
+        if name in self.deletions.under_way:
+            raise TopicBusyError(name)
+        found = self.get(name)
+        changed = found._replace(retention=change(found.retention))
+        if changed != found:
+            self._metadata.put_topics([changed], sync=False)
+        return changed
 
     def after_cut(self, log_end: int) -> int:
         """On opening after a crash: what was noted of a log end beyond this one counts from here.

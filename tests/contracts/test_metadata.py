@@ -12,7 +12,7 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
 from kvcq.metadata_store import MetadataStore
 from store.consume_queue import LastUnit
-from store.metadata import DeleteMark, TopicConfig
+from store.metadata import DeleteMark, KeptQueue, Retention, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,27 @@ def test_topics_read_back_and_are_listed_by_prefix_in_pages(store: Metadata) -> 
     assert store.list_topics("", None, 100) == [topic(name) for name in sorted(names)]
     assert store.list_topics("a", None, 2) == [topic("a"), topic("ab")]
     assert store.list_topics("a", "ab", 2) == [topic("abc")]
+
+
+def test_what_a_topic_keeps_reads_back(store: Metadata) -> None:
+    limited = topic("T")._replace(retention=Retention(1, 2, (1 << 63) - 1))
+    store.put_topics([limited, topic("U")])
+    assert store.topics(["T", "U"]) == [limited, topic("U")]
+    assert store.list_topics("", None, 10) == [limited, topic("U")]
+    store.put_topics([topic("T")])
+    assert store.topics(["T"]) == [topic("T")]
+
+
+def test_what_was_counted_is_one_for_each_queue_and_goes_with_its_topic(store: Metadata) -> None:
+    rest = KeptQueue("TT", 0, 1, 2, 3, 4, 5)
+    store.put_kept([KeptQueue("T", 0, 1, 1, 1, 1, 1), KeptQueue("T", 9, 1, 1, 1, 1, 1), rest])
+    newer = KeptQueue("T", 0, 1, 1, 7, 8, 9)
+    store.put_kept([newer])
+    assert (store.kept("T", 0), store.kept("TT", 0), store.kept("T", 1)) == (newer, rest, None)
+    store.put_topics([topic("T")])
+    store.delete_topic(DeleteMark("T", 900, 1))
+    assert (store.kept("T", 0), store.kept("T", 9), store.kept("TT", 0)) == (None, None, rest)
+    store.put_kept([])
 
 
 def test_deleting_a_topic_takes_offsets_of_every_group_and_leaves_the_mark(

@@ -24,6 +24,7 @@ from store.consume_queue import Boundary
 from store.errors import OffsetOutOfRangeError, StoreError, UnknownTopicError
 from store.format.record import unpack_record
 from store.message import Message
+from store.metadata import KEEP_ALL, Retention
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
@@ -58,13 +59,21 @@ class Model:
     queues: dict[tuple[str, int], list[Sent]] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     log_start: int = 0
+    now_ms: int = START_MS
+    retention: dict[str, Retention] = field(default_factory=dict)
 
     def queue(self, topic: str, queue_id: int) -> list[Sent]:
         return self.queues.setdefault((topic, queue_id), [])
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         messages = self.queue(topic, queue_id)
-        return sum(each.physical_offset < self.log_start for each in messages)
+        kept = self.retention.get(topic, KEEP_ALL)
+        oldest_ms = self.now_ms - kept.time_ms if kept.time_ms else 0
+        return max(
+            sum(each.physical_offset < self.log_start for each in messages),
+            sum(each.store_time_ms < oldest_ms for each in messages),
+            len(messages) - kept.messages if kept.messages else 0,
+        )
 
     def live(self, topic: str, queue_id: int) -> list[Sent]:
         return self.queue(topic, queue_id)[self.min_offset(topic, queue_id) :]
@@ -139,6 +148,20 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.001, 1.0, 1000.0]))
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
+        self.model.now_ms = self.clock.now_ms()
+
+    @rule(
+        topic=st.sampled_from(TOPICS),
+        time_ms=st.sampled_from([0, 1, 1000, 1_000_000]),
+        count=st.integers(0, 6),
+    )
+    def keep(self, topic: str, time_ms: int, count: int) -> None:
+        if topic not in self.model.topics:
+            with pytest.raises(UnknownTopicError):
+                self.store.keep(topic, messages=count)
+            return
+        self.store.keep(topic, time_ms=time_ms, messages=count)
+        self.model.retention[topic] = Retention(time_ms=time_ms, messages=count)
 
     @rule(topic=st.sampled_from(TOPICS + LIGHT))
     def delete(self, topic: str) -> None:
@@ -149,6 +172,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.store.delete_topic(topic)
         self.model.topics.discard(topic)
+        self.model.retention.pop(topic, None)
         for queue_id in range(QUEUES):
             self.model.queue(topic, queue_id).clear()
 

@@ -420,16 +420,18 @@ class GetOffsetsRequest(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ...) -> None: ...
 
 class QueueOffsets(_message.Message):
-    __slots__ = ("topic", "queue_id", "min_offset", "max_offset")
+    __slots__ = ("topic", "queue_id", "min_offset", "max_offset", "log_min_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     min_offset: int
     max_offset: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ...) -> None: ...
+    log_min_offset: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., min_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., log_min_offset: _Optional[int] = ...) -> None: ...
 
 class GetOffsetsResponse(_message.Message):
     __slots__ = ("queues",)
@@ -455,23 +457,55 @@ class SearchTimeResponse(_message.Message):
     offset: int
     def __init__(self, offset: _Optional[int] = ...) -> None: ...
 
+class Retention(_message.Message):
+    __slots__ = ("time_ms", "bytes", "messages")
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    time_ms: int
+    bytes: int
+    messages: int
+    def __init__(self, time_ms: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ...) -> None: ...
+
 class Topic(_message.Message):
-    __slots__ = ("name", "queue_count", "created_time_ms")
+    __slots__ = ("name", "queue_count", "created_time_ms", "retention")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
     CREATED_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     name: str
     queue_count: int
     created_time_ms: int
-    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., created_time_ms: _Optional[int] = ...) -> None: ...
+    retention: Retention
+    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., created_time_ms: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("name", "queue_count")
+    __slots__ = ("name", "queue_count", "retention")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     name: str
     queue_count: int
-    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ...) -> None: ...
+    retention: Retention
+    def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ...) -> None: ...
+
+class UpdateTopicRequest(_message.Message):
+    __slots__ = ("name", "retention_time_ms", "retention_bytes", "retention_messages")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    retention_time_ms: int
+    retention_bytes: int
+    retention_messages: int
+    def __init__(self, name: _Optional[str] = ..., retention_time_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_messages: _Optional[int] = ...) -> None: ...
+
+class UpdateTopicResponse(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
 
 class CreateTopicsRequest(_message.Message):
     __slots__ = ("topics",)

@@ -623,6 +623,11 @@ class TopicServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.UpdateTopic = channel.unary_unary(
+                '/kvcq.v1.TopicService/UpdateTopic',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.UpdateTopicRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.UpdateTopicResponse.FromString,
+                _registered_method=True)
         self.DescribeTopic = channel.unary_unary(
                 '/kvcq.v1.TopicService/DescribeTopic',
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DescribeTopicRequest.SerializeToString,
@@ -646,6 +651,13 @@ class TopicServiceServicer:
 
     def DeleteTopic(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTopic(self, request, context):
+        """What the topic keeps from now on. NOT_FOUND for a light queue: those have no settings.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -674,6 +686,11 @@ def add_TopicServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'UpdateTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTopic,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.UpdateTopicRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.UpdateTopicResponse.SerializeToString,
             ),
             'DescribeTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeTopic,
@@ -740,6 +757,33 @@ class TopicService:
             '/kvcq.v1.TopicService/DeleteTopic',
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.TopicService/UpdateTopic',
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.UpdateTopicRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.UpdateTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

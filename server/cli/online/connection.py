@@ -46,6 +46,9 @@ COMMANDLINE = ParameterSource.COMMANDLINE
 _PARAMETERS = {
     "queue_id": "queue",
     "queue_count": "queues",
+    "retention_time_ms": "keep",
+    "retention_bytes": "keep_bytes",
+    "retention_messages": "keep_messages",
     "name": "names",
     "begin_time_ms": "since",
     "end_time_ms": "until",

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue, Topic
+from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue, QueueState, Retention, Topic
 from server.cli.online.connection import command_at, connect, server_option
 from server.cli.terminal import (
     COUNT,
+    OFFSET,
+    SIZE,
+    SPAN,
     CommandError,
     Sections,
     ask,
+    counted,
     document_of,
     json_option,
     notes,
@@ -22,6 +27,9 @@ from server.cli.terminal import (
     time_text,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PAGE = 1000
 
 
@@ -30,16 +38,72 @@ def topic() -> None:
     """Topics and light queues of a running server."""
 
 
+def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say what a topic keeps."""
+    for option, kind, what in reversed(
+        (
+            ("--keep", SPAN, "Messages of each queue stored so long ago at most, such as 7d"),
+            ("--keep-bytes", SIZE, "The last ones of so many bytes together, such as 10GiB"),
+            ("--keep-messages", OFFSET, "The last ones, so many"),
+        )
+    ):
+        command = click.option(option, type=kind, help=f"{what}; 0: all in the log.")(command)
+    return command
+
+
 @topic.command()
 @click.argument("names", type=text, nargs=-1, required=True)
 @click.option("--queues", type=COUNT, help="Queues of each, up to 65,536; otherwise the default.")
+@_keeping
 @server_option
 @json_option
-def create(names: tuple[str, ...], queues: int | None, server: str, as_json: bool) -> None:
+def create(
+    names: tuple[str, ...],
+    queues: int | None,
+    keep: int | None,
+    keep_bytes: int | None,
+    keep_messages: int | None,
+    server: str,
+    as_json: bool,
+) -> None:
     """Create topics NAMES. Creating one again with the same settings changes nothing."""
+    given = (keep, keep_bytes, keep_messages)
+    retention = None
+    if given != (None, None, None):
+        retention = Retention(*(each or 0 for each in given))
     with connect(server) as client:
-        made = client.create_topics(dict.fromkeys(names, queues))
+        made = client.create_topics(dict.fromkeys(names, queues), retention=retention)
     _show(made, as_json=as_json)
+
+
+@topic.command()
+@click.argument("name", type=text)
+@_keeping
+@server_option
+@json_option
+def update(
+    name: str,
+    keep: int | None,
+    keep_bytes: int | None,
+    keep_messages: int | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Change what topic NAME keeps. What no option names stays as it is.
+
+    Older messages are hidden from all readers at once, those beyond a number of bytes within some
+    seconds; their space comes back when the log drops their segments.
+    """
+    if (keep, keep_bytes, keep_messages) == (None, None, None):
+        raise click.UsageError("nothing to change: name --keep, --keep-bytes or --keep-messages")
+    with connect(server) as client:
+        changed = client.update_topic(
+            name,
+            retention_time_ms=keep,
+            retention_bytes=keep_bytes,
+            retention_messages=keep_messages,
+        )
+    _show([changed], as_json=as_json)
 
 
 @topic.command()
@@ -74,20 +138,36 @@ def describe(name: str, server: str, as_json: bool) -> None:
     with connect(server) as client:
         # A light queue has one queue, and no row of a topic.
         is_light = name.startswith(LIGHT_PREFIX)
-        found = Topic(name, 1, 0) if is_light else client.describe_topic(name)
-        offsets = client.offsets(Queue(name, queue_id) for queue_id in range(found.queue_count))
+        if is_light:
+            found = Topic(name, 1, 0)
+            [(low, high)] = client.offsets([Queue(name, 0)]).values()
+            queues = [QueueState(0, low, high, low)]
+        else:
+            found, queues = client.topic_queues(name)
     if as_json:
         document = _document(found)
         document["queues"] = [
-            {"queueId": queue.queue_id, "minOffset": low, "maxOffset": high}
-            for queue, (low, high) in offsets.items()
+            {**document_of(each, "queue_id min_offset max_offset log_min_offset")}
+            for each in queues
         ]
         print_json(document)
         return
+    title = f"{found.name}: created {time_text(found.created_time_ms)}"
+    columns = ("queue", "min offset", "max offset", "messages")
+    rows = [
+        (each.queue_id, each.min_offset, each.max_offset, each.max_offset - each.min_offset)
+        for each in queues
+    ]
+    if found.retention == Retention():
+        print_table(title, columns, rows)
+        return
     print_table(
-        f"{found.name}: created {time_text(found.created_time_ms)}",
-        ("queue", "min offset", "max offset", "messages"),
-        [(queue.queue_id, low, high, high - low) for queue, (low, high) in offsets.items()],
+        f"{title}, keeps {_kept(found.retention)}",
+        (*columns, "hidden, still in the log"),
+        [
+            (*row, each.min_offset - each.log_min_offset)
+            for row, each in zip(rows, queues, strict=True)
+        ],
     )
 
 
@@ -115,12 +195,29 @@ def _show(topics: list[Topic], *, as_json: bool) -> None:
     elif topics:
         print_table(
             "",
-            ("topic", "queues", "created"),
-            [(one.name, one.queue_count, time_text(one.created_time_ms)) for one in topics],
+            ("topic", "queues", "created", "keeps"),
+            [
+                (one.name, one.queue_count, time_text(one.created_time_ms), _kept(one.retention))
+                for one in topics
+            ],
         )
     else:
         notes.print("no topics")
 
 
 def _document(one: Topic) -> dict[str, object]:
-    return document_of(one, "name queue_count created_time_ms")
+    return {
+        **document_of(one, "name queue_count created_time_ms"),
+        "retention": document_of(one.retention, "time_ms bytes messages"),
+    }
+
+
+def _kept(retention: Retention) -> str:
+    parts = []
+    if retention.time_ms:
+        parts.append(f"{retention.time_ms / 3_600_000:,.4g} h")
+    if retention.bytes:
+        parts.append(counted(retention.bytes, "byte"))
+    if retention.messages:
+        parts.append(counted(retention.messages, "message"))
+    return ", ".join(parts) or "all"

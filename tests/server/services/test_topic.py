@@ -127,3 +127,64 @@ async def test_deleting_an_unknown_topic_is_not_found(served: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await served.topics.DeleteTopic(pb.DeleteTopicRequest(name="none"))
     assert error_info(refused.value).reason == "UNKNOWN_TOPIC"
+
+
+async def test_what_a_topic_keeps_is_set_told_and_seen_by_readers(served: Served) -> None:
+    wanted = pb.CreateTopicRequest(name="T", queue_count=2, retention=pb.Retention(messages=4))
+    made = await served.topics.CreateTopics(pb.CreateTopicsRequest(topics=[wanted]))
+    assert made.topics[0].retention == pb.Retention(messages=4)
+    batch = [pb.Message(topic="T", queue_id=0, body=b"x") for _ in range(10)]
+    await served.messages.PutBatch(pb.PutBatchRequest(messages=batch))
+    described = await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="T"))
+    assert described.topic == made.topics[0]
+    assert [(q.min_offset, q.max_offset, q.log_min_offset) for q in described.queues] == [
+        (6, 10, 0),
+        (0, 0, 0),
+    ]
+    updated = await served.topics.UpdateTopic(
+        pb.UpdateTopicRequest(name="T", retention_messages=2, retention_time_ms=3_600_000)
+    )
+    assert updated.topic.retention == pb.Retention(time_ms=3_600_000, messages=2)
+    queues = [pb.Queue(topic="T", queue_id=0)]
+    [offsets] = (await served.messages.GetOffsets(pb.GetOffsetsRequest(queues=queues))).queues
+    assert (offsets.min_offset, offsets.max_offset) == (8, 10)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await served.messages.Pull(pb.PullRequest(topic="T", offset=7))
+    assert error_info(refused.value).reason == "OFFSET_OUT_OF_RANGE"
+    all_again = await served.topics.UpdateTopic(
+        pb.UpdateTopicRequest(name="T", retention_messages=0, retention_time_ms=0)
+    )
+    assert not all_again.topic.HasField("retention")
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (pb.UpdateTopicRequest(name="T"), "retention_time_ms"),
+        (pb.UpdateTopicRequest(name="T", retention_time_ms=-1), "retention_time_ms"),
+        (pb.UpdateTopicRequest(name="T", retention_time_ms=1 << 60), "retention_time_ms"),
+        (pb.UpdateTopicRequest(name="T", retention_bytes=-1), "retention_bytes"),
+        (pb.UpdateTopicRequest(name="T", retention_messages=-1), "retention_messages"),
+    ],
+)
+async def test_what_no_topic_can_keep_is_refused(
+    served: Served, request_: pb.UpdateTopicRequest, field: str
+) -> None:
+    [before] = await _create(served, "T")
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await served.topics.UpdateTopic(request_)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error_info(refused.value).metadata["field"] == field
+    described = await served.topics.DescribeTopic(pb.DescribeTopicRequest(name="T"))
+    assert described.topic == before
+
+
+@pytest.mark.parametrize("name", ["none", "%LMQ%a"])
+async def test_only_topics_have_settings(served: Served, name: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await served.topics.UpdateTopic(pb.UpdateTopicRequest(name=name, retention_messages=1))
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    wanted = pb.CreateTopicRequest(name="T", retention=pb.Retention(time_ms=-1))
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await served.topics.CreateTopics(pb.CreateTopicsRequest(topics=[wanted]))
+    assert error_info(refused.value).metadata["field"] == "topics[0].retention.time_ms"

@@ -1,0 +1,151 @@
+"""Where queues begin whose topics keep so many bytes and no more: counted now and then, a bit at a
+time, and kept among the metadata.
+
+What a queue holds is not known without looking at its units, and there may be millions. So a reader
+gets what was counted last, and asks for more to be counted by that. A queue that nobody reads costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.metadata import KeptQueue
+
+if TYPE_CHECKING:
+    from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
+    from store.metadata import Metadata
+
+#: Units looked at in one run, a second: 50 ms of the interpreter.
+UNITS_A_RUN = 16_384
+_UNITS_A_READ = 1024
+_MANY_QUEUES = 65_536
+
+
+class _Wanted(NamedTuple):
+    created_offset: int
+    limit_bytes: int
+    bounds: Bounds  # of what is in the log
+
+
+class KeptBytes:
+    """Thread: any for `first_kept`, one at a time for `run`. Memory: bounded.
+
+    Durability: what was counted survives a kill of the process; what a power loss takes of it is
+    counted again.
+    """
+
+    def __init__(self, queues: ConsumeQueueStore, metadata: Metadata) -> None:
+        # Constant after construction.
+        self._queues = queues
+        self._metadata = metadata
+        self._lock = threading.Lock()
+        # Guarded by _lock; values are replaced as a whole.
+        self._known: dict[tuple[str, int], KeptQueue | None] = {}
+        self._due: dict[tuple[str, int], _Wanted] = {}
+
+    def first_kept(
+        self, topic: str, queue_id: int, created_offset: int, limit_bytes: int, bounds: Bounds
+    ) -> int:
+        """The first message of the last `limit_bytes` of records, as it was counted last.
+
+        `bounds`: of what is in the log. `created_offset`: of the topic; what was counted of an
+        earlier one does not count.
+        """
+        key = (topic, queue_id)
+        kept = self._look_up(key)
+        if kept is not None and not self._fits(kept, created_offset, bounds):
+            kept = None
+        if (
+            kept is None
+            or kept.end_offset != bounds.max_offset
+            or kept.limit_bytes != limit_bytes
+            or kept.first_offset < bounds.min_offset
+        ):
+            with self._lock:
+                if len(self._due) < _MANY_QUEUES:
+                    self._due[key] = _Wanted(created_offset, limit_bytes, bounds)
+        return bounds.min_offset if kept is None else max(kept.first_offset, bounds.min_offset)
+
+    def run(self) -> None:
+        """Count some more of the queues that were read and have changed; a job calls it.
+
+        Raises what reading units, and putting what was counted, raises.
+        """
+        budget = UNITS_A_RUN
+        counted: list[KeptQueue] = []
+        with self._lock:
+            due = list(self._due.items())
+        for key, wanted in due:
+            kept, budget = self._count(key, wanted, budget)
+            counted.append(kept)
+            if kept.end_offset == wanted.bounds.max_offset:
+                with self._lock:
+                    if self._due.get(key) == wanted:
+                        del self._due[key]
+            if budget <= 0:
+                break
+        if counted:
+            self._metadata.put_kept(counted)
+        with self._lock:
+            for kept in counted:
+                self._remember((kept.topic, kept.queue_id), kept)
+
+    def _look_up(self, key: tuple[str, int]) -> KeptQueue | None:
+        with self._lock:
+            if key in self._known:
+                return self._known[key]
+        kept = self._metadata.kept(*key)
+        with self._lock:
+            if key not in self._known:
+                self._remember(key, kept)
+            return self._known[key]
+
+    def _remember(self, key: tuple[str, int], kept: KeptQueue | None) -> None:
+        """Under _lock."""
+        if len(self._known) >= _MANY_QUEUES:
+            self._known.clear()
+        self._known[key] = kept
+
+    def _fits(self, kept: KeptQueue, created_offset: int, bounds: Bounds) -> bool:
+        """Not of an earlier topic, nor of a log that a power loss cut."""
+        return kept.created_offset == created_offset and kept.end_offset <= bounds.max_offset
+
+    def _count(self, key: tuple[str, int], wanted: _Wanted, budget: int) -> tuple[KeptQueue, int]:
+        created_offset, limit, bounds = wanted
+        low, high = bounds
+        kept = self._look_up(key)
+        if kept is None or not self._fits(kept, created_offset, bounds):
+            first = end = low
+            size = 0
+        else:
+            first, end, size = kept.first_offset, kept.end_offset, kept.kept_bytes
+            if first < low:  # the log dropped some of it: what is left is counted again
+                first = end = low
+                size = 0
+        while budget > 0:
+            if size > limit and first < end - 1:
+                count = min(_UNITS_A_READ, end - 1 - first)
+                first, size = self._drop(key, first, count, size, limit)
+            elif end < high:
+                count = min(_UNITS_A_READ, high - end)
+                size += sum(unit.record_size for _, unit in self._read(key, end, count))
+                end += count
+            else:
+                break
+            budget -= count
+        return KeptQueue(*key, created_offset, limit, first, end, max(0, size)), budget
+
+    def _drop(
+        self, key: tuple[str, int], first: int, count: int, size: int, limit: int
+    ) -> tuple[int, int]:
+        """Leave out messages from `first` on until the limit is kept, `count` at most."""
+        for offset, unit in self._read(key, first, count):
+            if size <= limit:
+                return offset, size
+            size -= unit.record_size
+        return first + count, size
+
+    def _read(self, key: tuple[str, int], start: int, count: int) -> list[tuple[int, CqUnit]]:
+        return self._queues.read_units(*key, start, count)

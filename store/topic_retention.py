@@ -1,0 +1,107 @@
+"""What of a queue its topic keeps: the offset that it begins with for every reader.
+
+The log drops whole segments, of all topics alike. A topic that keeps less than the log has hides
+its older messages before: by time and by count that is worked out when somebody reads, by bytes it
+is counted beforehand. The records stay until their segment goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from store.clock import Clock
+    from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
+    from store.derive import KeptBytes
+    from store.metadata import Retention
+    from store.topics import QueueRules
+
+_MANY_QUEUES = 65_536
+_UNITS_A_READ = 64
+
+
+class _First(NamedTuple):
+    """The first message that is young enough, as it was found last."""
+
+    created_offset: int
+    time_ms: int
+    offset: int
+    store_time_ms: int
+
+
+class TopicRetention:
+    """Thread: any. Memory: bounded, and nothing for a queue of a topic that keeps everything."""
+
+    def __init__(self, queues: ConsumeQueueStore, kept_bytes: KeptBytes, clock: Clock) -> None:
+        # Constant after construction.
+        self._queues = queues
+        self._kept_bytes = kept_bytes
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Guarded by _lock for writing, read freely.
+        self._by_time: dict[tuple[str, int], _First] = {}
+
+    def first_kept(self, topic: str, queue_id: int, rules: QueueRules, bounds: Bounds) -> int:
+        """The queue's min for its readers, from `bounds`, what is in the log, up to its max.
+
+        Raises what reading units raises.
+        """
+        retention: Retention = rules.retention
+        low, high = bounds
+        if low < high and retention.messages:
+            low = max(low, high - retention.messages)
+        if low < high and retention.bytes:
+            kept = self._kept_bytes.first_kept(
+                topic, queue_id, rules.created_offset, retention.bytes, bounds
+            )
+            low = max(low, kept)
+        if low < high and retention.time_ms:
+            low = self._young_enough(topic, queue_id, rules, low, high)
+        return low
+
+    def _young_enough(
+        self, topic: str, queue_id: int, rules: QueueRules, low: int, high: int
+    ) -> int:
+        """The first message from `low` on that is not older than the topic keeps; `high`: none."""
+        key = (topic, queue_id)
+        kept_ms = rules.retention.time_ms
+        oldest_ms = self._clock.now_ms() - kept_ms
+        known = self._by_time.get(key)
+        if known is not None and known[:2] == (rules.created_offset, kept_ms):
+            low = max(low, min(known.offset, high))
+            if known.offset == low and known.store_time_ms >= oldest_ms:
+                return low
+        _, last = self._first_unit(topic, queue_id, high - 1, high)
+        if last is not None and last.store_time_ms < oldest_ms:
+            return high
+        found, store_time_ms = high, oldest_ms
+        while low < found:
+            middle = (low + found) // 2
+            at, unit = self._first_unit(topic, queue_id, middle, found)
+            if unit is None or unit.store_time_ms >= oldest_ms:
+                # A hole is as old as what is behind it.
+                if unit is not None:
+                    store_time_ms = unit.store_time_ms
+                found = middle
+            else:
+                low = at + 1
+        with self._lock:
+            if len(self._by_time) >= _MANY_QUEUES:
+                self._by_time.clear()
+            if found < high:
+                self._by_time[key] = _First(rules.created_offset, kept_ms, found, store_time_ms)
+        return found
+
+    def _first_unit(
+        self, topic: str, queue_id: int, at: int, end: int
+    ) -> tuple[int, CqUnit | None]:
+        """The first unit that is there, from `at` on: offset and unit; None when there is none."""
+        count = 1
+        while at < end:
+            found = self._queues.read_units(topic, queue_id, at, min(count, end - at))
+            if found:
+                return found[0]
+            at += count
+            count = _UNITS_A_READ
+        return end, None

@@ -1,0 +1,94 @@
+"""kvcq topic: what a topic keeps, against a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from kvcq_client import Client, Message, QueueState, Retention
+from server.cli.main import main
+from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ServerProcess(tmp_path_factory.mktemp("store")) as server:
+        server.wait_for("ready")
+        yield server.target
+
+
+def run(target: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["topic", *arguments], env={"KVCQ_SERVER": target}, input="")
+
+
+def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
+    done = run(target, *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_what_a_topic_keeps_is_set_and_shown(target: str) -> None:
+    [made] = answer(target, "create", "orders", "--queues", "1", "--keep", "36h")
+    assert made["retention"] == {"timeMs": 129_600_000, "bytes": 0, "messages": 0}
+    [changed] = answer(
+        target, "update", "orders", "--keep", "0", "--keep-messages", "3", "--keep-bytes", "1GiB"
+    )
+    assert changed["retention"] == {"timeMs": 0, "bytes": 1 << 30, "messages": 3}
+    with Client(target) as client:
+        with client.producer() as producer:
+            producer.send_many([Message("orders", b"x", 0) for _ in range(10)])
+        topic, queues = client.topic_queues("orders")
+    assert topic.retention == Retention(bytes=1 << 30, messages=3)
+    assert queues == [QueueState(0, 7, 10, 0)]
+    [queue] = answer(target, "describe", "orders")["queues"]
+    assert queue == {"queueId": 0, "minOffset": 7, "maxOffset": 10, "logMinOffset": 0}
+    shown = run(target, "describe", "orders").stdout
+    assert "keeps 1,073,741,824 bytes, 3 messages" in shown
+    assert "hidden, still in the log" in shown
+    assert "36 h" in run(target, "create", "later", "--keep", "1.5d").stdout
+
+
+def test_a_topic_that_keeps_all_is_shown_as_before(target: str) -> None:
+    answer(target, "create", "plain", "--queues", "2")
+    assert "hidden" not in run(target, "describe", "plain").stdout
+    queues = answer(target, "describe", "plain")["queues"]
+    assert [each["logMinOffset"] for each in queues] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "field"),
+    [
+        (["update", "plain"], 2, None),
+        (["update", "plain", "--keep", "7"], 2, "keep"),
+        (["update", "plain", "--keep", "7y"], 2, "keep"),
+        (["update", "plain", "--keep-bytes", "1XB"], 2, "keep_bytes"),
+        (["update", "plain", "--keep-bytes", "999999999999TiB"], 2, "keep_bytes"),
+        (["update", "plain", "--keep-messages", "-1"], 2, "keep_messages"),
+        (["update", "plain", "--keep", "400d"], 2, "retention_time_ms"),
+        (["update", "none", "--keep", "1h"], 1, None),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(
+    target: str, arguments: list[str], code: int, field: str | None
+) -> None:
+    answer(target, "create", "plain", "--queues", "2")
+    refused = run(target, *arguments, "--json")
+    assert refused.exit_code == code, refused.output
+    assert json.loads(refused.stdout)["error"]["field"] == field
+
+
+def test_a_refusal_names_the_option(target: str) -> None:
+    answer(target, "create", "plain", "--queues", "2")
+    refused = run(target, "update", "plain", "--keep", "400d")
+    assert "--keep: " in refused.stderr
+    assert "store.reserved_hours is 72" in refused.stderr

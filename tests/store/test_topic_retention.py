@@ -1,0 +1,349 @@
+"""What a topic keeps, by time, bytes and count, as every reader sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store.consume_queue import Boundary
+from store.derive import kept_bytes as kept_module
+from store.errors import (
+    InvalidArgumentError,
+    MessageNotFoundError,
+    OffsetOutOfRangeError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from store.format import unpack_record
+from store.message import Message
+from store.metadata import KEEP_ALL, Retention
+from tests.support.checked import checked
+from tests.support.fake_clock import FakeClock
+from tests.support.stores import SEGMENT_BYTES, open_small
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+
+HOUR_S = 3600.0
+HOUR_MS = 3_600_000
+BODY = 100
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
+    with checked(open_small(tmp_path / "store", clock)) as opened:
+        opened.create_topics([("T", 2), ("all", 1)])
+        yield opened
+
+
+def put(store: MessageStore, count: int, topic: str = "T", queue_id: int = 0) -> None:
+    store.put([Message(topic, b"x" * BODY, queue_id, keys=("k",)) for _ in range(count)])
+
+
+def count(store: MessageStore) -> None:
+    """What a job does every second."""
+    store._services.kept_bytes.run()
+
+
+def bounds(store: MessageStore, queue_id: int = 0, topic: str = "T") -> tuple[int, int]:
+    low, high = store.bounds([(topic, queue_id)])[0]
+    return low, high
+
+
+def record_size(store: MessageStore) -> int:
+    return store.queues.read_units("T", 0, 0, 1)[0][1].record_size
+
+
+def seen(store: MessageStore) -> list[int]:
+    """Queue offsets of all messages that a consumer of the first queue gets."""
+    low, _ = bounds(store)
+    return store.pull("T", 0, low, max_messages=10_000).queue_offsets
+
+
+# --- count, time, bytes ------------------------------------------------------------------------
+
+
+def test_the_last_messages_of_each_queue_are_kept(store: MessageStore) -> None:
+    put(store, 30)
+    put(store, 4, queue_id=1)
+    store.keep("T", messages=10)
+    assert (bounds(store, 0), bounds(store, 1)) == ((20, 30), (0, 4))
+    put(store, 1)
+    assert bounds(store) == (21, 31)
+    assert seen(store) == list(range(21, 31))
+
+
+def test_messages_are_kept_for_a_time(store: MessageStore, clock: FakeClock) -> None:
+    store.keep("T", time_ms=HOUR_MS)
+    for _ in range(4):
+        put(store, 5)
+        clock.advance(0.5 * HOUR_S)
+    # Stored 2, 1.5, 1 and 0.5 hours ago.
+    assert bounds(store) == (10, 20)
+    clock.advance(0.001)
+    assert bounds(store) == (15, 20)
+    clock.advance(HOUR_S)
+    assert bounds(store) == (20, 20)
+    assert seen(store) == []
+    put(store, 1)
+    assert seen(store) == [20]
+
+
+def test_a_clock_that_is_set_back_shows_nothing_again(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.keep("T", time_ms=HOUR_MS)
+    put(store, 5)
+    clock.advance(1.5 * HOUR_S)
+    put(store, 5)
+    assert bounds(store) == (5, 10)
+    clock.jump(-HOUR_S)
+    assert bounds(store) == (5, 10)
+
+
+def test_the_last_bytes_of_each_queue_are_kept(store: MessageStore) -> None:
+    put(store, 30)
+    size = record_size(store)
+    store.keep("T", size_bytes=10 * size)
+    bounds(store)
+    count(store)
+    assert bounds(store) == (20, 30)
+    put(store, 5)
+    assert bounds(store) == (20, 35)  # as it was counted last
+    count(store)
+    assert bounds(store) == (25, 35)
+    store.keep("T", size_bytes=10 * size - 1)
+    bounds(store)
+    count(store)
+    assert bounds(store) == (26, 35)
+    assert seen(store) == list(range(26, 35))
+
+
+def test_one_message_stays_however_few_bytes_are_kept(store: MessageStore) -> None:
+    put(store, 3)
+    store.keep("T", size_bytes=1)
+    bounds(store)
+    count(store)
+    assert bounds(store) == (2, 3)
+
+
+def test_a_queue_that_is_long_is_counted_a_bit_at_a_time(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_module, "UNITS_A_RUN", 10)
+    monkeypatch.setattr(kept_module, "_UNITS_A_READ", 4)
+    put(store, 50)
+    size = record_size(store)
+    store.keep("T", size_bytes=20 * size)
+    lows = [bounds(store)[0]]
+    while lows[-1] < 30:
+        count(store)
+        lows.append(bounds(store)[0])
+    assert lows == sorted(lows)
+    assert len(lows) > 4
+    count(store)
+    assert bounds(store) == (30, 50)
+
+
+def test_the_narrowest_limit_counts(store: MessageStore, clock: FakeClock) -> None:
+    put(store, 10)
+    clock.advance(2 * HOUR_S)
+    put(store, 10)
+    store.keep("T", time_ms=HOUR_MS, messages=15)
+    assert bounds(store) == (10, 20)
+    store.keep("T", messages=4)
+    assert bounds(store) == (16, 20)
+    store.keep("T", size_bytes=2 * record_size(store))
+    bounds(store)
+    count(store)
+    assert bounds(store) == (18, 20)
+
+
+def test_other_topics_and_light_queues_keep_all(store: MessageStore) -> None:
+    store.put([Message("all", b"x", 0, light_queues=("%LMQ%a",)) for _ in range(9)])
+    store.put([Message("T", b"x", 0, light_queues=("%LMQ%a",)) for _ in range(9)])
+    store.keep("T", messages=1)
+    assert bounds(store, 0, "all") == (0, 9)
+    assert bounds(store, 0, "%LMQ%a") == (0, 18)
+    assert len(store.pull("%LMQ%a", 0, 0).records) == 18
+
+
+# --- every reader ------------------------------------------------------------------------------
+
+
+def test_every_reader_sees_the_same_beginning(store: MessageStore, clock: FakeClock) -> None:
+    begin_ms = clock.now_ms()
+    for _ in range(10):
+        put(store, 1)
+        clock.advance(1)
+    places = [unit.physical_offset for _, unit in store.queues.read_units("T", 0, 0, 10)]
+    store.keep("T", messages=4)
+    with pytest.raises(OffsetOutOfRangeError) as refused:
+        store.pull("T", 0, 5)
+    assert (refused.value.min_offset, refused.value.max_offset) == (6, 10)
+    assert store.pull("T", 0, 6).min_offset == 6
+    for boundary in Boundary:
+        assert store.search_time("T", 0, begin_ms, boundary) == 6
+    assert store.search_time("T", 0, begin_ms + 8000, Boundary.LOWER) == 8
+    found = [unpack_record(each).queue_offset for each in store.query("T", "k").records]
+    assert found == [6, 7, 8, 9]
+    assert store.get(places[6])
+    with pytest.raises(MessageNotFoundError, match="below offset 6"):
+        store.get(places[5])
+    assert store.bounds_in_log([("T", 0)]) == [(0, 10)]
+    store.commit_offsets("g", [("T", 0, 0)])  # where a group stands is its own matter
+
+
+# --- settings ----------------------------------------------------------------------------------
+
+
+def test_what_is_not_given_stays(store: MessageStore) -> None:
+    assert store.describe_topic("T").retention == KEEP_ALL
+    store.keep("T", time_ms=HOUR_MS)
+    topic = store.keep("T", messages=7)
+    assert topic.retention == Retention(HOUR_MS, 0, 7)
+    assert store.describe_topic("T") == topic
+    assert store.keep("T", time_ms=0, messages=0).retention == KEEP_ALL
+
+
+def test_a_topic_is_created_with_what_it_keeps(store: MessageStore) -> None:
+    kept = Retention(messages=3)
+    [made] = store.create_topics([("new", 1)], {"new": kept})
+    assert made.retention == kept
+    assert store.create_topics([("new", 1)]) == [made]
+    assert store.create_topics([("new", 1)], {"new": kept}) == [made]
+    with pytest.raises(TopicExistsError, match="another retention"):
+        store.create_topics([("other", 1), ("new", 1)], {"new": Retention(messages=4)})
+    with pytest.raises(UnknownTopicError):
+        store.describe_topic("other")
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"time_ms": -1}, "retention_time_ms"),
+        ({"size_bytes": -1}, "retention_bytes"),
+        ({"messages": -5}, "retention_messages"),
+        ({"time_ms": 73 * HOUR_MS}, "retention_time_ms"),  # the log keeps 72 hours
+    ],
+)
+def test_limits_that_cannot_be_are_refused(
+    store: MessageStore, settings: dict[str, int], field: str
+) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        store.keep("T", **settings)
+    assert refused.value.field == field
+    assert store.describe_topic("T").retention == KEEP_ALL
+    with pytest.raises(InvalidArgumentError) as refused:
+        store.create_topics([("a", 1), ("b", 1)], {"b": Retention(time_ms=-1)})
+    assert refused.value.field == "topics[1].retention.time_ms"
+    with pytest.raises(UnknownTopicError):
+        store.keep("none", messages=1)
+
+
+def test_a_larger_limit_shows_what_is_still_there_or_lets_the_queue_grow(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    put(store, 10)
+    clock.advance(2 * HOUR_S)
+    put(store, 10)
+    store.keep("T", time_ms=HOUR_MS)
+    assert bounds(store) == (10, 20)
+    store.keep("T", time_ms=3 * HOUR_MS)
+    assert bounds(store) == (0, 20)
+    size = record_size(store)
+    store.keep("T", size_bytes=5 * size)
+    bounds(store)
+    count(store)
+    assert bounds(store) == (15, 20)
+    store.keep("T", size_bytes=7 * size)
+    put(store, 3)
+    for _ in range(2):
+        bounds(store)
+        count(store)
+    assert bounds(store) == (16, 23)
+
+
+# --- restarts, deletions, and the log's own retention ------------------------------------------
+
+
+def test_a_restart_keeps_where_queues_begin(tmp_path: Path, clock: FakeClock) -> None:
+    root = tmp_path / "store"
+    with open_small(root, clock) as store:
+        store.create_topics([("T", 1)])
+        put(store, 30)
+        size = record_size(store)
+        store.keep("T", size_bytes=10 * size)
+        bounds(store)
+        count(store)
+    with open_small(root, clock) as store:
+        assert store.describe_topic("T").retention == Retention(bytes=10 * size)
+        assert bounds(store) == (20, 30)  # at once: nothing is counted again
+        put(store, 1)
+        bounds(store)
+        count(store)
+        assert bounds(store) == (21, 31)
+        store.keep("T", messages=5)
+        assert bounds(store) == (26, 31)
+    with checked(open_small(root, clock)) as store:
+        assert bounds(store) == (26, 31)
+
+
+def test_a_topic_that_is_made_anew_begins_at_its_own_beginning(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    put(store, 30)
+    store.keep("T", size_bytes=record_size(store), time_ms=HOUR_MS)
+    bounds(store)
+    count(store)
+    assert bounds(store) == (29, 30)
+    store.delete_topic("T")
+    count(store)
+    store.create_topics([("T", 2)], {"T": Retention(time_ms=HOUR_MS, bytes=1 << 20)})
+    put(store, 3)
+    assert bounds(store) == (0, 3)
+    count(store)
+    assert bounds(store) == (0, 3)
+
+
+def test_what_the_log_drops_is_counted_no_more(tmp_path: Path, clock: FakeClock) -> None:
+    with checked(open_small(tmp_path / "store", clock, reserved_hours=1.0)) as store:
+        store.create_topics([("T", 1)])
+        put(store, 1)
+        size = record_size(store)
+        store.keep("T", size_bytes=SEGMENT_BYTES * 3)
+        while store.log.appended_offset < SEGMENT_BYTES * 2:
+            put(store, 50)
+        bounds(store)
+        count(store)
+        assert bounds(store)[0] == 0
+        store.flush()
+        clock.advance(HOUR_S + 1)
+        put(store, 1)
+        store.expire()
+        low, high = store.bounds_in_log([("T", 0)])[0]
+        assert 0 < low < high
+        assert bounds(store) == (low, high)
+        count(store)
+        assert bounds(store) == (low, high)
+        store.keep("T", size_bytes=2 * size)
+        for _ in range(2):
+            bounds(store)
+            count(store)
+        assert bounds(store) == (high - 2, high)
+
+
+def test_a_queue_that_is_empty_has_no_limit(store: MessageStore) -> None:
+    store.keep("T", time_ms=1, size_bytes=1, messages=1)
+    assert bounds(store) == (0, 0)
+    count(store)
+    assert seen(store) == []
