@@ -13,10 +13,10 @@ from server.console.guard import SECURITY_HEADERS, SESSION_COOKIE, VISIT, Guard
 from server.console.preferences import CHOICES
 from server.console.samples import keep_sampling
 from server.console.sessions import Attempts, Sessions
-from server.console.writing import Writing, static_files
+from server.console.writing import static_files, templates
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable
+    from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 
     from aiohttp.typedefs import Handler as WebHandler
 
@@ -36,7 +36,7 @@ def console_app(
     sessions, attempts = Sessions(backend.monotonic_s), Attempts(backend.monotonic_s)
     files = static_files()
     entry = _Entry(backend, sessions, attempts)
-    guard = Guard(backend, Writing(files), sessions, names, open_paths=("/sign-in", "/preferences"))
+    guard = Guard(backend, sessions, names, open_paths=("/sign-in", "/preferences"))
 
     @web.middleware
     async def guarded(request: web.Request, handler: WebHandler) -> web.StreamResponse:
@@ -46,6 +46,9 @@ def console_app(
         response.headers.update(SECURITY_HEADERS)
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers["Server"] = "kvcq"
+
+    async def prepare(_: web.Application) -> None:
+        await asyncio.to_thread(templates)
 
     async def sampling(_: web.Application) -> AsyncIterator[None]:
         task = asyncio.create_task(
@@ -62,6 +65,7 @@ def console_app(
 
     app = web.Application(middlewares=[guarded], client_max_size=_MAX_FORM_BYTES)
     app.on_response_prepare.append(secure)
+    app.on_startup.append(prepare)
     app.cleanup_ctx.append(sampling)
     app.on_cleanup.append(end_workers)
     for page in pages:
@@ -100,7 +104,7 @@ async def form_of(request: web.Request) -> dict[str, str]:
     return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
-def _static(files: dict[str, StaticFile]) -> WebHandler:
+def _static(files: Mapping[str, StaticFile]) -> WebHandler:
     async def give(request: web.Request) -> web.StreamResponse:
         file = files.get(request.match_info["name"])
         if file is None:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from server.console.backend import Backend
     from server.console.sessions import Sessions
     from server.console.viewers import Viewer
-    from server.console.writing import Writing
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +74,6 @@ class Guard:
     def __init__(
         self,
         backend: Backend,
-        writing: Writing,
         sessions: Sessions,
         names: Collection[str],
         open_paths: Collection[str],
@@ -83,7 +81,6 @@ class Guard:
         """`names`: host names that the server goes by, beside its addresses. `open_paths`: what is
         shown to those who have not signed in."""
         self._backend = backend
-        self._writing = writing
         self._sessions = sessions
         self._names = frozenset(names)
         self._open_paths = frozenset(open_paths)
@@ -97,7 +94,7 @@ class Guard:
         language = language_of(
             request.cookies.get(LANGUAGE_COOKIE), request.headers.get("Accept-Language", "")
         )
-        visit = Visit(request, self._backend, self._writing, words_in(language), None)
+        visit = Visit(request, self._backend, words_in(language), None)
         request[VISIT] = visit
         try:
             self._check_host(request)

@@ -8,6 +8,7 @@ from aiohttp import web
 from google.protobuf.message import Message
 
 from server.console.preferences import theme_of
+from server.console.writing import page
 from server.moments import moment_ms
 from store.errors import InvalidArgumentError
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from server.console.navigation import Row
     from server.console.viewers import Viewer
     from server.console.words import Words
-    from server.console.writing import Writing
 
 M = TypeVar("M", bound=Message)
 
 #: Rows of a page.
 PAGE_ROWS = 50
 _INT64_MAX = (1 << 63) - 1
+INT32_MAX = (1 << 31) - 1
 _MAX_DIGITS = 19
 
 
@@ -35,7 +36,6 @@ class Visit:
         self,
         request: web.Request,
         backend: Backend,
-        writing: Writing,
         words: Words,
         viewer: Viewer | None,
     ) -> None:
@@ -44,7 +44,6 @@ class Visit:
         self.backend = backend
         self.words = words
         self.found_viewer = viewer
-        self._writing = writing
 
     @property
     def viewer(self) -> Viewer:
@@ -70,14 +69,16 @@ class Visit:
         """As `text`, not stripped: what an earlier page gave to find its next one."""
         return self.request.query.get(name, "")
 
-    def whole(self, name: str, otherwise: int = 0) -> int:
-        """A number from 0 to 2**63 - 1. Raises InvalidArgumentError."""
+    def whole(self, name: str, otherwise: int = 0, *, most: int = _INT64_MAX) -> int:
+        """A number from 0 to `most`. Raises InvalidArgumentError."""
         text = self.text(name)
         if not text:
             return otherwise
-        if len(text) > _MAX_DIGITS or not (text.isascii() and text.isdecimal()):
-            raise InvalidArgumentError(name, f"{text[:40]!r} is no whole number from 0 up")
-        return min(int(text), _INT64_MAX)
+        if len(text) <= _MAX_DIGITS and text.isascii() and text.isdecimal():
+            number = int(text)
+            if number <= most:
+                return number
+        raise InvalidArgumentError(name, f"{text[:40]!r} is no whole number from 0 to {most}")
 
     def moment(self, name: str) -> int:
         """A time in ms since 1970; 0 when there is none. Raises InvalidArgumentError."""
@@ -96,7 +97,7 @@ class Visit:
     def html(self, template: str, http_status: int = 200, /, **values: object) -> web.Response:
         """A whole page, with the values for its template."""
         notice = self.request.query.get("notice", "")
-        text = self._writing.page(
+        text = page(
             template,
             self.words,
             viewer=self.found_viewer,

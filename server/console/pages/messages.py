@@ -10,6 +10,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
 from server.console.shown import body_of
+from server.console.visit import INT32_MAX
 
 if TYPE_CHECKING:
     from server.console.visit import Visit
@@ -30,7 +31,7 @@ async def _list(visit: Visit) -> web.StreamResponse:
         return _page(visit, by, None)
     if by == "key":
         return await _by_key(visit, topic)
-    queue_id = visit.whole("queue")
+    queue_id = visit.whole("queue", most=INT32_MAX)
     if by == "time":
         offset = await _offset_at(visit, topic, queue_id)
         raise web.HTTPSeeOther(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
-from server.console.visit import PAGE_ROWS
+from server.console.visit import INT32_MAX, PAGE_ROWS
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ async def _show(visit: Visit) -> web.StreamResponse:
         "GetMigrationStatus", pb.GetMigrationStatusRequest(), pb.MigrationStatus
     )
     phase = phase_name(status.phase)
-    skip = visit.whole("skip")
+    skip = visit.whole("skip", most=INT32_MAX)
     differences: list[pb.Difference] = []
     if phase:
         # One more than is shown tells whether there is another page.
         found = await visit.ask(
             "ListDifferences",
-            pb.ListDifferencesRequest(limit=PAGE_ROWS + 1, skip=min(skip, (1 << 31) - 1)),
+            pb.ListDifferencesRequest(limit=PAGE_ROWS + 1, skip=skip),
             pb.ListDifferencesResponse,
         )
         differences = list(found.differences)

@@ -1,0 +1,73 @@
+"""The overview, its numbers and charts; RocksDB's page."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.console.pages.overview import CHARTS
+from server.console.samples import LINES
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.support.consoles import ConsoleClient
+    from tests.support.serving import Served
+
+
+def test_charts_draw_lines_that_are_sampled() -> None:
+    assert {line for _, _, lines in CHARTS for line in lines} == set(LINES)
+
+
+async def test_numbers_of_the_server(served: Served, console: ConsoleClient) -> None:
+    for _ in range(3):
+        message = pb.Message(topic="orders", body=b"x")
+        await served.messages.Put(pb.PutRequest(message=message))
+    page = await console.get("/")
+    assert "State ready" in page.text
+    assert "Messages put 3" in page.text
+    assert "No call was refused." in page.text
+
+
+async def test_a_store_that_failed_is_seen(
+    served: Served, console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.server._stage, "_failed", True)
+    page = await console.get("/")
+    assert "State not ready" in page.text
+    assert 'class="tile bad"' in page.html
+
+
+async def test_refusals_are_listed_most_first(served: Served, console: ConsoleClient) -> None:
+    metrics = served.server._metrics
+    for _ in range(2):
+        metrics.refused("Put", "DISK_FULL", "RESOURCE_EXHAUSTED")
+    metrics.refused("Pull", "UNKNOWN_TOPIC", "NOT_FOUND")
+    assert "Put DISK_FULL 2 Pull UNKNOWN_TOPIC 1" in (await console.get("/")).text
+
+
+async def test_the_charts_numbers(console: ConsoleClient) -> None:
+    answer = await console.get("/live")
+    columns = json.loads(answer.body)
+    assert set(columns) == {"time", *LINES}
+    assert len({len(column) for column in columns.values()}) == 1
+
+
+async def test_rocksdb(served: Served, console: ConsoleClient) -> None:
+    page = await console.get("/rocksdb")
+    for text in ("Writes not held up", "Background errors 0", "Level", "default", "index"):
+        assert text.lower() in page.text.lower()
+    assert "kvcq.write_stopped" in page.text
+
+
+async def test_rocksdb_that_is_held_up(
+    served: Served, console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("write_stopped", "stopped"), ("delayed_write_bytes_per_s", "slowed down")):
+        numbers = {f"kvcq.{name}": 1.0, "kvcq.background_errors": 2.0}
+        with monkeypatch.context() as patch:
+            patch.setattr(served.store, "statistics", lambda numbers=numbers: numbers)
+            page = await console.get("/rocksdb")
+        assert f"Writes {text}" in page.text
+        assert "Background errors 2" in page.text
