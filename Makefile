@@ -137,17 +137,17 @@ $(STAMPS)/run: $(STAMPS)/venv $(PINS)
 
 $(STAMPS)/dev: $(STAMPS)/venv $(PINS)
 	@echo "Installing what developing needs into $(VENV)"
-	@$(PIP) $(OURS) '.[dev,report]'
+	@$(PIP) $(OURS) '.[dev,report,tracing]'
 	@touch $@ $(STAMPS)/run
 
 $(STAMPS)/spark: $(STAMPS)/dev $(PINS)
 	@echo "Installing Spark into $(VENV)"
-	@$(PIP) $(OURS) '.[dev,report,spark]'
+	@$(PIP) $(OURS) '.[dev,report,spark,tracing]'
 	@touch $@
 
 $(STAMPS)/peers: $(STAMPS)/dev $(PINS)
 	@echo "Installing the peers' clients into $(VENV)"
-	@$(PIP) $(OURS) '.[dev,report,peers]'
+	@$(PIP) $(OURS) '.[dev,report,peers,tracing]'
 	@touch $@
 
 $(STAMPS)/browser: $(STAMPS)/dev $(PINS)

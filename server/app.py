@@ -53,7 +53,7 @@ from server.version import VERSION
 from server.wire import UNREAD_BYTES, CallKind, Edge
 from server.workers import Pools
 from server.write_watch import watch_writes
-from store.errors import StoreError
+from store.errors import InvalidArgumentError, StoreError
 from store.progress import no_progress
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
     from server.observe import Observer
     from server.settings import Change, Reloaded, RunningSettings
+    from server.traces import Tracing
     from store.config import StoreConfig
     from store.progress import Progress
 
@@ -163,7 +164,8 @@ class Server:
     ) -> None:
         """`hurry` is called when `stop` is called for the second time.
 
-        Raises InvalidArgumentError for a certificate that cannot be used.
+        Raises InvalidArgumentError for a certificate that cannot be used, and for tracing that is
+        not installed.
         """
         self._settings = settings
         self._on_hurry = hurry
@@ -180,7 +182,8 @@ class Server:
         self._hangups: set[asyncio.Task[None]] = set()
         files = _tls_files(self._config)
         self._tls = None if files is None else ReloadedTls(files)
-        self._rpc = _rpc_server(self._config)
+        self._tracing = _tracing_of(self._config)
+        self._rpc = _rpc_server(self._config, self._tracing)
         self.sites = HttpSites()
         self._observer: Observer | None = None
         self._add_services()
@@ -216,6 +219,8 @@ class Server:
             await self.sites.stop()
             if self._observer is not None:
                 await asyncio.to_thread(self._observer.close)
+            if self._tracing is not None:
+                await asyncio.to_thread(self._tracing.close)
             self._edge.close()
         self._listener.stopped()
 
@@ -327,6 +332,9 @@ class Server:
 
         for kind, descriptor in _SERVED.items():
             self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
+        if self._tracing is not None:
+            for method in self._edge.methods.values():
+                method.span = self._tracing.span
 
     def _add_sites(self) -> None:
         """They answer from the beginning as well, until the store is closed."""
@@ -441,8 +449,24 @@ class Serving:
             part.close()
 
 
-def _rpc_server(config: ServerConfig) -> grpc.aio.Server:
+def _tracing_of(config: ServerConfig) -> Tracing | None:
+    """None unless it is asked for. Raises InvalidArgumentError when it is not installed."""
+    if not config.tracing:
+        return None
+    try:
+        from server.traces import Tracing  # an extra
+    except ModuleNotFoundError as error:
+        raise InvalidArgumentError(
+            "server.tracing", f"{error.name} is not installed: pip install 'kvcq[tracing]'"
+        ) from error
+    tracing = Tracing()
+    tracing.mark_log_lines()
+    return tracing
+
+
+def _rpc_server(config: ServerConfig, tracing: Tracing | None) -> grpc.aio.Server:
     return grpc.aio.server(
+        interceptors=() if tracing is None else (tracing.interceptor(),),
         options=(
             ("grpc.max_receive_message_length", config.max_receive_bytes),
             ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
@@ -458,7 +482,7 @@ def _rpc_server(config: ServerConfig) -> grpc.aio.Server:
             # own limit of one ping in 5 minutes would close their connections.
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             ("grpc.keepalive_permit_without_calls", 1),
-        )
+        ),
     )
 
 

@@ -153,6 +153,10 @@ class ServerConfig:
     log_format: LogFormat = setting(LogFormat.TEXT, "lines of the log: for people, or JSON")
     log_level: LogLevel = setting(LogLevel.INFO, "what is logged, and all above it", live=True)
 
+    tracing: bool = setting(
+        False, "spans of calls by OpenTelemetry, which `kvcq[tracing]` installs"
+    )
+
     # What machines ask over HTTP. It is neither encrypted nor authenticated: names of topics and
     # groups are there to read.
     metrics_host: str = setting("127.0.0.1", "address of /metrics, /livez and /readyz")

@@ -1,6 +1,7 @@
 """Log records as lines: for people, or as JSON for programs.
 
-A record may have `method` and `request_id` of the call that it was made for.
+A record may have `method` and `request_id` of the call that it was made for, and the ids of its
+span.
 """
 
 from __future__ import annotations
@@ -9,7 +10,12 @@ import json
 import logging
 from datetime import UTC, datetime
 
-_OF_A_CALL = {"method": "method", "request_id": "requestId"}
+_OF_A_CALL = {
+    "method": "method",
+    "request_id": "requestId",
+    "trace_id": "traceId",
+    "span_id": "spanId",
+}
 
 
 class TextLines(logging.Formatter):
@@ -28,7 +34,7 @@ class TextLines(logging.Formatter):
 
 class JsonLines(logging.Formatter):
     """One object a line: time (UTC), level, logger, thread, message, and what there is of method,
-    requestId and error, which is a traceback."""
+    requestId, traceId, spanId, and error, which is a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")

@@ -13,7 +13,7 @@ import asyncio
 import inspect
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,6 +35,7 @@ from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
@@ -274,6 +275,8 @@ class Method:
         self._takes_size = "large" in inspect.signature(handler).parameters
         self._servicer = servicer
         self._memory = memory  # of large answers; None: it has none
+        #: Around each `answer`, where calls are traced; those that come by themselves have a span.
+        self.span: Callable[[str], AbstractContextManager[object]] | None = None
 
     async def handle(self, request: Message, context: Context, *, large: bool) -> bytes:
         """The encoded response to the request. Raises what the call is refused with."""
@@ -284,11 +287,13 @@ class Method:
 
     async def answer(self, data: bytes, context: Context) -> bytes:
         """The same for an encoded request, which is short enough to be decoded in the loop."""
-        return await self.handle(self._decoder.decode(data), context, large=False)
+        request = self._decoder.decode(data)
+        with nullcontext() if self.span is None else self.span(self.name):
+            return await self.handle(request, context, large=False)
 
     def answer_now(self, data: bytes, context: Context) -> bytes | None:
         """The same without a turn of the loop, None when it takes one: then nothing was done."""
-        if self._handler_now is None or self._memory is not None:
+        if self._handler_now is None or self._memory is not None or self.span is not None:
             return None
         response = self._handler_now(self._servicer(), self._decoder.decode(data), context)
         return None if response is None else response.SerializeToString()
