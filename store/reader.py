@@ -23,6 +23,7 @@ from store.format import (
     MAX_PROPERTIES_BYTES,
     dispatch_request,
     java_hash,
+    picking,
     store_time_of,
     tag_of,
     unpack_record,
@@ -48,7 +49,7 @@ _MANY_QUEUES = 65_536
 #: One tag may be as long as a message's properties; or some thousand usual ones.
 MAX_FILTER_CHARACTERS = MAX_PROPERTIES_BYTES
 
-_QUEUE_FIELDS = struct.Struct(">12xi4xq")  # queue_id, queue_offset
+_QUEUE_FIELDS = picking("queue_id", "queue_offset")
 _CURSOR = struct.Struct(">qq")
 _I64_MAX = (1 << 63) - 1
 

@@ -23,6 +23,9 @@ from kvcq.tables import (
     BOUNDS,
     DISPATCHED_KEY,
     INDEX,
+    OFFSET_BYTES,
+    ROCKETMQ_UNIT_SIZE,
+    TIME_AND_OFFSET_BYTES,
     UNITS,
     expiry_stamp,
     unpack_index_key,
@@ -40,8 +43,6 @@ if TYPE_CHECKING:
     from kvcq.inspect.side import OpenedStore, WalkAgain
     from kvcq.inspect.sums import RowSums
     from store.consume_queue import DispatchRequest
-
-_TIME_AND_OFFSET_BYTES = 16
 
 
 class DatabaseSide:
@@ -196,11 +197,11 @@ class RowCheck:
 
     def _index_in_question(self, rows: list[Pair], *, tell: bool) -> list[Pair]:
         """Those that need a record in the log. With `tell`, impossible ones are reported."""
-        if min((len(key) for key, _ in rows), default=0) < _TIME_AND_OFFSET_BYTES:
+        if min((len(key) for key, _ in rows), default=0) < TIME_AND_OFFSET_BYTES:
             rows = [row for row in rows if self._is_index_row(row, tell=tell)]
         if not rows:
             return []
-        ends = b"".join([key[-8:] for key, _ in rows])
+        ends = b"".join([key[-OFFSET_BYTES:] for key, _ in rows])
         offsets = np.frombuffer(ends, ">i8").astype(np.int64)
         wanted = self._lookup.in_question(offsets)
         if wanted.all():
@@ -269,7 +270,7 @@ class RowCheck:
             kind,
             UNITS,
             expected,
-            f"{unit} {value[28:].hex()}",
+            f"{unit} {value[ROCKETMQ_UNIT_SIZE:].hex()}",
             topic=topic,
             queue_id=queue_id,
             queue_offset=queue_offset,

@@ -12,8 +12,10 @@ from kvcq.inspect.findings import Kind
 from kvcq.inspect.rows import BAD_ROW
 from kvcq.tables import (
     BOUNDS,
+    OFFSET_BYTES,
     ROCKETMQ_UNIT_SIZE,
     UNIT_DTYPE,
+    UNIT_KEY_BYTES,
     UNIT_SIZE,
     UNITS,
     expiry_stamp,
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from kvcq.engine import Pair
     from kvcq.inspect.rows import Rows
 
-_OFFSET_BYTES = 8
-_LEAST_KEY_BYTES = 19
 _ENDS = 1024
 
 
@@ -60,10 +60,10 @@ class UnitOrder:
         if not rows:
             return []
         keys = [key for key, _ in rows]
-        numbers = b"".join([key[-_OFFSET_BYTES:] for key in keys])
+        numbers = b"".join([key[-OFFSET_BYTES:] for key in keys])
         queue_offsets = np.frombuffer(numbers, ">i8").astype(np.int64)
         offsets = units["physical_offset"].astype(np.int64)
-        self._in_order([key[:-_OFFSET_BYTES] for key in keys], queue_offsets, offsets)
+        self._in_order([key[:-OFFSET_BYTES] for key in keys], queue_offsets, offsets)
         for index in self._lookup.damaged_rows(offsets):
             topic, queue_id, queue_offset = unpack_unit_key(keys[index])
             self._lookup.log.name_damage(int(offsets[index]), topic, queue_id, queue_offset)
@@ -198,7 +198,7 @@ def plain_units(
     if set(map(len, values)) == {UNIT_SIZE}:
         units = np.frombuffer(b"".join(values), UNIT_DTYPE)
         if (
-            all(map(_queue_of, {key[:-_OFFSET_BYTES] for key, _ in rows}))
+            all(map(_queue_of, {key[:-OFFSET_BYTES] for key, _ in rows}))
             and (units["physical_offset"] >= 0).all()
             and (units["record_size"] > 0).all()
         ):
@@ -209,7 +209,7 @@ def plain_units(
             unit = unpack_unit(value)
         except BAD_ROW:
             unit = None
-        if unit is None or _queue_of(key[:-_OFFSET_BYTES]) is None:
+        if unit is None or _queue_of(key[:-OFFSET_BYTES]) is None:
             bad_row(UNITS, key, value)
         elif len(value) == ROCKETMQ_UNIT_SIZE:
             plain.append((key, value + expiry_stamp(unit.store_time_ms)))
@@ -221,10 +221,10 @@ def plain_units(
 @lru_cache(maxsize=4096)
 def _queue_of(prefix: bytes) -> tuple[str, int] | None:
     """Topic and queue that units with this prefix belong to; None when it is no such prefix."""
-    if len(prefix) + _OFFSET_BYTES < _LEAST_KEY_BYTES:
+    if len(prefix) + OFFSET_BYTES < UNIT_KEY_BYTES:
         return None
     try:
-        topic, queue_id, _ = unpack_unit_key(prefix + bytes(_OFFSET_BYTES))
+        topic, queue_id, _ = unpack_unit_key(prefix + bytes(OFFSET_BYTES))
         return (topic, queue_id) if unit_prefix(topic, queue_id) == prefix else None
     except BAD_ROW:
         return None

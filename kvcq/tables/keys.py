@@ -70,6 +70,17 @@ _I64 = struct.Struct(">q")
 _TIME_AND_OFFSET = struct.Struct(">qq")
 _INDEX_END = struct.Struct(">cqq")  # separator, store_time_ms, physical_offset
 
+#: Places in keys of units and of the index. The last two: and the topic's bytes.
+TOPIC_AT = 5
+NUMBER_AT = TOPIC_AT + 1  # queue id, or length of the message key
+REST_AT = NUMBER_AT + 5
+#: Bytes at the end: queue offset or physical offset, and before that one the store time.
+OFFSET_BYTES = 8
+TIME_AND_OFFSET_BYTES = _TIME_AND_OFFSET.size
+#: A key without its texts.
+UNIT_KEY_BYTES = REST_AT + OFFSET_BYTES
+INDEX_KEY_BYTES = REST_AT + 1 + TIME_AND_OFFSET_BYTES
+
 pack_i64 = _I64.pack
 _MARK_BYTE = ord(ITEM_END)
 
@@ -122,15 +133,15 @@ def unpack_unit_key(key: bytes) -> tuple[str, int, int]:
     """Topic, queue id, queue offset."""
     length = _I32.unpack_from(key)[0]
     return (
-        key[5 : 5 + length].decode(),
-        _I32.unpack_from(key, 6 + length)[0],
-        _I64.unpack_from(key, 11 + length)[0],
+        key[TOPIC_AT : TOPIC_AT + length].decode(),
+        _I32.unpack_from(key, NUMBER_AT + length)[0],
+        _I64.unpack_from(key, REST_AT + length)[0],
     )
 
 
 def queue_offset_of(key: bytes) -> int:
     """Queue offset at the end of a unit key."""
-    return int.from_bytes(key[-8:], "big")
+    return int.from_bytes(key[-OFFSET_BYTES:], "big")
 
 
 def light_queue_start(name: str) -> bytes:
@@ -167,8 +178,8 @@ def unpack_bounds_key(key: bytes) -> tuple[str, str, int]:
     """Topic, marker, queue id."""
     length = _I32.unpack_from(key)[0]
     return (
-        key[5 : 5 + length].decode(),
-        key[6 + length : 9 + length].decode(),
+        key[TOPIC_AT : TOPIC_AT + length].decode(),
+        key[NUMBER_AT + length : NUMBER_AT + len(_MAX) + length].decode(),
         _I32.unpack_from(key, 10 + length)[0],
     )
 
@@ -218,14 +229,19 @@ def index_keys_of(
 
 def time_and_offset_of(key: bytes) -> tuple[int, int]:
     """Store time and physical offset at the end of an index key."""
-    time_ms, offset = _TIME_AND_OFFSET.unpack_from(key, len(key) - 16)
+    time_ms, offset = _TIME_AND_OFFSET.unpack_from(key, len(key) - TIME_AND_OFFSET_BYTES)
     return time_ms, offset
 
 
 def unpack_index_key(key: bytes) -> tuple[str, str, int, int]:
     """Topic, message key, store time, physical offset."""
     length = _I32.unpack_from(key)[0]
-    key_length = _I32.unpack_from(key, 6 + length)[0]
-    at = 11 + length
+    key_length = _I32.unpack_from(key, NUMBER_AT + length)[0]
+    at = REST_AT + length
     time_ms, offset = time_and_offset_of(key)
-    return key[5 : 5 + length].decode(), key[at : at + key_length].decode(), time_ms, offset
+    return (
+        key[TOPIC_AT : TOPIC_AT + length].decode(),
+        key[at : at + key_length].decode(),
+        time_ms,
+        offset,
+    )

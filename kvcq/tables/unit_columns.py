@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcq.errors import CorruptValueError
-from kvcq.tables.keys import unpack_unit_key
+from kvcq.tables.keys import OFFSET_BYTES, unpack_unit_key
 from kvcq.tables.values import ROCKETMQ_UNIT_SIZE, UNIT_DTYPE, UNIT_SIZE
 
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ def units_of_rows(rows: Sequence[Pair]) -> UnitColumns:
     units = np.frombuffer(b"".join(values), UNIT_DTYPE)
     if (units["physical_offset"] < 0).any() or (units["record_size"] <= 0).any():
         raise CorruptValueError("an impossible unit")
-    prefixes = [key[:-8] for key, _ in rows]
+    prefixes = [key[:-OFFSET_BYTES] for key, _ in rows]
     index = {prefix: number for number, prefix in enumerate(dict.fromkeys(prefixes))}
     return UnitColumns(
-        [unpack_unit_key(prefix + bytes(8))[:2] for prefix in index],
+        [unpack_unit_key(prefix + bytes(OFFSET_BYTES))[:2] for prefix in index],
         np.fromiter(map(index.__getitem__, prefixes), np.int64, len(rows)),
-        np.frombuffer(b"".join([key[-8:] for key, _ in rows]), ">i8").astype(np.int64),
+        np.frombuffer(b"".join([key[-OFFSET_BYTES:] for key, _ in rows]), ">i8").astype(np.int64),
         units["physical_offset"].astype(np.int64),
         units["record_size"].astype(np.int64),
         units["tag_code"].astype(np.int64),

@@ -55,6 +55,13 @@ _CRC_BYTES = 20
 _CRC_REVERSED = b"\x02%010d" + _CRC_NAME[::-1]
 _MIN_BYTES = 91
 
+# Places of the table above; the last three are those without the hosts.
+_QUEUE_ID_AT, _FLAG_AT, _QUEUE_OFFSET_AT, _PHYSICAL_OFFSET_AT = 12, 16, 20, 28
+_SYS_FLAG_AT, _BORN_TIME_AT, _HOSTS_AT = 36, 40, 48
+_STORE_HOST_AT, _RECONSUME_AT, _BODY_AT = 56, 56, 72
+#: The last byte of the sys flag has all its bits; that of the magic tells the version.
+_FLAGS_AT, _VERSION_AT = 39, 7
+
 _HOSTS_V6 = _BORN_V6 | _STORE_V6
 #: Bytes of both hosts, by the bits of the sys flag.
 _HOSTS_BYTES = {0: 16, _BORN_V6: 28, _STORE_V6: 28, _HOSTS_V6: 40}
@@ -94,23 +101,23 @@ class StoredMessage:
         Raises CorruptRecordError when it does not decompress; `raw_body` has it all the same.
         """
         record = self.record
-        flags = record[39]
+        flags = record[_FLAGS_AT]
         if flags & COMPRESSED:
             return self._decompressed()
-        at = 72 + _HOSTS_BYTES[flags & _HOSTS_V6]
+        at = _BODY_AT + _HOSTS_BYTES[flags & _HOSTS_V6]
         return record[at : at + _i32_at(record, at - 4)[0]]
 
     @property
     def raw_body(self) -> bytes:
         """As it is stored, compressed or not."""
         record = self.record
-        at = 72 + _HOSTS_BYTES[record[39] & _HOSTS_V6]
+        at = _BODY_AT + _HOSTS_BYTES[record[_FLAGS_AT] & _HOSTS_V6]
         return record[at : at + _i32_at(record, at - 4)[0]]
 
     @property
     def is_compressed(self) -> bool:
         """Whether the body is stored compressed."""
-        return bool(self.record[39] & COMPRESSED)
+        return bool(self.record[_FLAGS_AT] & COMPRESSED)
 
     def _decompressed(self) -> bytes:
         try:
@@ -157,37 +164,37 @@ class StoredMessage:
 
     @property
     def queue_id(self) -> int:
-        value: int = _SIZE.unpack_from(self.record, 12)[0]
+        value: int = _SIZE.unpack_from(self.record, _QUEUE_ID_AT)[0]
         return value
 
     @property
     def flag(self) -> int:
-        value: int = _SIZE.unpack_from(self.record, 16)[0]
+        value: int = _SIZE.unpack_from(self.record, _FLAG_AT)[0]
         return value
 
     @property
     def physical_offset(self) -> int:
-        value: int = _I64.unpack_from(self.record, 28)[0]
+        value: int = _I64.unpack_from(self.record, _PHYSICAL_OFFSET_AT)[0]
         return value
 
     @property
     def sys_flag(self) -> int:
-        value: int = _SIZE.unpack_from(self.record, 36)[0]
+        value: int = _SIZE.unpack_from(self.record, _SYS_FLAG_AT)[0]
         return value
 
     @property
     def born_time_ms(self) -> int:
-        value: int = _I64.unpack_from(self.record, 40)[0]
+        value: int = _I64.unpack_from(self.record, _BORN_TIME_AT)[0]
         return value
 
     @property
     def store_time_ms(self) -> int:
-        value: int = _I64.unpack_from(self.record, 48 + _born_bytes(self.sys_flag))[0]
+        value: int = _I64.unpack_from(self.record, _HOSTS_AT + _born_bytes(self.sys_flag))[0]
         return value
 
     @property
     def born_host(self) -> str:
-        return _host_text(self.record[48 : 48 + _born_bytes(self.sys_flag)])
+        return _host_text(self.record[_HOSTS_AT : _HOSTS_AT + _born_bytes(self.sys_flag)])
 
     @property
     def store_host(self) -> str:
@@ -200,20 +207,20 @@ class StoredMessage:
 
     @property
     def reconsume_times(self) -> int:
-        at = 56 + _HOSTS_BYTES[self.sys_flag & _HOSTS_V6]
+        at = _RECONSUME_AT + _HOSTS_BYTES[self.sys_flag & _HOSTS_V6]
         value: int = _SIZE.unpack_from(self.record, at)[0]
         return value
 
     @property
     def _store_host(self) -> bytes:
-        at = 56 + _born_bytes(self.sys_flag)
+        at = _STORE_HOST_AT + _born_bytes(self.sys_flag)
         return self.record[at : at + _store_bytes(self.sys_flag)]
 
     def _topic_place(self) -> tuple[int, int]:
         record = self.record
-        at = 72 + _HOSTS_BYTES[record[39] & _HOSTS_V6]
+        at = _BODY_AT + _HOSTS_BYTES[record[_FLAGS_AT] & _HOSTS_V6]
         at += _i32_at(record, at - 4)[0]
-        if record[7] == _LAST_OF_MAGIC_V1:
+        if record[_VERSION_AT] == _LAST_OF_MAGIC_V1:
             return at + 1, at + 1 + record[at]
         return at + 2, at + 2 + (record[at] << 8 | record[at + 1])
 
@@ -278,7 +285,7 @@ def split_records(
             elif not _match_their_crc([record]):
                 raise CorruptRecordError("its CRC does not match")
     if queue_offsets is None:
-        queue_offsets = [_I64.unpack_from(record, 20)[0] for record in records]
+        queue_offsets = [_I64.unpack_from(record, _QUEUE_OFFSET_AT)[0] for record in records]
     elif len(records) != len(queue_offsets):
         raise CorruptRecordError(f"{len(records)} records for {len(queue_offsets)} queue offsets")
     return list(map(StoredMessage, records, queue_offsets))
@@ -295,7 +302,7 @@ def _verify_without_item(record: bytes) -> None:
     front = _FRONT.unpack_from(record)
     if front[1] not in (MAGIC_V1, MAGIC_V2):
         raise CorruptRecordError(f"no magic code ({front[1] & 0xFFFFFFFF:08x})")
-    at = 72 + _born_bytes(front[7]) + _store_bytes(front[7])
+    at = _BODY_AT + _born_bytes(front[7]) + _store_bytes(front[7])
     size = _SIZE.unpack_from(record, at - 4)[0]
     if size < 0 or at + size > len(record):
         raise CorruptRecordError(f"impossible body of {size} bytes")

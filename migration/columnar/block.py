@@ -16,13 +16,20 @@ from migration.columnar.property_scan import PropertyScan
 from migration.columnar.strings import Names, Strings
 from migration.columnar.unaligned import gather, gather_ints
 from store.format import (
+    AT,
+    BACK,
+    BORN_HOST_V6,
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
     CRC_MASK,
+    FRONT,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
     SCHEDULE_TOPIC,
+    STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
@@ -39,25 +46,14 @@ if TYPE_CHECKING:
     from migration.columnar.property_scan import LightQueues
     from migration.columnar.unaligned import Bools, Bytes, Ints
 
-# The layout is in store/format/record.py; these are its fixed runs of fields.
-_HEAD = np.dtype(
-    [
-        ("record_size", ">i4"),
-        ("magic", ">i4"),
-        ("body_crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_time_ms", ">i8"),
-    ]
-)
+_CODES = {"i": ">i4", "q": ">i8"}
+_HEAD, _TAIL = (np.dtype([(name, _CODES[code]) for name, code in run]) for run in (FRONT, BACK))
+#: What an IPv6 host has more.
+_MORE = HOST_V6_BYTES - HOST_V4_BYTES
 _CRC_ITEM = np.dtype([("name", f"S{len(CRC_ITEM_PREFIX)}"), ("digits", "u1", (10,)), ("end", "u1")])
 #: What each digit of a CRC item counts: the lowest stands first.
 _DIGITS = 10 ** np.arange(10, dtype=np.int64)
-_TAIL = np.dtype([("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_length", ">i4")])
-assert (_HEAD.itemsize, _TAIL.itemsize, _CRC_ITEM.itemsize) == (48, 16, CRC_ITEM_BYTES)
+assert _CRC_ITEM.itemsize == CRC_ITEM_BYTES
 
 
 class RecordBlock:
@@ -167,17 +163,18 @@ class RecordBlock:
 
     @cached_property
     def _store_time_at(self) -> Ints:
-        at: Ints = self._at + 56 + 12 * (self._flags >> 4 & 1)
+        at: Ints = self._at + AT["store_time_ms"] + _MORE * ((self._flags & BORN_HOST_V6) > 0)
         return at
 
     @cached_property
     def _tail_at(self) -> Ints:
-        at: Ints = self._store_time_at + 16 + 12 * (self._flags >> 5 & 1)
+        behind = AT["reconsume_times"] - AT["store_time_ms"]
+        at: Ints = self._store_time_at + behind + _MORE * ((self._flags & STORE_HOST_V6) > 0)
         return at
 
     @cached_property
     def _body_at(self) -> Ints:
-        return self._tail_at + 16
+        return self._tail_at + _TAIL.itemsize
 
     @cached_property
     def _tail(self) -> npt.NDArray[np.void]:
@@ -262,7 +259,7 @@ class RecordBlock:
     @property
     def prepared_transaction_offset(self) -> Ints:
         # Below 0 it is the place in a batch.
-        return np.maximum(self._tail["prepared"].astype(np.int64), 0)
+        return np.maximum(self._tail["prepared_transaction_offset"].astype(np.int64), 0)
 
     @cached_property
     def in_queue(self) -> Bools:

@@ -9,20 +9,22 @@ that it lies there.
 from __future__ import annotations
 
 import os
-import struct
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError
 from store.format import (
-    BORN_HOST_V6,
+    HOST_V6_BYTES,
+    HOSTS_AT,
     ITEM_END,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
     NAME_END,
     SCHEDULE_TOPIC,
+    STORE_TIME_BYTES,
+    SYS_FLAG_BYTE_AT,
     TAGS,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
@@ -31,6 +33,8 @@ from store.format import (
     decode_properties,
     dispatch_request,
     locate,
+    picking,
+    store_time_of,
 )
 from store.log import segment_name
 
@@ -43,13 +47,11 @@ if TYPE_CHECKING:
 _OPEN_SEGMENTS = 32
 #: Read at once for tags: some hundred records.
 _SPAN_BYTES = 1 << 18
-_SYS_FLAG_AT = 39  # its last byte
 _TAG_NAME = f"{TAGS}{NAME_END}".encode()
 _ITEM_END = ITEM_END.encode()
-# record_size, magic, physical_offset, sys_flag, born_time, and both places of the store time
-_HEAD = struct.Struct(">ii20xqi8x8xq4xq")
-_HEAD_BYTES = 76
-assert _HEAD.size == _HEAD_BYTES
+#: Up to the store time, wherever it stands.
+_HEAD_BYTES = HOSTS_AT + HOST_V6_BYTES + STORE_TIME_BYTES
+_HEAD = picking("record_size", "magic", "physical_offset")
 
 
 class RecordLookup:
@@ -68,11 +70,10 @@ class RecordLookup:
         head = self._read(physical_offset, _HEAD_BYTES)
         if len(head) < _HEAD_BYTES:
             return None
-        size, magic, found, sys_flag, v4_ms, v6_ms = _HEAD.unpack(head)
+        size, magic, found = _HEAD.unpack_from(head)
         if magic not in (MAGIC_V1, MAGIC_V2) or found != physical_offset or size < MIN_RECORD_BYTES:
             return None
-        time_ms: int = v6_ms if sys_flag & BORN_HOST_V6 else v4_ms
-        return time_ms
+        return store_time_of(head, 0)
 
     def record_keys(self, physical_offset: int) -> tuple[str, tuple[str, ...]] | None:
         """Topic and keys of the record there; None when there is none."""
@@ -162,7 +163,7 @@ def _tag(data: bytes, at: int, size: int, topic: str) -> str:
     Properties end the record, so the last place that looks like the tag is it, but where a body
     or a value does: that is told by what stands before.
     """
-    if data[at + _SYS_FLAG_AT] & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+    if data[at + SYS_FLAG_BYTE_AT] & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return ""
     end = at + size
     found = data.rfind(_TAG_NAME, at, end)

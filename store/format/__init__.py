@@ -17,6 +17,21 @@ from store.format.batch_place import (
 )
 from store.format.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from store.format.fast_scan import FastParser, are_whole, skip_whole
+from store.format.layout import (
+    AT,
+    BACK,
+    BORN_HOST_V6,
+    FRONT,
+    HOST_V4_BYTES,
+    HOST_V6_BYTES,
+    HOSTS_AT,
+    PHYSICAL_OFFSET_AT,
+    STORE_HOST_V6,
+    STORE_TIME_BYTES,
+    SYS_FLAG_BYTE_AT,
+    packing,
+    picking,
+)
 from store.format.limits import (
     OWN_PROPERTIES,
     PLAIN,
@@ -43,7 +58,6 @@ from store.format.properties import (
 )
 from store.format.record import (
     BLANK_BYTES,
-    BORN_HOST_V6,
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
     CRC_MASK,
@@ -53,7 +67,6 @@ from store.format.record import (
     MAGIC_V2,
     MIN_RECORD_BYTES,
     SCHEDULE_TOPIC,
-    STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
@@ -78,6 +91,8 @@ from store.format.record import (
 )
 
 __all__ = [
+    "AT",
+    "BACK",
     "BATCH",
     "BLANK_BYTES",
     "BORN_HOST_V6",
@@ -85,7 +100,11 @@ __all__ = [
     "CRC_ITEM_PREFIX",
     "CRC_MASK",
     "DISTANCE_SHIFT",
+    "FRONT",
     "HEADER_V4",
+    "HOSTS_AT",
+    "HOST_V4_BYTES",
+    "HOST_V6_BYTES",
     "ITEM_END",
     "KEYS",
     "LAST",
@@ -100,10 +119,13 @@ __all__ = [
     "MIN_RECORD_BYTES",
     "NAME_END",
     "OWN_PROPERTIES",
+    "PHYSICAL_OFFSET_AT",
     "PLACE",
     "PLAIN",
     "SCHEDULE_TOPIC",
     "STORE_HOST_V6",
+    "STORE_TIME_BYTES",
+    "SYS_FLAG_BYTE_AT",
     "TAGS",
     "TRANSACTION_COMMIT",
     "TRANSACTION_MASK",
@@ -135,7 +157,9 @@ __all__ = [
     "message_id",
     "pack_blank",
     "pack_host",
+    "packing",
     "parse_message_id",
+    "picking",
     "place_of",
     "prepare_all",
     "properties_size",

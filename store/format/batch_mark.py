@@ -20,8 +20,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from store.errors import CorruptRecordError
+from store.format.layout import PHYSICAL_OFFSET_AT
 from store.format.properties import BATCH, ITEM_END, NAME_END, decode_properties, mark_key
-from store.format.record import PHYSICAL_OFFSET_AT, locate
+from store.format.record import locate
 
 _FIELDS = 6
 

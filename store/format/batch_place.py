@@ -22,12 +22,11 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from store.format.record import BORN_HOST_V6, STORE_HOST_V6
+from store.format.layout import PREPARED_AT, SYS_FLAG_BYTE_AT, hosts_bytes
 
 _I64 = struct.Struct(">q")
 _ORDINAL_BITS = 24
 _DISTANCE_BITS = 38
-_SYS_FLAG_AT = 36
 
 #: Messages of one batch, and bytes from its begin to the begin of its last record: below these.
 MAX_MESSAGES = 1 << _ORDINAL_BITS
@@ -50,9 +49,8 @@ class BatchPlace(NamedTuple):
 
 def place_of(data: bytes | memoryview, at: int) -> BatchPlace | None:
     """The place of the record at `data[at]`, which must be whole; None when it has none."""
-    sys_flag = data[at + _SYS_FLAG_AT + 3]
-    hosts = (20 if sys_flag & BORN_HOST_V6 else 8) + (20 if sys_flag & STORE_HOST_V6 else 8)
-    number: int = _I64.unpack_from(data, at + 60 + hosts)[0]
+    hosts = hosts_bytes(data[at + SYS_FLAG_BYTE_AT])
+    number: int = _I64.unpack_from(data, at + PREPARED_AT + hosts)[0]
     if number >= 0:
         return None
     return BatchPlace(

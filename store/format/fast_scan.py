@@ -9,13 +9,13 @@ asks `record.check_record` and `record.dispatch_request`.
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zlib_ng.zlib_ng import crc32
 
 from store.consume_queue import DispatchRequest
+from store.format.layout import BORN_HOST_V6, STORE_HOST_V6, picking
 from store.format.properties import (
     BATCH,
     DELAY,
@@ -31,7 +31,6 @@ from store.format.properties import (
     light_queues,
 )
 from store.format.record import (
-    BORN_HOST_V6,
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
     CRC_MASK,
@@ -39,7 +38,6 @@ from store.format.record import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
-    STORE_HOST_V6,
     TRANSACTION_MASK,
     java_hash,
     tag_code_of,
@@ -67,10 +65,12 @@ _SAYS_MORE = frozenset((UNIQ_KEY, KEYS, DELAY, LMQ_NAMES, BATCH))
 
 _short_tag_hash = lru_cache(maxsize=4096)(java_hash)
 
-_SIZE_OFFSET = struct.Struct(">i24xq")
-_SIZE_MAGIC_OFFSET = struct.Struct(">ii20xq")
-# record_size, magic, queue_id, queue_offset, physical_offset, sys_flag, store_time_ms, body_length
-_FIELDS = struct.Struct(">ii4xi4xqqi16xq20xi")
+_SIZE_OFFSET = picking("record_size", "physical_offset")
+_SIZE_MAGIC_OFFSET = picking("record_size", "magic", "physical_offset")
+_FIELDS = picking(
+    *("record_size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag"),
+    *("store_time_ms", "body_length"),
+)
 assert _FIELDS.size == HEADER_V4_BYTES
 
 

@@ -43,6 +43,21 @@ from zlib_ng.zlib_ng import crc32
 
 from store.consume_queue import DispatchRequest
 from store.errors import CorruptRecordError, InvalidArgumentError
+from store.format.layout import (
+    AT,
+    BACK,
+    BACK_AT,
+    BODY_AT,
+    FRONT,
+    HOSTS_AT,
+    PHYSICAL_OFFSET_AT,
+    STORE_TIME_BYTES,
+    SYS_FLAG_BYTE_AT,
+    born_host_bytes,
+    hosts_bytes,
+    packing,
+    picking,
+)
 from store.format.properties import (
     BATCH,
     CRC_ITEM,
@@ -64,8 +79,6 @@ TRANSACTION_MASK = 0xC
 TRANSACTION_PREPARED = 0x4
 TRANSACTION_COMMIT = 0x8
 TRANSACTION_ROLLBACK = 0xC
-BORN_HOST_V6 = 0x10
-STORE_HOST_V6 = 0x20
 
 CRC_MASK = 0x7FFFFFFF
 CRC_ITEM_PREFIX = CRC_ITEM.encode() + b"\x01"
@@ -81,18 +94,16 @@ _DELAY_LEVELS_MS: tuple[int, ...] = tuple(
 )
 
 #: Everything before the body, both hosts IPv4: 88 bytes.
-HEADER_V4 = struct.Struct(">iiiiiqqiq8sq8siqi")
+HEADER_V4 = picking(*AT)
 HEADER_V4_BYTES = HEADER_V4.size
 assert HEADER_V4_BYTES == 88
 
-SIZE_AND_MAGIC = struct.Struct(">ii")
-_FIXED = struct.Struct(">iiiiiqqiq")  # up to born_time_ms
+SIZE_AND_MAGIC = picking("record_size", "magic")
+_FIXED = packing(FRONT)
 _I64 = struct.Struct(">q")
-_AFTER_STORE_HOST = struct.Struct(">iqi")
+_BACK = packing(BACK)
 _I16 = struct.Struct(">h")
-
-#: Where the physical offset stands in a record.
-PHYSICAL_OFFSET_AT = 28
+_BODY_CRC_AT = AT["body_crc"]
 
 
 def java_hash(text: str) -> int:
@@ -187,9 +198,7 @@ class Parts(NamedTuple):
     """Where the variable fields of a record lie, relative to its start."""
 
     size: int
-    sys_flag: int
-    born_host_bytes: int
-    store_host_bytes: int
+    hosts_bytes: int
     body_at: int
     body_end: int
     topic_at: int
@@ -234,10 +243,9 @@ def locate(data: bytes | memoryview, at: int) -> Parts:
     """
     size, magic = SIZE_AND_MAGIC.unpack_from(data, at)
     try:
-        sys_flag = int.from_bytes(data[at + 36 : at + 40], "big")
-        born = 20 if sys_flag & BORN_HOST_V6 else 8
-        store = 20 if sys_flag & STORE_HOST_V6 else 8
-        body_at = 72 + born + store
+        sys_flag = data[at + SYS_FLAG_BYTE_AT]
+        hosts = hosts_bytes(sys_flag)
+        body_at = BODY_AT + hosts
         if body_at + 3 > size:
             raise CorruptRecordError(at, "record too short for its header")
         body_end = body_at + int.from_bytes(
@@ -257,7 +265,7 @@ def locate(data: bytes | memoryview, at: int) -> Parts:
         raise CorruptRecordError(at, "record cut short") from None
     if properties_length < 0 or properties_at + properties_length != size:
         raise CorruptRecordError(at, "field lengths do not add up to the record size")
-    return Parts(size, sys_flag, born, store, body_at, body_end, topic_at, topic_end, properties_at)
+    return Parts(size, hosts, body_at, body_end, topic_at, topic_end, properties_at)
 
 
 def _crc_mismatch(data: bytes | memoryview, at: int, parts: Parts) -> str:
@@ -276,7 +284,7 @@ def crc_mismatch(
     view: memoryview, at: int, body_at: int, body_end: int, properties_at: int, end: int
 ) -> str:
     """Why the CRCs of the record at `at` do not match, or an empty text. Positions in the view."""
-    body_crc = int.from_bytes(view[at + 8 : at + 12], "big")
+    body_crc = int.from_bytes(view[at + _BODY_CRC_AT : at + _BODY_CRC_AT + 4], "big")
     # RocketMQ stores 0 for a null body; the CRC of no bytes is 0 as well.
     if crc32(view[body_at:body_end]) & CRC_MASK != body_crc:
         return "body CRC mismatch"
@@ -322,10 +330,10 @@ def unpack_record(data: bytes | memoryview, *, verify: bool = True) -> StoredMes
         reason = _crc_mismatch(data, 0, parts)
         if reason:
             raise CorruptRecordError(physical_offset, reason)
-    store_time_at = 48 + parts.born_host_bytes
-    store_host_at = store_time_at + 8
-    after = store_host_at + parts.store_host_bytes
-    reconsume_times, prepared, _ = _AFTER_STORE_HOST.unpack_from(data, after)
+    store_time_at = HOSTS_AT + born_host_bytes(sys_flag)
+    store_host_at = store_time_at + STORE_TIME_BYTES
+    after = BACK_AT + parts.hosts_bytes
+    reconsume_times, prepared, _ = _BACK.unpack_from(data, after)
     try:
         topic = str(data[parts.topic_at : parts.topic_end], "utf-8")
         text = str(data[parts.properties_at : size], "utf-8")
@@ -343,7 +351,7 @@ def unpack_record(data: bytes | memoryview, *, verify: bool = True) -> StoredMes
         flag,
         sys_flag,
         born_ms,
-        unpack_host(bytes(data[48:store_time_at])),
+        unpack_host(bytes(data[HOSTS_AT:store_time_at])),
         _I64.unpack_from(data, store_time_at)[0],
         unpack_host(bytes(data[store_host_at:after])),
         reconsume_times,
@@ -361,9 +369,8 @@ def properties_of(record: bytes) -> bytes:
 
 def properties_size(record: bytes) -> int:
     """Bytes of the property string of a whole, verified record, and of its topic."""
-    sys_flag = record[39]
-    hosts = 16 + 12 * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
-    return len(record) - int.from_bytes(record[68 + hosts : 72 + hosts], "big") - 72 - hosts
+    body_at = BODY_AT + hosts_bytes(record[SYS_FLAG_BYTE_AT])
+    return len(record) - int.from_bytes(record[body_at - 4 : body_at], "big") - body_at
 
 
 def tag_of(record: bytes) -> str:
@@ -373,8 +380,8 @@ def tag_of(record: bytes) -> str:
 
 def store_time_of(data: bytes | memoryview, at: int) -> int:
     """Store time of the record at `at`, ms since 1970."""
-    born = 20 if data[at + 39] & BORN_HOST_V6 else 8
-    time_ms: int = _I64.unpack_from(data, at + 48 + born)[0]
+    born = born_host_bytes(data[at + SYS_FLAG_BYTE_AT])
+    time_ms: int = _I64.unpack_from(data, at + HOSTS_AT + born)[0]
     return time_ms
 
 

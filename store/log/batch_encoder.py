@@ -14,13 +14,16 @@ from zlib_ng.zlib_ng import crc32
 from store.consume_queue import DispatchRequest
 from store.errors import InvalidArgumentError
 from store.format import (
+    BACK,
     BLANK_BYTES,
     BORN_HOST_V6,
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
     CRC_MASK,
     DISTANCE_SHIFT,
+    FRONT,
     HEADER_V4,
+    HOST_V6_BYTES,
     LAST,
     LMQ_NAMES,
     LMQ_OFFSETS,
@@ -34,6 +37,7 @@ from store.format import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
     pack_host,
+    packing,
 )
 from store.log.queue_offsets import HotQueue
 
@@ -44,8 +48,8 @@ if TYPE_CHECKING:
     from store.log.queue_offsets import QueueKey
     from store.message import Message
 
-_HEADER_FRONT = struct.Struct(">iiiiiqqiq")
-_HEADER_BACK = struct.Struct(">iqi")
+_HEADER_FRONT = packing(FRONT)
+_HEADER_BACK = packing(BACK)
 _I64 = struct.Struct(">q")
 _PROPERTIES_LENGTH = struct.Struct(">h")
 
@@ -326,9 +330,9 @@ class BatchEncoder:
         transaction_offset: int,
     ) -> bytes:
         sys_flag = message.sys_flag
-        if len(born_host) == 20:
+        if len(born_host) == HOST_V6_BYTES:
             sys_flag |= BORN_HOST_V6
-        if len(self._store_host) == 20:
+        if len(self._store_host) == HOST_V6_BYTES:
             sys_flag |= STORE_HOST_V6
         return b"".join(
             (

@@ -9,7 +9,6 @@ Read: by physical offset, from the mapping when the bytes are hot, otherwise thr
 
 from __future__ import annotations
 
-import struct
 import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,12 +29,14 @@ from store.format import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
+    PHYSICAL_OFFSET_AT,
     PLAIN,
     Found,
     are_whole,
     check_record,
     crc_item,
     pack_blank,
+    picking,
     store_time_of,
 )
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from store.log.segment_set import SegmentSet
     from store.message import Message
 
-_PLACE = struct.Struct(">ii20xq")  # record size, magic, physical offset
+_PLACE = picking("record_size", "magic", "physical_offset")
 # A cold read takes this much at most, and reads over gaps of this much (a disk's read-ahead is
 # 128 KiB: gaps within it cost nothing).
 _COLD_READ_BYTES = 4 << 20
@@ -516,7 +517,7 @@ def verify(data: bytes, offset: int, size: int) -> None:
     if (
         data[item_at:] == crc_item(crc32(memoryview(data)[:item_at]) & CRC_MASK)
         and data[:4] == size.to_bytes(4, "big")
-        and data[28:36] == offset.to_bytes(8, "big")
+        and data[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8] == offset.to_bytes(8, "big")
     ):
         return
     checked = check_record(data, 0, len(data), offset)

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.format import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Found
+from store.format import (
+    AT,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    Found,
+)
 from store.log.log_bytes import look_at, mapped
 
 if TYPE_CHECKING:
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
 _MAGICS = tuple(
     magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)
 )
-_MAGIC_AT = 4
+_MAGIC_AT = AT["magic"]
 _CHUNK_BYTES = 4 << 20
 
 

@@ -18,8 +18,13 @@ from kvcq.errors import EngineFailedError
 from kvcq.tables import (
     BOUNDS,
     DISPATCHED_KEY,
+    MAX_SIZE,
+    NUMBER_AT,
+    OFFSET_BYTES,
     ROCKETMQ_UNIT_SIZE,
+    TOPIC_AT,
     UNIT_DTYPE,
+    UNIT_KEY_BYTES,
     UNIT_SIZE,
     UNITS,
     unit_key,
@@ -41,7 +46,6 @@ if TYPE_CHECKING:
 #: Above every key: keys begin with a length, which is never negative.
 LAST_KEY = b"\xff"
 _SCAN_ROWS = 32_768
-_MIN_KEY = 19
 
 #: The unit that both have.
 _UNIT = np.dtype(UNIT_DTYPE.descr[:-1])
@@ -101,7 +105,7 @@ def read_bounds(engine: RocksEngine) -> Iterator[tuple[str, int, int, int]]:
         for key, value in rows:
             topic, marker, queue_id = unpack_bounds_key(key)
             # Rows that are no queue's have shorter values; RocketMQ also writes `min` rows.
-            if marker == "max" and len(value) == 16:
+            if marker == "max" and len(value) == MAX_SIZE:
                 yield topic, queue_id, *unpack_max(value)
         start = rows[-1][0] + b"\0"
 
@@ -129,17 +133,19 @@ def row_batch(rows: list[Pair], schema: pa.Schema) -> pa.RecordBatch:
     sizes = values.lengths
     if not np.isin(sizes, (UNIT_SIZE, ROCKETMQ_UNIT_SIZE)).all():
         raise QueueLayoutError(f"a unit of {int(sizes.max())} or {int(sizes.min())} bytes")
-    if int(keys.lengths.min()) < _MIN_KEY:
+    if int(keys.lengths.min()) < UNIT_KEY_BYTES:
         raise QueueLayoutError("a unit key that is too short")
-    if not np.array_equal(gather_ints(keys.data, ">i4", keys.starts), keys.lengths - _MIN_KEY):
+    topics = gather_ints(keys.data, ">i4", keys.starts)
+    if not np.array_equal(topics, keys.lengths - UNIT_KEY_BYTES):
         raise QueueLayoutError("a unit key whose topic length is wrong")
+    names_at = keys.starts + TOPIC_AT
     units = gather(values.data, _UNIT, values.starts)
     stamped = sizes == UNIT_SIZE
     stamps = gather_ints(values.data, "<i4", values.ends - 4)
     columns = {name: units[name] for name in units.dtype.names or ()} | {
-        "topic": to_text(Strings(keys.data, keys.starts + 5, keys.ends - 14)),
-        "queue_id": gather_ints(keys.data, ">i4", keys.ends - 13),
-        "queue_offset": gather_ints(keys.data, ">i8", keys.ends - 8),
+        "topic": to_text(Strings(keys.data, names_at, names_at + topics)),
+        "queue_id": gather_ints(keys.data, ">i4", keys.starts + NUMBER_AT + topics),
+        "queue_offset": gather_ints(keys.data, ">i8", keys.ends - OFFSET_BYTES),
         "expiry_stamp_s": pa.array(stamps, mask=~stamped),
     }
     return batch_of(schema, len(rows), columns)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineFailedError
-from kvcq.tables import INDEX
+from kvcq.tables import INDEX, INDEX_KEY_BYTES, NUMBER_AT, TOPIC_AT
 from migration.columnar import Strings, gather_ints, plan_cuts, sample_log, whole_key
 from migration.spark.arrow import to_names, to_text
 from migration.spark.errors import QueueLayoutError
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from migration.columnar import Liveness, LogLayout, Names
 
 _STAMP_BYTES = 4
-#: A key without its topic and its message key.
-_FIXED_BYTES = 28
 
 
 class IndexRange(NamedTuple):
@@ -60,19 +58,22 @@ def read_index(engine: RocksEngine, keys: IndexRange) -> Iterator[KeyRows]:
         stamps = Strings.of([value for _, value in rows])
         if (stamps.lengths != _STAMP_BYTES).any():
             raise QueueLayoutError("a value of the key index that is no expiry stamp")
-        if int(lengths.min()) < _FIXED_BYTES:
+        if int(lengths.min()) < INDEX_KEY_BYTES:
             raise QueueLayoutError("an index key that is too short")
         topics = gather_ints(data, ">i4", starts)
-        if ((topics < 0) | (topics > lengths - _FIXED_BYTES)).any():
+        if ((topics < 0) | (topics > lengths - INDEX_KEY_BYTES)).any():
             raise QueueLayoutError("an index key whose topic length is wrong")
-        if (gather_ints(data, ">i4", starts + 6 + topics) + topics + _FIXED_BYTES != lengths).any():
+        if (
+            gather_ints(data, ">i4", starts + NUMBER_AT + topics) + topics + INDEX_KEY_BYTES
+            != lengths
+        ).any():
             raise QueueLayoutError("an index key whose lengths do not add up")
         yield KeyRows(found, gather_ints(stamps.data, "<i4", stamps.starts))
 
 
 def topics_of(rows: KeyRows) -> Names:
     """The topic of each row."""
-    begins = rows.keys.starts + 5
+    begins = rows.keys.starts + TOPIC_AT
     lengths = gather_ints(rows.keys.data, ">i4", rows.keys.starts)
     return to_names(to_text(Strings(rows.keys.data, begins, begins + lengths)))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kvcq.tables import expiry_stamps, mixed
+from kvcq.tables import INDEX_KEY_BYTES, OFFSET_BYTES, TIME_AND_OFFSET_BYTES, expiry_stamps, mixed
 from migration.columnar import gather, gather_ints
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from migration.columnar import Bools, Ints, Strings
 
 _WORD = 8
-#: What a key has besides its texts: no key is shorter than a word.
-_MIN_KEY = 28
 
 
 class KeyRows(NamedTuple):
@@ -31,12 +29,14 @@ class KeyRows(NamedTuple):
     @property
     def places(self) -> Ints:
         """Physical offset at the end of each key."""
-        return gather_ints(self.keys.data, ">i8", self.keys.ends - 8)
+        return gather_ints(self.keys.data, ">i8", self.keys.ends - OFFSET_BYTES)
 
     @property
     def proper_stamps(self) -> Ints:
         """The stamps that follow from the times in the keys."""
-        return expiry_stamps(gather_ints(self.keys.data, ">i8", self.keys.ends - 16))
+        return expiry_stamps(
+            gather_ints(self.keys.data, ">i8", self.keys.ends - TIME_AND_OFFSET_BYTES)
+        )
 
     def where(self, mask: Bools) -> KeyRows:
         return KeyRows(self.keys[mask], None if self.stamps is None else self.stamps[mask])
@@ -67,4 +67,5 @@ class KeyRows(NamedTuple):
         return np.where(wrong == 0, keys, keys ^ mixed(wrong))
 
 
-assert _MIN_KEY > _WORD
+#: No key is shorter than a word.
+assert INDEX_KEY_BYTES > _WORD

@@ -12,15 +12,14 @@ from zlib_ng.zlib_ng import crc32
 
 from store.consume_queue import DispatchRequest
 from store.format.fast_scan import FastParser, are_whole, skip_whole
+from store.format.layout import BORN_HOST_V6, STORE_HOST_V6
 from store.format.properties import LMQ_NAMES, LMQ_OFFSETS
 from store.format.record import (
-    BORN_HOST_V6,
     CRC_ITEM_BYTES,
     CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
     SCHEDULE_TOPIC,
-    STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
