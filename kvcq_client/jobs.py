@@ -52,6 +52,21 @@ class AsyncJobs:
         request = pb.StartJobRequest(expire=pb.ExpireJob())
         return await self.start(request, timeout_s=timeout_s)
 
+    async def backup(
+        self,
+        target: str = "",
+        *,
+        bytes_per_s: int = 0,
+        link: bool = False,
+        timeout_s: float | None = None,
+    ) -> pb.Job:
+        """Copy the store to where the server keeps backups, or below. 0: at the server's rate.
+
+        `link`: hard links of what never changes, where that can be.
+        """
+        wanted = pb.BackupJob(target=target, bytes_per_s=bytes_per_s, link=link)
+        return await self.start(pb.StartJobRequest(backup=wanted), timeout_s=timeout_s)
+
     async def start(self, request: pb.StartJobRequest, *, timeout_s: float | None = None) -> pb.Job:
         """Begin what the request says."""
         return await self._connection.call(
@@ -102,6 +117,7 @@ class Jobs(Blocking[AsyncJobs]):
     scrub = blocking(AsyncJobs.scrub)
     rebuild = blocking(AsyncJobs.rebuild)
     expire = blocking(AsyncJobs.expire)
+    backup = blocking(AsyncJobs.backup)
     start = blocking(AsyncJobs.start)
     get = blocking(AsyncJobs.get)
     list = blocking(AsyncJobs.list)

@@ -33,7 +33,7 @@ from migration.migrator import Migrator
 from server.access import ReloadedTls, TlsFiles, http_tls
 from server.errors import ServerBindError, ServerDrainingError, SettingsRefusedError
 from server.http import HttpSites, Site, monitoring_app
-from server.jobs import StoreJobs
+from server.jobs import BackupKind, StoreJobs
 from server.metrics import CallMetrics
 from server.process import calm_collector, has_terminal, private_bytes, tune_allocator
 from server.puts import Puts
@@ -407,6 +407,7 @@ class Serving:
             store,
             scrub_period_hours=config.scrub_period_hours,
             scrub_bytes_per_s=config.scrub_bytes_per_s,
+            others=[BackupKind(store, config.backup_to, config.backup_bytes_per_s)],
         )
         self.services: dict[type, object] = {
             MessageService: MessageService(store, self.puts, self.reads, pools),

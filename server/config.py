@@ -129,6 +129,14 @@ class ServerConfig:
     scrub_bytes_per_s: int = setting(
         32 << 20, "and no faster than this, of the log", bounds=(1, 1 << 40)
     )
+    backup_to: tuple[str, ...] = setting(
+        (),
+        "directories, and URLs such as s3://bucket/prefix, that backups may be kept in; the first "
+        "is the usual one",
+    )
+    backup_bytes_per_s: int = setting(
+        64 << 20, "what a backup reads of the store, at most", bounds=(1, 1 << 40)
+    )
     stream_window: int = setting(
         64, "batches of one put stream that wait to be answered", bounds=(1, 65_536)
     )

@@ -15,6 +15,7 @@ takes a backup says which database serves the queues.
 
 from kvcq.backup.manifest import Backup, BackupFile
 from kvcq.backup.places import Place, open_place
+from kvcq.backup.process import copy_in_process
 from kvcq.backup.reading import choose_backup, choose_by_id, list_backups, newest_backup
 from kvcq.backup.restoring import Cut, Restored, restore
 from kvcq.backup.taking import Taken, take_backup
@@ -31,6 +32,7 @@ __all__ = [
     "Verified",
     "choose_backup",
     "choose_by_id",
+    "copy_in_process",
     "list_backups",
     "newest_backup",
     "open_place",

@@ -9,9 +9,10 @@ it together.
 Uses the store, and the values and errors of the server; it knows nothing of gRPC.
 """
 
+from server.jobs.backup import BackupKind
 from server.jobs.job import JobView
 from server.jobs.kinds import Kind, Outcome, Running, Work
 from server.jobs.on_store import StoreJobs
 from server.jobs.registry import Jobs
 
-__all__ = ["JobView", "Jobs", "Kind", "Outcome", "Running", "StoreJobs", "Work"]
+__all__ = ["BackupKind", "JobView", "Jobs", "Kind", "Outcome", "Running", "StoreJobs", "Work"]

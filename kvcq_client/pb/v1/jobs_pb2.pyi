@@ -48,17 +48,29 @@ class ExpireJob(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class BackupJob(_message.Message):
+    __slots__ = ("target", "bytes_per_s", "link")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    target: str
+    bytes_per_s: int
+    link: bool
+    def __init__(self, target: _Optional[str] = ..., bytes_per_s: _Optional[int] = ..., link: _Optional[bool] = ...) -> None: ...
+
 class StartJobRequest(_message.Message):
-    __slots__ = ("compact", "scrub", "rebuild", "expire")
+    __slots__ = ("compact", "scrub", "rebuild", "expire", "backup")
     COMPACT_FIELD_NUMBER: _ClassVar[int]
     SCRUB_FIELD_NUMBER: _ClassVar[int]
     REBUILD_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_FIELD_NUMBER: _ClassVar[int]
+    BACKUP_FIELD_NUMBER: _ClassVar[int]
     compact: CompactJob
     scrub: ScrubJob
     rebuild: RebuildJob
     expire: ExpireJob
-    def __init__(self, compact: _Optional[_Union[CompactJob, _Mapping]] = ..., scrub: _Optional[_Union[ScrubJob, _Mapping]] = ..., rebuild: _Optional[_Union[RebuildJob, _Mapping]] = ..., expire: _Optional[_Union[ExpireJob, _Mapping]] = ...) -> None: ...
+    backup: BackupJob
+    def __init__(self, compact: _Optional[_Union[CompactJob, _Mapping]] = ..., scrub: _Optional[_Union[ScrubJob, _Mapping]] = ..., rebuild: _Optional[_Union[RebuildJob, _Mapping]] = ..., expire: _Optional[_Union[ExpireJob, _Mapping]] = ..., backup: _Optional[_Union[BackupJob, _Mapping]] = ...) -> None: ...
 
 class JobFinding(_message.Message):
     __slots__ = ("fault", "place", "topic", "queue_id", "queue_offset", "physical_offset", "detail", "remedy", "count")

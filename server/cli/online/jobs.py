@@ -68,7 +68,7 @@ def _starting(command: Callable[..., Any]) -> Callable[..., Any]:
 def compact(family: str, topic: str, wait: bool, server: str, as_json: bool) -> None:
     """Rewrite rows of RocksDB: what is expired or deleted gives its space back."""
     wanted = pb.CompactJob(family=family, topic=topic)
-    _start(pb.StartJobRequest(compact=wanted), server, wait=wait, as_json=as_json)
+    start_job(pb.StartJobRequest(compact=wanted), server, wait=wait, as_json=as_json)
 
 
 @start.command()
@@ -78,7 +78,7 @@ def compact(family: str, topic: str, wait: bool, server: str, as_json: bool) -> 
 def scrub(bytes_per_s: int, log_only: bool, wait: bool, server: str, as_json: bool) -> None:
     """Verify every record of the log by its CRC, and every unit by its record."""
     wanted = pb.ScrubJob(bytes_per_s=bytes_per_s, log_only=log_only)
-    _start(pb.StartJobRequest(scrub=wanted), server, wait=wait, as_json=as_json)
+    start_job(pb.StartJobRequest(scrub=wanted), server, wait=wait, as_json=as_json)
 
 
 @start.command()
@@ -88,7 +88,7 @@ def scrub(bytes_per_s: int, log_only: bool, wait: bool, server: str, as_json: bo
 def rebuild(topic: str, queue_id: int | None, wait: bool, server: str, as_json: bool) -> None:
     """Write the units of TOPIC, or of a light queue, again from the log. Removes none."""
     wanted = pb.RebuildJob(topic=topic, queue_id=queue_id)
-    _start(pb.StartJobRequest(rebuild=wanted), server, wait=wait, as_json=as_json)
+    start_job(pb.StartJobRequest(rebuild=wanted), server, wait=wait, as_json=as_json)
 
 
 @start.command()
@@ -96,7 +96,7 @@ def rebuild(topic: str, queue_id: int | None, wait: bool, server: str, as_json: 
 def expire(wait: bool, server: str, as_json: bool) -> None:
     """Drop segments of the log whose messages have all expired, whatever the hour."""
     request = pb.StartJobRequest(expire=pb.ExpireJob())
-    _start(request, server, wait=wait, as_json=as_json)
+    start_job(request, server, wait=wait, as_json=as_json)
 
 
 @job.command("list")
@@ -171,7 +171,8 @@ def watch(job_id: str, server: str, as_json: bool) -> None:
     _show(found, server, as_json=as_json)
 
 
-def _start(request: pb.StartJobRequest, server: str, *, wait: bool, as_json: bool) -> None:
+def start_job(request: pb.StartJobRequest, server: str, *, wait: bool, as_json: bool) -> None:
+    """Start it and, with `wait`, watch it. Exit code 1 when it failed, or found faults."""
     with connect(server) as client:
         found = client.jobs.start(request)
         if wait:

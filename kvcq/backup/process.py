@@ -1,0 +1,154 @@
+"""A process that copies the files of a backup, beside the one that serves the store.
+
+Python runs one thread at a time, and a checksum of 256 KiB takes two milliseconds of it: copying in
+the serving process would take from its producers what it uses. This one has an interpreter of its
+own, and a low priority.
+
+    python -m kvcq.backup.process
+
+The plan comes in on standard input, pickled: it is our own parent that writes it. On standard
+output goes a line of JSON now and then, of how far it is, and a last one of what came of it. The
+process ends when its input does, so none is left behind by a parent that is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kvcq.backup.copying import Copied, CopyPlan, copy_files, lower_priority
+from kvcq.backup.manifest import manifest_name, pack_manifest, unpack_manifest
+from kvcq.errors import (
+    BackupDamagedError,
+    BackupError,
+    BackupRefusedError,
+    BackupTargetError,
+)
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+    from kvcq.backup.copying import Report
+
+_REPORT_S = 0.1
+_POLL_S = 0.1
+_ERRORS: dict[str, type[BackupError]] = {
+    kind.__name__: kind
+    for kind in (BackupError, BackupTargetError, BackupRefusedError, BackupDamagedError)
+}
+
+
+def copy_in_process(plan: CopyPlan, report: Report) -> Copied:
+    """As `copy_files`, in a process of its own. `report` is called several times a second."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kvcq.backup.process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=_import_root(),
+    ) as process:
+        try:
+            feed = cast("IO[bytes]", process.stdin)
+            pickle.dump(plan, feed)
+            feed.flush()
+            return _followed(process, plan, report)
+        except OSError as error:
+            raise BackupError(f"the process that copies ended: {error}") from error
+        finally:
+            process.kill()
+
+
+def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) -> Copied:
+    """What its last line says. Raises what `report` raises, and what it met."""
+    place, done = "", 0
+    for line in _lines(cast("IO[bytes]", process.stdout)):
+        if line is not None:
+            told: dict[str, Any] = json.loads(line)
+            if "error" in told:
+                raise _ERRORS.get(told["error"], BackupError)(told["text"])
+            if "manifest" in told:
+                name = manifest_name(plan.backup.backup_id)
+                backup = unpack_manifest(name, told["manifest"].encode())
+                return Copied(backup, told["newFiles"], told["newBytes"])
+            place, done = told["place"], told["done"]
+        report(place, done)
+    raise BackupError(f"the process that copies ended with {process.wait()}")
+
+
+def _lines(source: IO[bytes]) -> Iterator[bytes | None]:
+    """Lines as they come; None each time that none came for a while."""
+    waiting = b""
+    # Never select(): it knows no descriptor above 1,023, and a service has more.
+    with selectors.DefaultSelector() as ready:
+        ready.register(source, selectors.EVENT_READ)
+        while True:
+            if not ready.select(_POLL_S):
+                yield None
+                continue
+            piece = os.read(source.fileno(), 64 << 10)
+            if not piece:
+                return
+            *lines, waiting = (waiting + piece).split(b"\n")
+            yield from lines
+
+
+def _import_root() -> Path:
+    """The directory on the import path: a checkout, or the site-packages of an installation."""
+    return Path(sys.modules[__name__.partition(".")[0]].__path__[0]).parent
+
+
+class _Told:
+    """Reports on standard output, a few times a second."""
+
+    def __init__(self) -> None:
+        self._told_s = 0.0
+        self._place = ""
+
+    def __call__(self, place: str, done: int) -> None:
+        now_s = time.monotonic()
+        if place != self._place or now_s - self._told_s >= _REPORT_S:
+            self._place, self._told_s = place, now_s
+            tell({"place": place, "done": done})
+
+
+def tell(document: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    source = sys.stdin.buffer
+    plan: CopyPlan = pickle.load(source)
+    # By whatever end of the parent: nobody would read what comes of it.
+    threading.Thread(target=_end_with, args=(source,), daemon=True).start()
+    lower_priority()
+    try:
+        copied = copy_files(plan, _Told())
+    except (StoreError, OSError) as error:
+        tell({"error": type(error).__name__, "text": str(error)})
+        return
+    tell(
+        {
+            "manifest": pack_manifest(copied.backup).decode(),
+            "newFiles": copied.new_files,
+            "newBytes": copied.new_bytes,
+        }
+    )
+
+
+def _end_with(source: IO[bytes]) -> None:
+    source.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

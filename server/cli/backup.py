@@ -1,0 +1,272 @@
+"""kvcq backup and kvcq restore: take backups of a running server, list, verify, restore them."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from server.cli.online import server_option, start_job
+from server.cli.terminal import (
+    EXIT_REFUSED,
+    OFFSET,
+    TIME,
+    TIMES,
+    BadRequestError,
+    Bars,
+    CommandError,
+    Sections,
+    console,
+    counted,
+    json_option,
+    notes,
+    print_json,
+    print_next,
+    print_table,
+    text,
+    time_text,
+)
+from store.errors import InvalidArgumentError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import TaskID
+
+    from kvcq.backup import Backup, Broken
+
+#: Broken files that are printed for people.
+_SHOWN = 20
+_OPTIONS = {"until_ms": "--until", "until_offset": "--until-offset"}
+
+_target = click.argument("target", type=text)
+_id = click.option(
+    "--backup", "backup_id", type=text, metavar="ID", help="This one alone, of `kvcq backup list`."
+)
+
+
+@click.group(cls=Sections)
+def backup() -> None:
+    """Take backups of a running server; list and verify those of a directory or bucket."""
+
+
+@backup.command()
+@click.argument("target", type=text, default="")
+@click.option(
+    "--bytes-per-s",
+    type=OFFSET,
+    default=0,
+    help="Read at most; otherwise server.backup_bytes_per_s.",
+)
+@click.option("--link", is_flag=True, help="Hard links of what never changes, where that can be.")
+@click.option("--detach", is_flag=True, help="Do not wait for its end; `kvcq job watch` does.")
+@server_option
+@json_option
+def create(
+    target: str, bytes_per_s: int, link: bool, detach: bool, server: str, as_json: bool
+) -> None:
+    """Copy the store of a running server to TARGET, and wait until that is done.
+
+    TARGET is one of the places in server.backup_to, or below one; without it the first of them.
+    What an earlier backup has there is not copied again. Ctrl-C ends the waiting alone.
+    """
+    from kvcq_client.pb.v1 import jobs_pb2 as pb
+
+    wanted = pb.BackupJob(target=target, bytes_per_s=bytes_per_s, link=link)
+    start_job(pb.StartJobRequest(backup=wanted), server, wait=not detach, as_json=as_json)
+
+
+@backup.command("list")
+@_target
+@json_option
+def list_command(target: str, as_json: bool) -> None:
+    """List the complete backups in TARGET, a directory or s3://BUCKET/PREFIX, oldest first."""
+    from kvcq.backup import list_backups, open_place
+
+    with _errors():
+        found = list_backups(open_place(target))
+    if as_json:
+        print_json([_document(each) for each in found])
+    elif found:
+        print_table(
+            "",
+            ("backup", "taken", "log from", "log to", "files", "bytes"),
+            [
+                (
+                    each.backup_id,
+                    time_text(each.taken_ms),
+                    each.start_offset,
+                    each.end_offset,
+                    len(each.files),
+                    each.size,
+                )
+                for each in found
+            ],
+        )
+    else:
+        notes.print("no complete backup")
+
+
+@backup.command()
+@_target
+@_id
+@json_option
+def verify(target: str, backup_id: str | None, as_json: bool) -> None:
+    """Read every byte of the backups in TARGET, and compare checksums. Writes nothing.
+
+    Exit code 1 when a file is missing or damaged.
+    """
+    from kvcq.backup import open_place
+    from kvcq.backup import verify as verify_backups
+
+    with _errors(), _bars(quiet=as_json) as progress:
+        found = verify_backups(open_place(target), backup_id, progress)
+    if as_json:
+        print_json(
+            {
+                "target": target,
+                "backups": found.backups,
+                "files": found.files,
+                "bytes": found.size,
+                "unusedFiles": found.unused,
+                "broken": [
+                    {"name": one.name, "reason": one.reason, "backups": list(one.backups)}
+                    for one in found.broken
+                ],
+            }
+        )
+    else:
+        looked = f"{counted(found.backups, 'backup')}, {counted(found.files, 'file')}"
+        notes.print(f"{target}: {looked}, {found.size:,} bytes were read", markup=False)
+        _tell_broken(target, found.broken)
+    if found.broken:
+        raise SystemExit(EXIT_REFUSED)
+
+
+def _tell_broken(target: str, broken: tuple[Broken, ...]) -> None:
+    if not broken:
+        notes.print("nothing is wrong")
+        return
+    print_table(
+        counted(len(broken), "broken file"),
+        ("file", "what", "backups that need it"),
+        [(one.name, one.reason, " ".join(one.backups)) for one in broken[:_SHOWN]],
+    )
+    if len(broken) > _SHOWN:
+        notes.print(f"{len(broken) - _SHOWN:,} more: --json has all")
+    hint = "remove the file, and the next backup copies it again, if the store still has it"
+    if "://" in target:
+        print_next(None, hint)
+    else:
+        print_next(shlex.join(["rm", str(Path(target) / broken[0].name)]), hint)
+
+
+@click.command(epilog=TIMES)
+@_target
+@click.argument("directory", type=click.Path(path_type=Path))
+@_id
+@click.option("--until", "until_ms", type=TIME, help="Leave out what was stored later.")
+@click.option("--until-offset", type=OFFSET, help="Cut the log at this physical offset.")
+@click.option("--segments-only", is_flag=True, help="Without the queues: they are rebuilt.")
+@json_option
+def restore(
+    target: str,
+    directory: Path,
+    backup_id: str | None,
+    until_ms: int | None,
+    until_offset: int | None,
+    segments_only: bool,
+    as_json: bool,
+) -> None:
+    """Restore a backup in TARGET, a directory or s3://BUCKET/PREFIX, to the new store DIRECTORY.
+
+    The newest one; with --until or --until-offset the oldest that reaches so far. Topics and
+    committed offsets are those of the backup; offsets beyond the end of a queue count as its end.
+    """
+    from kvcq.backup import Cut, choose_backup, choose_by_id, open_place
+    from kvcq.backup import restore as restore_backup
+
+    if until_ms is not None and until_offset is not None:
+        raise click.UsageError("--until and --until-offset: give one of them")
+    with _errors():
+        place = open_place(target)
+        if backup_id is None:
+            chosen = choose_backup(place, until_ms=until_ms, until_offset=until_offset)
+        else:
+            chosen = choose_by_id(place, backup_id)
+    with _errors(), _bars(quiet=as_json) as progress:
+        done = restore_backup(
+            place,
+            chosen,
+            directory,
+            Cut(until_ms, until_offset),
+            segments_only=segments_only,
+            progress=progress,
+        )
+    check = shlex.join(["kvcq", "check", str(directory)])
+    if as_json:
+        print_json(
+            {
+                "directory": str(directory),
+                "backupId": chosen.backup_id,
+                "endOffset": done.end_offset,
+                "lastStoreTimeMs": done.last_time_ms,
+                "bytes": done.size,
+                "nextCommand": check,
+            }
+        )
+        return
+    last = f"; its last message was stored {time_text(done.last_time_ms)}"
+    console.print(
+        f"{directory} is restored from backup {chosen.backup_id}, with the log up to "
+        f"{done.end_offset:,}{last if done.last_time_ms else ''}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    hint = "before it is served: what is older than store.reserved_hours expires then"
+    print_next(check, hint)
+
+
+def _document(found: Backup) -> dict[str, object]:
+    return {
+        "backupId": found.backup_id,
+        "takenMs": found.taken_ms,
+        "startOffset": found.start_offset,
+        "endOffset": found.end_offset,
+        "files": len(found.files),
+        "bytes": found.size,
+    }
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except InvalidArgumentError as error:
+        option = _OPTIONS.get(error.field, error.field)
+        raise BadRequestError(f"{option}: {error.reason}", field=error.field) from error
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+
+
+@contextmanager
+def _bars(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """A bar for each step on a terminal; nothing elsewhere."""
+    if quiet:
+        yield lambda _step, _share: None
+        return
+    with Bars() as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(step: str, share: float) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=1.0)
+            bars.update(tasks[step], completed=share)
+
+        yield show

@@ -1,0 +1,92 @@
+"""The job `backup`: the store is copied while it is used, to where the server keeps backups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvcq.backup import copy_in_process, take_backup
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.errors import BackupRefusedError
+from migration.sides import DoubleQueueStore
+from server.jobs.backup_places import allowed_target
+from server.jobs.kinds import Outcome
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvcq_client.pb.v1 import jobs_pb2 as pb
+    from server.jobs.kinds import Running, Work
+    from store.consume_queue import ConsumeQueueStore
+    from store.message_store import MessageStore
+
+MOST_BYTES_PER_S = 1 << 40
+
+
+class BackupKind:
+    """A backup, copied by a process of its own.
+
+    Cancelled, or cut short by whatever, it is no backup; the next one goes on with its files.
+    """
+
+    name = "backup"
+    unit = "bytes"
+
+    def __init__(self, store: MessageStore, places: Sequence[str], bytes_per_s: int) -> None:
+        """`places`: directories and URLs that backups may go to."""
+        self._store = store
+        self._places = tuple(places)
+        self._bytes_per_s = bytes_per_s
+
+    def work(self, wanted: pb.BackupJob) -> Work:
+        """Raises InvalidArgumentError, BackupRefusedError."""
+        url = allowed_target(wanted.target, self._places)
+        rate = wanted.bytes_per_s or self._bytes_per_s
+        if not 0 < rate <= MOST_BYTES_PER_S:
+            raise InvalidArgumentError("bytes_per_s", f"{rate} is not from 1 to {MOST_BYTES_PER_S}")
+        link = wanted.link
+        store, queues = self._store, database_of(self._store.queues)
+
+        def backup(running: Running) -> Outcome:
+            is_copying = False
+            running.step("copy the databases", 0, 0)
+
+            def report(_step: str, done: int, total: int) -> None:
+                nonlocal is_copying
+                if total and not is_copying:
+                    is_copying = True
+                    running.step("copy the files", done, total)
+                running.report(done, total)
+                running.check()
+
+            taken = take_backup(
+                store, queues, url, rate=rate, link=link, report=report, copy=copy_in_process
+            )
+            found = taken.backup
+            return Outcome(
+                f"backup {found.backup_id} in {url} has the log up to {found.end_offset:,}",
+                {
+                    "end_offset": found.end_offset,
+                    "files": len(found.files),
+                    "bytes": found.size,
+                    "new_files": taken.new_files,
+                    "new_bytes": taken.new_bytes,
+                },
+            )
+
+        return backup
+
+
+def database_of(queues: ConsumeQueueStore) -> KvConsumeQueueStore:
+    """The database with all queues. Raises BackupRefusedError when some are in files."""
+    if isinstance(queues, KvConsumeQueueStore):
+        return queues
+    if isinstance(queues, DoubleQueueStore):
+        stores = [side.store for side in queues.sides()]
+        if len(stores) == 1 and isinstance(stores[0], KvConsumeQueueStore):
+            return stores[0]
+    raise BackupRefusedError(
+        "queues of this store are in RocketMQ's files, which change while they are copied: bring "
+        "the migration to its end (`kvcq migrate status` says what is next), or stop the server "
+        "and copy its directory"
+    )

@@ -1,0 +1,151 @@
+"""kvcq backup and kvcq restore against a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from kvcq_client import Client, Message
+from server.cli.main import main
+from tests.support.checked import assert_whole
+from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from click.testing import Result
+
+pytestmark = pytest.mark.integration
+
+
+class Place:
+    """A server that was backed up once, and where its backups are."""
+
+    def __init__(self, target: str, root: Path) -> None:
+        self.target = target
+        self.root = root
+        self.backups = str(root / "backups")
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, list(arguments), env={"KVCQ_SERVER": self.target})
+
+    def answer(self, *arguments: str, exit_code: int = 0) -> Any:  # noqa: ANN401 - any JSON
+        done = self.run(*arguments, "--json")
+        assert done.exit_code == exit_code, done.output
+        document = json.loads(done.stdout)
+        return document["error"] if exit_code and "error" in document else document
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    root = tmp_path_factory.mktemp("backup")
+    flags = ("--set", f"server.backup_to={root / 'backups'}")
+    with ServerProcess(root / "store", *flags) as server:
+        server.wait_for("ready")
+        with Client(server.target) as client:
+            client.create_topic("orders", 2)
+            for number in range(50):
+                client.put(Message("orders", b"%03d" % number, queue_id=number % 2))
+        found = Place(server.target, root)
+        done = found.answer("backup", "create")
+        assert done["status"] == "done"
+        assert done["numbers"]["newBytes"] == done["numbers"]["bytes"]
+        yield found
+
+
+def bodies(place: Place, root: Path) -> list[bytes]:
+    with ServerProcess(root) as server:
+        server.wait_for("ready")
+        with Client(server.target) as client:
+            return sorted(
+                message.body
+                for queue_id in range(2)
+                for message in client.pull("orders", queue_id, 0, max_messages=100).messages
+            )
+
+
+def test_it_is_listed_verified_and_restored(place: Place, tmp_path: Path) -> None:
+    [one, *_] = place.answer("backup", "list", place.backups)
+    assert set(one) == {"backupId", "takenMs", "startOffset", "endOffset", "files", "bytes"}
+    assert one["backupId"] in place.run("backup", "list", place.backups).stdout
+    verified = place.answer("backup", "verify", place.backups, "--backup", one["backupId"])
+    assert (verified["backups"], verified["broken"]) == (1, [])
+    assert verified["bytes"] == one["bytes"]
+    root = tmp_path / "again"
+    done = place.answer("restore", place.backups, str(root), "--backup", one["backupId"])
+    assert (done["backupId"], done["endOffset"]) == (one["backupId"], one["endOffset"])
+    assert done["nextCommand"] == f"kvcq check {root}"
+    checked = place.run(*done["nextCommand"].split()[1:])
+    assert checked.exit_code == 0, checked.output
+    assert bodies(place, root) == [b"%03d" % number for number in range(50)]
+    assert_whole(root)
+
+
+def test_a_later_one_goes_on_where_the_first_was(place: Place) -> None:
+    done = place.answer("backup", "create", "--link")
+    assert done["numbers"]["newFiles"] < done["numbers"]["files"]
+    assert len(place.answer("backup", "list", place.backups)) >= 2
+    started = place.answer("backup", "create", "--detach")
+    assert started["kind"] == "backup"
+    place.run("job", "watch", started["jobId"])
+
+
+def test_a_cut_is_made_where_it_is_asked_for(place: Place, tmp_path: Path) -> None:
+    [one, *_] = place.answer("backup", "list", place.backups)
+    root = tmp_path / "again"
+    at = one["endOffset"] // 2
+    done = place.answer("restore", place.backups, str(root), "--until-offset", str(at))
+    assert 0 < done["endOffset"] <= at
+    assert_whole(root)
+    early = tmp_path / "early"
+    done = place.answer("restore", place.backups, str(early), "--until", "2020-01-01")
+    assert (done["endOffset"], done["lastStoreTimeMs"]) == (0, 0)
+    assert "is restored" in place.run("restore", place.backups, str(tmp_path / "text")).stdout
+
+
+def test_what_is_asked_wrongly_is_refused_with_what_to_do(place: Place, tmp_path: Path) -> None:
+    root = str(tmp_path / "again")
+    outside = place.answer("backup", "create", "/etc", exit_code=2)
+    assert (outside["field"], outside["code"]) == ("target", "INVALID_ARGUMENT")
+    assert "server.backup_to" in outside["reason"]
+    refused = place.answer("restore", place.backups, root, "--backup", "no", exit_code=1)
+    assert "the newest is" in refused["reason"]
+    refused = place.answer("restore", place.backups, root, "--until", "2999-01-01", exit_code=1)
+    assert "reaches to" in refused["reason"]
+    refused = place.answer("restore", place.backups, str(place.root / "store"), exit_code=1)
+    assert "not empty" in refused["reason"]
+    refused = place.answer("backup", "list", str(tmp_path / "none"), exit_code=1)
+    assert "No such file" in refused["reason"]
+    refused = place.answer("backup", "list", "ftp://x", exit_code=1)
+    assert "s3://" in refused["reason"]
+    [one, *_] = place.answer("backup", "list", place.backups)
+    refused = place.answer(
+        *("restore", place.backups, root, "--backup", one["backupId"]),
+        *("--until-offset", str(one["endOffset"] + 1)),
+        exit_code=2,
+    )
+    assert refused["field"] == "until_offset"
+    assert refused["reason"].startswith("--until-offset: ")
+    both = place.run("restore", place.backups, root, "--until", "now", "--until-offset", "1")
+    assert both.exit_code == 2
+    assert not (tmp_path / "again").exists()
+
+
+def test_damage_is_told_with_what_to_do(place: Place) -> None:
+    path = next(iter(sorted((place.root / "backups" / "files" / "meta").glob("CURRENT*"))))
+    data = path.read_bytes()
+    path.write_bytes(b"X" + data[1:])
+    try:
+        found = place.answer("backup", "verify", place.backups, exit_code=1)
+        [broken] = found["broken"]
+        assert broken["name"].startswith("files/meta/CURRENT")
+        shown = place.run("backup", "verify", place.backups)
+        assert shown.exit_code == 1
+        assert f"rm {path}" in shown.output
+    finally:
+        path.write_bytes(data)
+    assert place.answer("backup", "verify", place.backups)["broken"] == []
