@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=True,
+    key_cert_sign=True,
+    crl_sign=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """Signs certificates for this machine; each call of `issue` writes new files."""
 
@@ -25,8 +38,14 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         self.ca = directory / f"{name.replace(' ', '-')}-ca.pem"
-        builder = _builder(self._name, self._name, self._key, days=30).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        own = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        # What RFC 5280 asks of an authority, and Python from 3.13 on.
+        self._identifier = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+        builder = (
+            _builder(self._name, self._name, self._key, days=30)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(own, critical=False)
         )
         _replace(self.ca, _pem(builder.sign(self._key, hashes.SHA256())))
 
@@ -40,7 +59,9 @@ class Authority:
             [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
         )
         builder = _builder(_name(name), self._name, key, days=days)
-        signed = builder.add_extension(names, critical=False).sign(self._key, hashes.SHA256())
+        builder = builder.add_extension(names, critical=False)
+        builder = builder.add_extension(self._identifier, critical=False)
+        signed = builder.sign(self._key, hashes.SHA256())
         cert_file, key_file = (self._directory / f"{name}{end}" for end in (".pem", ".key"))
         _replace(cert_file, _pem(signed))
         _replace(

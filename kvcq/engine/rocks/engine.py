@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -380,6 +381,10 @@ class RocksEngine:
                 logger.warning("%s: closed, but %s", self._path, str(error))
             finally:
                 del opened
+                if not flushed:
+                    # It is not closed by name then. Frames of an earlier failure may stand in a
+                    # circle, and would keep the directory locked until some collection.
+                    gc.collect()
                 self._refresh_note()
                 self._gate.end(EngineClosedError, f"{self._path} is closed")
                 self._slow.end(EngineClosedError, f"{self._path} is closed")
