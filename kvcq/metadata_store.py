@@ -277,6 +277,15 @@ class MetadataStore:
         """A copy of the database: see KvEngine."""
         return self._engine.back_up()
 
+    def states(self, prefix: str) -> list[tuple[str, bytes]]:
+        start = b"s" + prefix.encode()
+        return [
+            (key[1:].decode(), value) for key, value in self._engine.scan(META, start, start + _END)
+        ]
+
+    def drop_state(self, name: str) -> None:
+        self._engine.write(KvBatch(deletes=[(META, b"s" + name.encode())]))
+
     def maintain(self) -> None:
         self._engine.settle()
 

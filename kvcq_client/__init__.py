@@ -13,6 +13,7 @@
 # First: it has a say in how grpc is imported.
 from kvcq_client.transport import TLS, Credentials, ForkedError  # isort: split
 
+from kvcq_client.access import Access, AsyncAccess
 from kvcq_client.async_client import AsyncClient
 from kvcq_client.client import Client
 from kvcq_client.consuming import AsyncConsumer, Consumer, ConsumerConfig
@@ -31,8 +32,10 @@ from kvcq_client.errors import (
     NumberPassedError,
     NumberReusedError,
     OffsetOutOfRangeError,
+    PermissionDeniedError,
     ResourceExhaustedError,
     ServerError,
+    UnauthenticatedError,
     UnavailableError,
 )
 from kvcq_client.format import StoredMessage, split_records
@@ -58,7 +61,9 @@ from kvcq_client.values import (
 __all__ = [
     "LIGHT_PREFIX",
     "TLS",
+    "Access",
     "AlreadyExistsError",
+    "AsyncAccess",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncJobs",
@@ -88,6 +93,7 @@ __all__ = [
     "NumberPassedError",
     "NumberReusedError",
     "OffsetOutOfRangeError",
+    "PermissionDeniedError",
     "Placed",
     "Producer",
     "ProducerConfig",
@@ -107,6 +113,7 @@ __all__ = [
     "StoredBatch",
     "StoredMessage",
     "Topic",
+    "UnauthenticatedError",
     "UnavailableError",
     "split_records",
 ]

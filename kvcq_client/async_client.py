@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvcq_client.access import AsyncAccess
 from kvcq_client.calls import Calls
 from kvcq_client.consuming import AsyncConsumer
 from kvcq_client.jobs import AsyncJobs
@@ -69,6 +70,11 @@ class AsyncClient(Calls, AsyncClosing):
     def migration(self) -> AsyncMigration:
         """The steps of a migration of the server's store."""
         return AsyncMigration(self._connection)
+
+    @property
+    def access(self) -> AsyncAccess:
+        """The users of the server, and what they may do."""
+        return AsyncAccess(self._connection)
 
     def producer(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kvcq_client.access import Access, AsyncAccess
 from kvcq_client.calls import Calls
 from kvcq_client.consuming import Consumer
 from kvcq_client.jobs import AsyncJobs, Jobs
@@ -87,6 +88,11 @@ class Client(Blocking[Calls], Closing):
     def migration(self) -> Migration:
         """The steps of a migration of the server's store."""
         return Migration(AsyncMigration(self._connection), self._wait)
+
+    @property
+    def access(self) -> Access:
+        """The users of the server, and what they may do."""
+        return Access(AsyncAccess(self._connection), self._wait)
 
     def producer(
         self,

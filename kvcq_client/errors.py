@@ -15,6 +15,9 @@ that its ErrorInfo carries. What to do about it follows from the class:
 | NumberPassedError      | a NotPossibleError: the number is used, its batch is gone; as above |
 | UnavailableError       | no server, or one that starts or ends; it was tried until the time |
 | DeadlineError          | the caller's own time is up                                        |
+| UnauthenticatedError   | the server takes signed calls alone, and this one is not, or not   |
+|                        | by a user it knows, or too long ago                                |
+| PermissionDeniedError  | the user has no right to that; the text says which is missing      |
 | DataLossError          | what is on disk, or came over the wire, does not verify; it names  |
 |                        | the queue, and where to read on                                    |
 | ServerError            | a defect of the server                                             |
@@ -123,6 +126,18 @@ class DeadlineError(KvcqError, TimeoutError):
     """The caller's time is up. Whether the server did it is not known."""
 
     code = "DEADLINE_EXCEEDED"
+
+
+class UnauthenticatedError(KvcqError):
+    """No credentials, wrong ones, or a clock that is off."""
+
+    code = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(KvcqError):
+    """The user may not do that."""
+
+    code = "PERMISSION_DENIED"
 
 
 class DataLossError(KvcqError):

@@ -28,9 +28,9 @@ import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2, migration_pb2
+from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
-from server.access import ReloadedTls, TlsFiles, http_tls
+from server.access import Gatekeeper, ReloadedTls, TlsFiles, http_tls, open_users
 from server.errors import ServerBindError, ServerDrainingError, SettingsRefusedError
 from server.http import HttpSites, Site, monitoring_app
 from server.jobs import BackupKind, StoreJobs
@@ -39,6 +39,7 @@ from server.process import calm_collector, has_terminal, private_bytes, tune_all
 from server.puts import Puts
 from server.reads import Reads
 from server.services import (
+    AccessService,
     AdminService,
     CallService,
     GroupService,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from migration.opening import Opened
+    from server.access import Users
     from server.config import ServerConfig
     from server.observe import Observer
     from server.settings import Change, Reloaded, RunningSettings
@@ -79,6 +81,7 @@ _SERVED = {
     AdminService: kvcq_pb2.DESCRIPTOR.services_by_name["AdminService"],
     MigrationService: migration_pb2.DESCRIPTOR.services_by_name["MigrationService"],
     JobService: jobs_pb2.DESCRIPTOR.services_by_name["JobService"],
+    AccessService: access_pb2.DESCRIPTOR.services_by_name["AccessService"],
     HealthService: health_pb2.DESCRIPTOR.services_by_name["Health"],
     _Reflection: reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
 }
@@ -175,7 +178,8 @@ class Server:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._metrics = CallMetrics(self._config.metrics_topics)
-        self._edge = Edge(self._config, self._metrics)
+        self._gatekeeper = Gatekeeper(self._stage) if self._config.access else None
+        self._edge = Edge(self._config, self._metrics, self._gatekeeper)
         settings.on_change(self._edge.reconfigure)
         self._serving: Serving | None = None
         self._reloading = asyncio.Lock()
@@ -286,7 +290,12 @@ class Server:
     async def _serve(self, opened: Opened, port: int) -> None:
         store = opened.store
         store.make_segments_aside()  # a roll must not hold the event loop while the disk works
-        serving = Serving(opened, self._config, self._stage, self._metrics, self._edge)
+        users: Users | None = None
+        if self._gatekeeper is not None:
+            users = self._gatekeeper.users = await asyncio.to_thread(
+                open_users, store.metadata, self._config.data_dir, self._config.key_file
+            )
+        serving = Serving(opened, self._config, self._stage, self._metrics, self._edge, users)
         self._serving = serving
         serving.reconfigure(self._config)  # a reload may have come before
         self._settings.on_change(serving.reconfigure)
@@ -348,15 +357,17 @@ class Server:
             self.sites.add(Site("metrics", config.metrics_host, config.metrics_port, app))
         if config.console_port is not None:
             # Not above: as for metrics.
-            from server.console import AnyViewer, console
+            from server.console import AnyViewer, UserViewers, console
 
+            users = None if self._gatekeeper is None else UserViewers(self._gatekeeper)
             app = console(
                 self._edge,
                 self._stage,
                 self._metrics,
                 self._admin.numbers,
-                AnyViewer(may_administer=config.console_admin),
+                users or AnyViewer(may_administer=config.console_admin),
                 VERSION,
+                let_in=(lambda _: None) if users is None else users.let_in,
                 names=config.console_names,
             )
             tls = None if (files := _tls_files(config)) is None else http_tls(files)
@@ -396,6 +407,7 @@ class Serving:
         stage: Stage,
         metrics: CallMetrics,
         edge: Edge,
+        users: Users | None,
     ) -> None:
         self.store = store = opened.store
         self._gate, memory = edge.gate, edge.memory
@@ -413,6 +425,7 @@ class Serving:
             MessageService: MessageService(store, self.puts, self.reads, pools),
             TopicService: TopicService(store, pools, self.puts.forget_topic),
             GroupService: GroupService(store, pools),
+            AccessService: AccessService(users, pools),
             JobService: JobService(self.jobs.jobs, pools, stage),
             MigrationService: MigrationService(Migrator(opened), pools, config.ingest_directory),
         }

@@ -69,6 +69,12 @@ class ServerConfig:
         None, "PEM: clients must show a certificate that this CA signed; the same"
     )
     access: bool = setting(False, "every call needs a user, and the right to it")
+    key_file: Path | None = setting(
+        None, "key of the users' secrets, made if absent; none: data_dir and .key, beside it"
+    )
+    audit_file: Path | None = setting(
+        None, "JSON lines: refused callers, and acts of administrators; none: in the log"
+    )
     insecure_listen: bool = setting(
         False, "allow a `host` that others reach, without TLS or without `access`"
     )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from store.errors import InvalidArgumentError, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class ServerError(StoreError):
@@ -140,3 +145,78 @@ class HttpBindError(ServerBindError):
     def __init__(self, name: str, host: str, port: int, reason: OSError) -> None:
         super().__init__(host, port, reason)
         self.name = name
+
+
+# --- who asks ------------------------------------------------------------------------------
+
+
+class AccessError(ServerError):
+    """A call is refused for who asks. Nothing was done; each one is audited."""
+
+
+class UnauthenticatedError(AccessError):
+    """The call is not signed, or not by a user of this store, or too long ago."""
+
+
+class ForbiddenError(AccessError):
+    """The user has no right to this."""
+
+    def __init__(self, user: str, what: str, remedy: str) -> None:
+        super().__init__(f"user {user!r} may not {what}. An administrator allows it: {remedy}")
+        self.user = user
+        self.what = what
+
+
+class UserLimitError(AccessError):
+    """The user is at one of its limits. Try again a little later."""
+
+    def __init__(self, user: str, limit: str, value: int) -> None:
+        super().__init__(f"user {user!r} is at its limit of {value} {limit.replace('_', ' ')}")
+        self.user = user
+        self.limit = limit
+
+
+class AccessOffError(ServerError):
+    """Users are managed where they are asked for, and nowhere else."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this server asks nobody who they are, so nobody may manage users over the network: "
+            "start it with --access. The first administrator is made on the stopped store: "
+            "kvcq user add NAME --admin --data DIRECTORY"
+        )
+
+
+class UnknownUserError(ServerError):
+    """No user has that name."""
+
+    def __init__(self, user: str) -> None:
+        super().__init__(f"no user {user!r}")
+        self.user = user
+
+
+class UserExistsError(ServerError):
+    """A user has that name already."""
+
+    def __init__(self, user: str) -> None:
+        super().__init__(f"user {user!r} exists; `kvcq user rotate {user}` gives it a new secret")
+        self.user = user
+
+
+class LastAdminError(ServerError):
+    """Without an administrator nobody could make another one."""
+
+    def __init__(self, user: str) -> None:
+        super().__init__(
+            f"user {user!r} is the only administrator: make another one first, with "
+            "`kvcq user add NAME --admin`"
+        )
+        self.user = user
+
+
+class KeyFileError(ServerError):
+    """The file with the key of the secrets cannot be used. Nothing was changed."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"key file {path} {reason}")
+        self.path = path

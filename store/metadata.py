@@ -131,6 +131,14 @@ class Metadata(Protocol):
         """Numbers for operators, by name."""
         ...
 
+    def states(self, prefix: str) -> list[tuple[str, bytes]]:
+        """All named values whose names begin so, by name."""
+        ...
+
+    def drop_state(self, name: str) -> None:
+        """Repeatable."""
+        ...
+
     def maintain(self) -> None:
         """What is due now and then; called every second. After a full disk: takes writes again."""
         ...

@@ -148,6 +148,7 @@ UNITS |= {
     "kvcq_client.format": {"kvcq_client.errors", "kvcq_client.pb.v1.kvcq_pb2"},
     "kvcq_client.transport": {
         "kvcq_client.errors",
+        "kvcq_client.pb.v1.access_pb2_grpc",
         "kvcq_client.pb.v1.jobs_pb2_grpc",
         "kvcq_client.pb.v1.kvcq_pb2",
         "kvcq_client.pb.v1.kvcq_pb2_grpc",
@@ -213,7 +214,7 @@ UNITS |= {
     "server.version": set(),
     "server.stage": {"server.errors"},
     "server.process": set(),
-    "server.access": set(),
+    "server.access": {"server.errors", "server.stage", "server.workers"},
     "server.settings": {"server.config", "server.errors"},
     "server.traces": {"server.version"},
     "server.traffic": set(),
@@ -227,6 +228,7 @@ UNITS |= {
         "server.workers",
     },
     "server.wire": {
+        "server.access",
         "server.config",
         "server.errors",
         "server.metrics",
@@ -235,6 +237,7 @@ UNITS |= {
     },
     **{
         f"server.{room}": {
+            "server.access",
             "server.config",
             "server.errors",
             "server.metrics",
@@ -246,6 +249,7 @@ UNITS |= {
     },
     "server.jobs": {"server.errors", "server.workers"},
     "server.console": {
+        "server.access",
         "server.console.words",
         "server.metrics",
         "server.moments",
@@ -255,6 +259,7 @@ UNITS |= {
     },
     "server.console.words": set(),
     "server.services": {
+        "server.access",
         "server.errors",
         "server.jobs",
         "server.metrics",
@@ -269,6 +274,15 @@ UNITS |= {
     "server.cli.terminal": {"server.moments"},
     "server.cli.online": {"server.cli.terminal"},
     "server.cli.on_disk": {"server.cli.terminal", "server.process", "server.wire"},
+    "server.cli.access": {
+        "server.access",
+        "server.cli.on_disk",
+        "server.cli.online",
+        "server.cli.terminal",
+        "server.errors",
+        "server.process",
+        "server.settings",
+    },
     "server.cli.migration": {
         "server.cli.on_disk",
         "server.cli.online",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import grpc
 
 from kvcq_client.errors import ClosedError, DeadlineError, KvcqError
-from kvcq_client.pb.v1 import jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
+from kvcq_client.pb.v1 import access_pb2_grpc, jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
@@ -122,6 +122,7 @@ class Connection:
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
         self.admin = kvcq_pb2_grpc.AdminServiceStub(self._channel)
+        self.access = access_pb2_grpc.AccessServiceStub(self._channel)
         self.jobs = jobs_pb2_grpc.JobServiceStub(self._channel)
         self.migration = migration_pb2_grpc.MigrationServiceStub(self._channel)
         #: Bytes both ways: an empty request asks whether the server lives.

@@ -18,8 +18,10 @@ from kvcq_client.errors import (
     NumberPassedError,
     NumberReusedError,
     OffsetOutOfRangeError,
+    PermissionDeniedError,
     ResourceExhaustedError,
     ServerError,
+    UnauthenticatedError,
     UnavailableError,
 )
 
@@ -40,6 +42,8 @@ _BY_CODE: dict[str, type[KvcqError]] = {
         NotPossibleError,
         UnavailableError,
         DeadlineError,
+        UnauthenticatedError,
+        PermissionDeniedError,
         DataLossError,
         ServerError,
     )
@@ -60,7 +64,7 @@ def may_pass(error: KvcqError) -> bool:
     return (
         isinstance(error, UnavailableError)
         or (isinstance(error, ServerError) and not error.reason)
-        or error.reason in ("TOO_MANY_CALLS", "MEMORY_FULL")
+        or error.reason in ("TOO_MANY_CALLS", "MEMORY_FULL", "USER_LIMIT")
     )
 
 

@@ -3,11 +3,42 @@
 Of the store it knows the metadata alone. `server.wire` asks it for each call, and it asks nobody.
 """
 
+from server.access.audit import AUDIT, audit_act, audit_refusal
+from server.access.caller import EVERYONE, Caller, current_caller
+from server.access.gatekeeper import Gatekeeper
+from server.access.limits import NO_LIMITS, Limits, Usage
+from server.access.needs import NEEDS, Need, check_batch, need_of
+from server.access.opening import open_users, users_of_stopped_store
+from server.access.rights import MAX_RIGHTS, Kind, Right, Rights, Role
 from server.access.tls import ReloadedTls, TlsFiles
+from server.access.users import User, Users
 from server.access.web_tls import http_tls
 
 __all__ = [
+    "AUDIT",
+    "EVERYONE",
+    "MAX_RIGHTS",
+    "NEEDS",
+    "NO_LIMITS",
+    "Caller",
+    "Gatekeeper",
+    "Kind",
+    "Limits",
+    "Need",
     "ReloadedTls",
+    "Right",
+    "Rights",
+    "Role",
     "TlsFiles",
+    "Usage",
+    "User",
+    "Users",
+    "audit_act",
+    "audit_refusal",
+    "check_batch",
+    "current_caller",
     "http_tls",
+    "need_of",
+    "open_users",
+    "users_of_stopped_store",
 ]

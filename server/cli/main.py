@@ -44,6 +44,8 @@ _SECTIONS = {
         "config": ".config",
         "job": ".online.jobs",
         "backup": ".backup",
+        "user": ".access.users",
+        "acl": ".access.rights",
         "bench": ".bench",
     },
     "A store on disk": {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migration.opening import open_any
+from server.access import AUDIT
 from server.app import run_server
 from server.cli.listeners import JsonListener, Listeners, SystemdListener, TextListener
 from server.cli.on_disk import unusable
@@ -18,6 +19,7 @@ from server.cli.terminal import BadRequestError, CommandError, json_option
 from server.config import LogFormat
 from server.errors import HttpBindError, ServerBindError
 from server.process import (
+    AppendedFile,
     JsonLines,
     Outlet,
     OutletHandler,
@@ -36,6 +38,8 @@ from store.errors import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from server.app import Listener
     from server.config import ServerConfig
     from server.settings import Sources
@@ -72,6 +76,7 @@ def serve(sources: Sources, as_json: bool) -> None:
     except (StoreError, OSError) as error:
         raise _why_not_opened(error, settings.config) from error
     config = settings.config
+    audit = _begin_audit(config.audit_file, errors)
     results = Outlet(_STANDARD_OUTPUT)
     listener: Listener
     if as_json:
@@ -99,6 +104,7 @@ def serve(sources: Sources, as_json: bool) -> None:
     except (StoreError, OSError) as error:
         raise _why_not_opened(error, config) from error
     finally:
+        audit.close()
         for outlet in (errors, results):
             outlet.drain()
     end_process_soon("the store is closed, and the process was to end")
@@ -116,6 +122,23 @@ def _begin_log(config: ServerConfig, outlet: Outlet) -> None:
 
 def _set_log_level(config: ServerConfig) -> None:
     logging.getLogger().setLevel(config.log_level.name)
+
+
+def _begin_audit(file: Path | None, errors: Outlet) -> logging.Handler:
+    """Lines of the audit go to the file, or between those of the log. Raises BadRequestError."""
+    audit = logging.getLogger(AUDIT)
+    handler: logging.Handler = OutletHandler(errors)
+    if file is not None:
+        try:
+            handler = AppendedFile(file)
+        except OSError as error:
+            raise BadRequestError(
+                f"server.audit_file: {file} cannot be written: {error.strerror or error}"
+            ) from error
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    audit.addHandler(handler)
+    audit.propagate = False
+    return handler
 
 
 def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> CommandError:

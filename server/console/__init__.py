@@ -11,6 +11,7 @@ a thread.
 from server.console.assembly import console
 from server.console.page import Page
 from server.console.page_table import PAGES
+from server.console.user_viewers import UserViewers
 from server.console.viewers import AnyViewer, Viewer, Viewers
 
-__all__ = ["PAGES", "AnyViewer", "Page", "Viewer", "Viewers", "console"]
+__all__ = ["PAGES", "AnyViewer", "Page", "UserViewers", "Viewer", "Viewers", "console"]

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from server.workers import CALLER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from server.console.viewers import Viewer
     from server.metrics import CallMetrics
@@ -42,8 +42,16 @@ class ConsoleContext:
 class Calls:
     """Owned by the event loop's thread."""
 
-    def __init__(self, methods: Mapping[str, Method], gate: CallGate, metrics: CallMetrics) -> None:
-        """`methods`: by name; may grow."""
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        gate: CallGate,
+        metrics: CallMetrics,
+        let_in: Callable[[Viewer], None] = lambda _: None,
+    ) -> None:
+        """`methods`: by name; may grow. `let_in` makes the viewer the caller of what the task asks
+        next, or raises what the call is refused with."""
+        self._let_in = let_in
         self._methods = methods
         self._gate = gate
         self._metrics = metrics
@@ -61,6 +69,7 @@ class Calls:
         CALLER.set(peer)
         context = cast("Context", ConsoleContext(peer))
         try:
+            self._let_in(viewer)
             data = await method.handle(request, context, large=False)
         finally:
             self._gate.leave(method.kind, peer)

@@ -1,6 +1,7 @@
 """What a process sets for itself before it serves, and how it ends. It uses nothing of ours."""
 
 from server.process.allocator import give_back, private_bytes, tune_allocator
+from server.process.appended import AppendedFile
 from server.process.collector import calm_collector
 from server.process.files import prepare_to_open_stores
 from server.process.last_resort import end_process_soon
@@ -11,6 +12,7 @@ from server.process.streams import open_standard_streams
 from server.process.terminal import has_terminal
 
 __all__ = [
+    "AppendedFile",
     "JsonLines",
     "Outlet",
     "OutletHandler",

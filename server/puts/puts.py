@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.access import check_batch, current_caller
 from server.puts.appender import Appender
 from server.puts.coalescer import PutCoalescer, of_single_put
 from server.puts.durability import Durability
@@ -115,6 +116,7 @@ class Puts:
     def _put_out(self, result: PutResult) -> pb.PutResponse:
         placed, store_time_ms = result
         self._metrics.put({placed.topic: 1}, placed.record_size)
+        current_caller().took_messages(1)
         return pb.PutResponse(
             placed=placed_out(placed, self._store_host), store_time_ms=store_time_ms
         )
@@ -128,6 +130,7 @@ class Puts:
             raise of_single_put(error) from None
         await self._durability.wait(stored.end_offset)
         self._metrics.put({given.topic: 1}, stored.record_bytes)
+        current_caller().took_messages(1)
         return pb.PutResponse(
             placed=only_placed_out(stored.columns, self._store_host),
             store_time_ms=stored.store_time_ms,
@@ -146,8 +149,11 @@ class Puts:
     ) -> AsyncGenerator[pb.PutStreamResponse, None]:
         """Batches, each answered when it is durable, in their order."""
 
+        caller = current_caller()
+
         async def append(batch: pb.PutBatchRequest) -> Answer:
             try:
+                check_batch(caller, batch)
                 return await self._append(batch, born_host, large=requests.is_large)
             finally:
                 requests.end()
@@ -189,6 +195,7 @@ class Puts:
             stored = await self._appender.small(messages)
         if not stored.repeated:
             self._metrics.put(topics_of(request), stored.record_bytes)
+            current_caller().took_messages(stored.columns.message_count)
         response = batch_out(stored.columns, stored.store_time_ms, self._store_host)
         response.repeated_batch = stored.repeated
         return Answer(response, stored.end_offset)

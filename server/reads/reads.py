@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.access import current_caller
 from server.reads.long_poll import pull_or_wait, wait_seconds
 from server.reads.queue_growth import QueueGrowth
 from server.reads.reader import QueueReader, Wanted, is_laborious
@@ -96,10 +97,13 @@ class Reads:
         wait_ms = in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
         wanted = Wanted(max_messages, TagFilter.parse(request.tag_filter), form)
 
+        caller = current_caller()
+
         def pull() -> Pulled:
             return self._reader.pull(key, offset, max_bytes, wanted, may_wait=wait_ms > 0)
 
         async def read() -> _Answer:
+            caller.subscribes(request.topic)  # again: it may have been parked for long
             if self._memory.is_crowded:
                 await self._memory.room_to_send()
             reader = self._reader
@@ -119,6 +123,7 @@ class Reads:
         else:
             found = await read()
         self._metrics.pulled(key[0], found.message_count, found.cost_bytes)
+        caller.took_messages(found.message_count)
         return found.response
 
     def subscribe(

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.access import current_caller
 from server.errors import MemoryFullError
 from server.reads.reader import Wanted, is_laborious
 from server.wire import batch_error, bounded, form_of, in_range, not_negative, pulled_out
@@ -83,6 +84,7 @@ class Subscription:
         self._stage = stage
         self._metrics = metrics
         self._call_id = call_id
+        self._caller = current_caller()
         self._offsets: dict[QueueKey, int] = {}  # followed queues: next offset
         # Bumped by add and remove: a read that was under way meanwhile is thrown away.
         self._generations: dict[QueueKey, int] = {}
@@ -306,6 +308,7 @@ class Subscription:
     def _pull(self, turn: _Turn, max_bytes: int) -> Pulled | Exception:
         """Read the queue. In the loop or a worker."""
         try:
+            self._caller.subscribes(turn.key[0])  # each time: a right may be taken away
             return self._reader.pull(turn.key, turn.offset, max_bytes, self._wanted, may_wait=True)
         except Exception as error:  # noqa: BLE001 - the other queues go on
             return error
@@ -350,4 +353,5 @@ class Subscription:
         if pulled.next_offset < pulled.max_offset:
             self._make_ready(key)
         self._metrics.pulled(key[0], len(pulled.records), cost_bytes)
+        self._caller.took_messages(len(pulled.records))
         return cost_bytes

@@ -4,6 +4,7 @@ What is more than that lies in `puts` and `reads`. A service is given the two or
 it uses; those of the store are made when it is open.
 """
 
+from server.services.access import AccessService
 from server.services.admin import AdminService
 from server.services.calls import CallService
 from server.services.group import GroupService
@@ -14,6 +15,7 @@ from server.services.migration import MigrationService
 from server.services.topic import TopicService
 
 __all__ = [
+    "AccessService",
     "AdminService",
     "CallService",
     "GroupService",

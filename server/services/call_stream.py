@@ -14,6 +14,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, cast
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.access import current_caller
 from server.errors import ServerDrainingError
 from server.wire import MAX_CALLS, SMALL_BYTES, CallKind, batch_error
 from server.workers import CALLER
@@ -71,6 +72,7 @@ class CallStream:
         self._context = context
         self._request_id = request_id
         self._peer = context.peer()
+        self._usage = current_caller().usage
         self._under_way: dict[int, tuple[asyncio.Task[None], Method]] = {}
         # Not sent yet. Large ones are counted by `memory`, which asks for no more than fit.
         self._results: list[pb.CallResult] = []
@@ -173,7 +175,7 @@ class CallStream:
                 raise InvalidArgumentError("calls.method", f"there is no {call.method!r}")
             if call.timeout_ms < 0:
                 raise InvalidArgumentError("calls.timeout_ms", f"{call.timeout_ms} is negative")
-            self._gate.enter(method.kind, self._peer)
+            self._enter(method)
         except Exception as error:  # noqa: BLE001 - the answer to this call says so
             self._refuse(call.id, call.method if method else "Calls", error)
             return
@@ -196,8 +198,22 @@ class CallStream:
             return True
         if response is None:
             return False
+        if self._usage is not None:
+            self._usage.took(len(call.request) + len(response))
         self._results.append(pb.CallResult(id=call.id, response=response))
         return True
+
+    def _enter(self, method: Method) -> None:
+        """Raises TooManyCallsError, UserLimitError."""
+        self._gate.enter(method.kind, self._peer)
+        if (usage := self._usage) is None:
+            return
+        try:
+            usage.check()
+            usage.begin(self._peer)
+        except BaseException:
+            self._gate.leave(method.kind, self._peer)
+            raise
 
     async def _answer(self, call: pb.Call, method: Method) -> None:
         CALLER.set(self._peer)
@@ -207,6 +223,8 @@ class CallStream:
         except Exception as error:  # noqa: BLE001 - the answer to this call says so
             self._refuse(call.id, method.name, error)
             return
+        if self._usage is not None:
+            self._usage.took(len(call.request) + len(response))
         if len(response) > SMALL_BYTES:
             self._memory.sends(len(response))
         self._results.append(pb.CallResult(id=call.id, response=response))
@@ -217,6 +235,8 @@ class CallStream:
 
     def _leave(self, method: Method, started: float) -> None:
         self._gate.leave(method.kind, self._peer)
+        if self._usage is not None:
+            self._usage.end(self._peer)
         self._metrics.ended(method.name, perf_counter() - started)
         self._changed.set()
 

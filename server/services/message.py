@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.access import Kind, Role, current_caller
 from server.puts import check_number, wait_visible
 from server.wire import (
     DEFAULT_QUERY_MESSAGES,
@@ -116,8 +117,12 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
     async def Get(self, request: pb.GetRequest, context: Context) -> bytes:
         _, offset = parse_message_id(request.message_id)
 
+        caller = current_caller()
+
         def get() -> pb.GetResponse:
-            return pb.GetResponse(message=stored_out(self._store.get(offset)))
+            message = stored_out(self._store.get(offset))
+            caller.subscribes(message.topic)
+            return pb.GetResponse(message=message)
 
         try:
             return await self._pools.lookups.encoded(get)
@@ -130,6 +135,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         producer_id, sequence = request.producer.producer_id, request.producer.sequence
         check_number(producer_id, sequence)
         await wait_visible(self._store)
+        caller = current_caller()
 
         def find() -> bytes:
             records = self._store.batch_records(producer_id, sequence)
@@ -138,6 +144,9 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                     f"{producer_id}:{sequence}", "no batch in the log begins with that number"
                 )
             there = [record for record in records if record is not None]
+            if not caller.is_unbound(Role.SUBSCRIBE, Kind.TOPIC):
+                for topic in {stored_out(record).topic for record in there}:
+                    caller.subscribes(topic)
             response = pb.GetBatchResponse(message_count=len(records), records=b"".join(there))
             return response.SerializeToString()
 

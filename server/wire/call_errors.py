@@ -6,6 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.access import audit_refusal
+from server.errors import AccessError
 from server.wire.call_info import REQUEST_ID, Context
 from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status
 
@@ -18,7 +20,10 @@ logger = logging.getLogger(__name__)
 
 _SERIOUS = ("DATA_LOSS", "FAILED_PRECONDITION", "INTERNAL")
 #: What a caller did is no matter for the log, though another call must come first.
-_CALLERS_OWN = ("OUT_OF_SEQUENCE", "NUMBER_REUSED", "NUMBER_PASSED", "ILLEGAL_STEP")
+_CALLERS_OWN = (
+    *("OUT_OF_SEQUENCE", "NUMBER_REUSED", "NUMBER_PASSED", "ILLEGAL_STEP"),
+    *("ACCESS_OFF", "LAST_ADMINISTRATOR"),
+)
 
 
 def ending(refusal: Refusal, context: Context) -> Coroutine[Any, Any, None]:
@@ -44,6 +49,8 @@ def tell(metrics: CallMetrics, method: str, error: BaseException, request_id: st
     """
     refusal = refusal_of(error, request_id)
     metrics.refused(method, refusal.reason, refusal.code.name)
+    if isinstance(error, AccessError):
+        audit_refusal(method, refusal.reason, refusal.message, request_id)
     if refusal.reason == INTERNAL_ROW.reason:
         logger.error("%s failed, request id %s", method, request_id, exc_info=error)
     elif refusal.code.name in _SERIOUS and refusal.reason not in _CALLERS_OWN:

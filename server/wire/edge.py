@@ -22,7 +22,8 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from server.errors import MemoryFullError, UndecodableRequestError
+from server.access import Gatekeeper, Need, audit_act, current_caller, need_of
+from server.errors import AccessError, MemoryFullError, UndecodableRequestError
 from server.wire.call_errors import ending, tell
 from server.wire.call_gate import CallGate, CallKind
 from server.wire.call_info import CALL, CallInfo, request_id_of
@@ -30,6 +31,7 @@ from server.wire.log_limit import LogLimit
 from server.wire.request_fields import check_counts, plan_of
 from server.wire.request_limits import call_places, request_limit
 from server.wire.request_memory import LARGE_BYTES, SMALL_BYTES, RequestMemory
+from server.wire.status import INTERNAL_ROW, row_of
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
+    from server.access import Usage
     from server.config import ServerConfig
     from server.metrics import CallMetrics
     from server.wire.call_info import Context
@@ -66,8 +69,12 @@ class Registry(Protocol):
 class Edge:
     """Owned by the event loop's thread."""
 
-    def __init__(self, config: ServerConfig, metrics: CallMetrics) -> None:
+    def __init__(
+        self, config: ServerConfig, metrics: CallMetrics, gatekeeper: Gatekeeper | None = None
+    ) -> None:
+        """Without a gatekeeper everyone may do everything."""
         self._config = config
+        self._gatekeeper = gatekeeper
         self._metrics = metrics
         self.gate = CallGate(call_places(config))
         self.memory = RequestMemory(config.memory_limit_bytes, config.sent_limit_bytes)
@@ -125,12 +132,14 @@ class Edge:
         name, metrics, memory = method.name, self._metrics, self.memory
         decoder = self._decoder_of(method)
         answers_large = request_limit(name, self._config).answers_large
+        need = self._need_of(method)
         served = Method(
             decoder,
             getattr(kind, name),
             getattr(kind, f"{name}_now", None),
             servicer,
             memory if answers_large else None,
+            need,
         )
         self.methods[name] = served
 
@@ -139,7 +148,10 @@ class Edge:
             del requests  # the context reads
             peer, size, may_be_large = "", 0, False
             try:
-                peer = self._enter(name, decoder.kind, context)
+                peer = self._enter(decoder.kind, context, method, need)
+                usage = current_caller().usage
+                if usage is not None:
+                    usage.check()
                 if decoder.may_be_large:
                     await memory.begin_large(peer)
                     may_be_large = True
@@ -150,6 +162,8 @@ class Edge:
                 if request is None:
                     raise InvalidArgumentError("request", "is missing")
                 data = await served.handle(request, context, large=size > DECODED_IN_LOOP_BYTES)
+                if usage is not None:
+                    usage.took(size + len(data))
                 if len(data) > SMALL_BYTES:
                     memory.sends(len(data))
                     self._at_end(context, partial(memory.sent, len(data)))
@@ -179,21 +193,31 @@ class Edge:
         """A handler of many responses, to one request or many, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
         decoder = self._decoder_of(method)
+        need = self._need_of(method)
+        # What is on a stream of calls is measured call by call.
+        is_measured = name != "Calls"
 
         async def call(requests: object, context: Context) -> AsyncIterator[bytes]:
             started = perf_counter()
             requests = Requests(decoder, context, memory)
             try:
-                self._enter(name, decoder.kind, context)
+                self._enter(decoder.kind, context, method, need)
+                usage = current_caller().usage if is_measured else None
+                requests.usage = usage
                 taken: object = requests
                 if not method.client_streaming:
                     taken = await anext(requests, None)
                     if taken is None:
                         raise InvalidArgumentError("request", "is missing")
+                if self._gatekeeper is not None:
+                    need.check(current_caller(), taken)
                 async with aclosing(handler(servicer(), taken, context)) as responses:
                     async for response in responses:
                         data = _encoded(response)
                         size = len(data)
+                        if usage is not None:
+                            await usage.pause()
+                            usage.took(size)
                         if size <= SMALL_BYTES:
                             yield data
                             continue
@@ -228,24 +252,39 @@ class Edge:
 
         context.add_done_callback(ended)  # type: ignore[arg-type] # the stubs ask for two values
 
-    def _enter(self, method: str, kind: CallKind, context: Context) -> str:
-        """The caller. Raises TooManyCallsError.
+    def _enter(self, kind: CallKind, context: Context, method: MethodDescriptor, need: Need) -> str:
+        """The connection. Raises TooManyCallsError, UnauthenticatedError, UserLimitError.
 
         The place is given back when the response has been sent.
         """
         peer = context.peer()
-        call = CallInfo(method, context)
+        call = CallInfo(method.name, context)
         CALL.set(call)
         gate = self.gate
         gate.enter(kind, peer)
         CALLER.set(peer)
+        used: list[Usage] = []
 
         def ended(_: object) -> None:
             gate.leave(kind, peer)
             call.ended()
+            for usage in used:
+                usage.end(peer)
 
         context.add_done_callback(ended)  # type: ignore[arg-type] # as in _at_end
+        if self._gatekeeper is not None:
+            caller = self._gatekeeper.let_in(
+                context.invocation_metadata(),
+                method.containing_service.full_name,
+                needs_user=need.user,
+            )
+            if caller.usage is not None:
+                caller.usage.begin(peer)
+                used.append(caller.usage)
         return peer
+
+    def _need_of(self, method: MethodDescriptor) -> Need:
+        return need_of(method.containing_service.full_name, method.name)
 
     def _tell(self, method: str, error: Exception, context: Context) -> Refusal:
         refusal = tell(self._metrics, method, error, request_id_of(context))
@@ -266,6 +305,7 @@ class Method:
         handler_now: Callable[[Any, Any, Context], Message | None] | None,
         servicer: Callable[[], object],
         memory: RequestMemory | None,
+        need: Need,
     ) -> None:
         self.name = decoder.method
         self.kind = decoder.kind
@@ -277,9 +317,27 @@ class Method:
         self._memory = memory  # of large answers; None: it has none
         #: Around each `answer`, where calls are traced; those that come by themselves have a span.
         self.span: Callable[[str], AbstractContextManager[object]] | None = None
+        self._check = need.check
+        self._target = need.target  # None: no administrative act
 
     async def handle(self, request: Message, context: Context, *, large: bool) -> bytes:
         """The encoded response to the request. Raises what the call is refused with."""
+        self._check(current_caller(), request)
+        if self._target is None:
+            return await self._handle(request, context, large=large)
+        target = self._target(request)
+        try:
+            data = await self._handle(request, context, large=large)
+        except BaseException as error:
+            if not isinstance(error, AccessError):  # that is a refusal, and audited as one
+                row = row_of(error) or INTERNAL_ROW
+                reason = row.reason if isinstance(error, Exception) else "CANCELLED"
+                audit_act(self.name, target, request_id_of(context), (reason, str(error)))
+            raise
+        audit_act(self.name, target, request_id_of(context))
+        return data
+
+    async def _handle(self, request: Message, context: Context, *, large: bool) -> bytes:
         if self._memory is not None:
             await self._memory.room_to_send()
         size = {"large": large} if self._takes_size else {}
@@ -293,9 +351,12 @@ class Method:
 
     def answer_now(self, data: bytes, context: Context) -> bytes | None:
         """The same without a turn of the loop, None when it takes one: then nothing was done."""
-        if self._handler_now is None or self._memory is not None or self.span is not None:
+        waits = self._memory is not None or self._target is not None or self.span is not None
+        if self._handler_now is None or waits:
             return None
-        response = self._handler_now(self._servicer(), self._decoder.decode(data), context)
+        request = self._decoder.decode(data)
+        self._check(current_caller(), request)
+        response = self._handler_now(self._servicer(), request, context)
         return None if response is None else response.SerializeToString()
 
 
@@ -384,13 +445,20 @@ class Requests:
         self._context = context
         self._memory = memory
         self._size = 0
+        #: Of the user whose stream it is; None: it is not measured.
+        self.usage: Usage | None = None
 
     def __aiter__(self) -> Requests:
         return self
 
     async def __anext__(self) -> Any:  # noqa: ANN401 - of the method's type
         self.end()
+        usage = self.usage
+        if usage is not None:
+            await usage.pause()
         request, self._size = await self._decoder.read(self._context)
+        if usage is not None:
+            usage.took(self._size)
         if request is None:
             raise StopAsyncIteration
         return request

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from server.access import MAX_RIGHTS
 from server.wire.fields import MAX_QUEUES
 from server.wire.put_limits import MAX_MESSAGES
 from store.errors import InvalidArgumentError
@@ -57,6 +58,7 @@ COUNT_LIMITS = {
     "kvcq.v1.CommitOffsetsRequest.offsets": MAX_QUEUES,
     "kvcq.v1.FetchOffsetsRequest.queues": MAX_QUEUES,
     "kvcq.v1.ResetOffsetsRequest.queue_ids": MAX_QUEUES,
+    "kvcq.v1.ChangeRightsRequest.rights": MAX_RIGHTS,
     "kvcq.v1.RoutingPolicy.rules": MAX_RULES,
     "kvcq.v1.IngestFilesRequest.files": MAX_FILES,
 }

@@ -64,17 +64,28 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         store_errors.UnknownQueueError: "UNKNOWN_QUEUE topic queue_id queue_count",
         store_errors.MessageNotFoundError: "MESSAGE_NOT_FOUND message_id",
         server_errors.UnknownServiceError: "UNKNOWN_SERVICE service",
+        server_errors.UnknownUserError: "UNKNOWN_USER user",
         migration_errors.UnknownJobError: "UNKNOWN_JOB job_id",
     },
     _Code.ALREADY_EXISTS: {
         store_errors.TopicExistsError: "TOPIC_EXISTS topic queue_count",
+        server_errors.UserExistsError: "USER_EXISTS user",
     },
     _Code.OUT_OF_RANGE: {
         store_errors.OffsetOutOfRangeError: (
             "OFFSET_OUT_OF_RANGE topic queue_id queue_offset min_offset max_offset"
         ),
     },
+    _Code.UNAUTHENTICATED: {
+        server_errors.UnauthenticatedError: "UNAUTHENTICATED",
+    },
+    _Code.PERMISSION_DENIED: {
+        server_errors.ForbiddenError: "PERMISSION_DENIED user",
+    },
     _Code.FAILED_PRECONDITION: {
+        server_errors.AccessOffError: "ACCESS_OFF",
+        server_errors.LastAdminError: "LAST_ADMINISTRATOR user",
+        server_errors.KeyFileError: "KEY_FILE_REFUSED",
         server_errors.OutOfSequenceError: "OUT_OF_SEQUENCE producer_id sequence expected_sequence",
         server_errors.NumberReusedError: "NUMBER_REUSED field producer_id sequence",
         server_errors.NumberPassedError: (
@@ -94,6 +105,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
     _Code.RESOURCE_EXHAUSTED: {
         server_errors.MemoryFullError: "MEMORY_FULL",
         server_errors.TooManyCallsError: "TOO_MANY_CALLS kind limit",
+        server_errors.UserLimitError: "USER_LIMIT user limit",
         kvcq_errors.EngineFullError: "DISK_FULL",
         store_errors.DiskFullError: "DISK_FULL",
     },

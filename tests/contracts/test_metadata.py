@@ -135,6 +135,13 @@ def test_small_values_are_kept_by_name(store: Metadata) -> None:
     store.put_state("x", b"1")
     store.put_state("xy", b"2")
     assert store.get_state("x") == b"1"
+    store.put_state("y", b"3")
+    assert store.states("x") == [("x", b"1"), ("xy", b"2")]
+    assert store.states("") == [("x", b"1"), ("xy", b"2"), ("y", b"3")]
+    store.drop_state("x")
+    store.drop_state("x")
+    assert store.get_state("x") is None
+    assert store.states("x") == [("xy", b"2")]
 
 
 def test_marks_are_listed_in_the_order_of_their_sequences(store: Metadata) -> None:

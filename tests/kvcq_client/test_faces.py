@@ -8,6 +8,8 @@ from typing import get_type_hints
 import pytest
 
 from kvcq_client import (
+    Access,
+    AsyncAccess,
     AsyncClient,
     AsyncConsumer,
     AsyncJobs,
@@ -29,6 +31,7 @@ FACES = [
     (Producer, AsyncProducer),
     (Consumer, AsyncConsumer),
     (Migration, AsyncMigration),
+    (Access, AsyncAccess),
     (Jobs, AsyncJobs),
 ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.cli.online.connection import command_at, connect, on_server, server_option
+from server.cli.online.security import read_secret
 
 if TYPE_CHECKING:
     from server.cli.online.jobs import start_job
@@ -17,6 +18,7 @@ __all__ = [
     "command_at",
     "connect",
     "on_server",
+    "read_secret",
     "server_option",
     "start_job",
 ]

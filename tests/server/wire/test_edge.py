@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2, migration_pb2
+from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.config import ServerConfig
 from server.wire import edge
@@ -32,6 +32,7 @@ METHODS: list[MethodDescriptor] = [
         kvcq_pb2.DESCRIPTOR,
         migration_pb2.DESCRIPTOR,
         jobs_pb2.DESCRIPTOR,
+        access_pb2.DESCRIPTOR,
         health_pb2.DESCRIPTOR,
         reflection_pb2.DESCRIPTOR,
     )

@@ -1,0 +1,70 @@
+"""The audit: one JSON line for each refusal of a caller, and for each administrative act.
+
+| field       | what                                                               |
+|-------------|--------------------------------------------------------------------|
+| `time`      | UTC, milliseconds                                                  |
+| `event`     | `refused`; `done` or `failed` for an act                           |
+| `user`      | the access key; of a refusal, what the caller said; absent: nobody |
+| `peer`      | the connection, as gRPC names it                                   |
+| `method`    | of the API                                                         |
+| `target`    | what an act was done to: names, never a secret or a message        |
+| `reason`    | of a refusal or failure: the reason of the error table             |
+| `message`   | the same in words                                                  |
+| `requestId` | that of the call                                                   |
+
+Lines go to the logger `kvcq.audit`: to a file of their own, or among the lines of the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from server.access.caller import current_caller
+from server.workers import CALLER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AUDIT = "kvcq.audit"
+_logger = logging.getLogger(AUDIT)
+_LONGEST = 400
+#: Names of one act that are written; how many more there are is said.
+_NAMES = 20
+
+
+def audit_refusal(method: str, reason: str, message: str, request_id: str) -> None:
+    """Somebody was not let in, or not allowed to do it."""
+    _write("refused", method, reason=reason, message=message[:_LONGEST], requestId=request_id)
+
+
+def audit_act(
+    method: str, target: Sequence[str], request_id: str, failure: tuple[str, str] | None = None
+) -> None:
+    """An act was done; `failure`: reason and message of why it was not."""
+    shown = [name[:_LONGEST] for name in target[:_NAMES]]
+    if len(target) > _NAMES:
+        shown.append(f"and {len(target) - _NAMES} more")
+    if failure is None:
+        _write("done", method, target=shown, requestId=request_id)
+    else:
+        reason, message = failure
+        _write(
+            "failed",
+            method,
+            target=shown,
+            reason=reason,
+            message=message[:_LONGEST],
+            requestId=request_id,
+        )
+
+
+def _write(event: str, method: str, **values: object) -> None:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line: dict[str, object] = {"time": now, "event": event}
+    if user := current_caller().name:
+        line["user"] = user
+    line |= {"peer": CALLER.get(), "method": method, **values}
+    _logger.info("%s", json.dumps(line))

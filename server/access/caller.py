@@ -1,0 +1,131 @@
+"""Who makes a call, to be asked what they may do, while it lasts.
+
+A stream may last for days. So a caller looks at its user again whenever any user was changed: a
+right that was taken away, a new secret or a deletion end what is under way.
+"""
+
+from __future__ import annotations
+
+import shlex
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from server.access.rights import Kind, Role
+from server.errors import ForbiddenError, UnauthenticatedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from server.access.limits import Usage
+    from server.access.users import User, Users
+
+
+class Caller:
+    """Nobody in particular, who may do everything: the caller where no one is asked."""
+
+    name = ""
+    usage: Usage | None = None
+
+    def check(self, role: Role | None, kind: Kind, name: str) -> None:
+        """Raises ForbiddenError without the role on that name, None: any; UnauthenticatedError when
+        the user is gone, or has another secret."""
+
+    def check_all(self, role: Role | None, kind: Kind, prefix: str) -> None:
+        """The same for all names that begin so."""
+
+    def check_admin(self, what: str) -> None:
+        """The same for who may do everything. `what` is in words, such as "migrate the store"."""
+
+    def is_unbound(self, role: Role, kind: Kind) -> bool:
+        """Whether the role is had on all names there are, so that none need be looked at."""
+        return True
+
+    # --- what calls ask for, in short ------------------------------------------------------
+
+    def publishes(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.check(Role.PUBLISH, Kind.TOPIC, topic)
+
+    def subscribes(self, topic: str) -> None:
+        self.check(Role.SUBSCRIBE, Kind.TOPIC, topic)
+
+    def took_messages(self, count: int) -> None:
+        """Messages were put or read."""
+        if self.usage is not None:
+            self.usage.took(0, count)
+
+
+class Stranger(Caller):
+    """Who was not let in; the name is what they said of themselves."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class UserCaller(Caller):
+    """A user of the store."""
+
+    def __init__(self, users: Users, user: User, usage: Usage) -> None:
+        self.name = user.name
+        self.usage = usage
+        self._users = users
+        self._generation = users.generation
+        self._user = user
+
+    def check(self, role: Role | None, kind: Kind, name: str) -> None:
+        if not self._now().rights.allow(kind, role, name):
+            raise self._forbidden(role, kind, name)
+
+    def check_all(self, role: Role | None, kind: Kind, prefix: str) -> None:
+        if not self._now().rights.allow_all(kind, role, prefix):
+            raise self._forbidden(role, kind, f"{prefix}*")
+
+    def check_admin(self, what: str) -> None:
+        if not self._now().is_admin:
+            raise ForbiddenError(
+                self.name,
+                what,
+                "as administrators alone may, such as those made with `kvcq user add NAME --admin`",
+            )
+
+    def is_unbound(self, role: Role, kind: Kind) -> bool:
+        return self._now().rights.allow_all(kind, role, "")
+
+    def _now(self) -> User:
+        generation = self._users.generation
+        if generation != self._generation:
+            found = self._users.find(self.name)
+            if found is None or found.secret != self._user.secret:
+                raise UnauthenticatedError(
+                    f"user {self.name!r} was deleted, or has a new secret: connect again with it"
+                )
+            self._user, self._generation = found, generation
+            assert self.usage is not None
+            self.usage.limits = found.limits
+        return self._user
+
+    def _forbidden(self, role: Role | None, kind: Kind, name: str) -> ForbiddenError:
+        doing = {
+            None: "look at",
+            Role.PUBLISH: "publish to",
+            Role.SUBSCRIBE: "subscribe to",
+            Role.ADMIN: "administer",
+        }[role]
+        wanted = Role.SUBSCRIBE if role is None else role
+        remedy = f"kvcq acl grant {self.name} {wanted.value} --{kind.value} {shlex.quote(name)}"
+        return ForbiddenError(self.name, f"{doing} {kind.value} {name!r}", remedy)
+
+
+#: Where no user is asked for.
+EVERYONE = Caller()
+_CURRENT: ContextVar[Caller] = ContextVar("kvcq_caller", default=EVERYONE)
+
+
+def current_caller() -> Caller:
+    """Whose call this task answers. In worker threads it is nobody's: ask before."""
+    return _CURRENT.get()
+
+
+def set_caller(caller: Caller) -> None:
+    """For the task that runs, and those that it begins."""
+    _CURRENT.set(caller)

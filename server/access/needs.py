@@ -1,0 +1,255 @@
+"""What each call takes: which right, on which names of its request, as a table by method.
+
+A test compares the rows with the descriptors of all that is served. A method without a row is for
+administrators alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from server.access.rights import Kind, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from server.access.caller import Caller
+
+_TOPIC, _GROUP = Kind.TOPIC, Kind.GROUP
+_PUBLISH, _SUBSCRIBE, _ADMIN = Role.PUBLISH, Role.SUBSCRIBE, Role.ADMIN
+
+
+class Need(NamedTuple):
+    """Of one method."""
+
+    #: Raises what the call is refused with. Of a stream of requests: of each, as the service finds
+    #: it right to refuse them.
+    check: Callable[[Caller, Any], None]
+    #: False: nobody is asked who they are.
+    user: bool = True
+    #: Of an administrative act, which is audited: the names of what it is done to.
+    target: Callable[[Any], Sequence[str]] | None = None
+
+
+# --- checks of requests --------------------------------------------------------------------
+
+
+def _nothing(caller: Caller, request: object) -> None:
+    """Any user may."""
+
+
+def _put(caller: Caller, request: pb.PutRequest) -> None:
+    message = request.message
+    caller.check(_PUBLISH, _TOPIC, message.topic)
+    if message.light_queues:
+        caller.publishes(message.light_queues)
+
+
+def check_batch(caller: Caller, batch: pb.PutBatchRequest) -> None:
+    """Each name is looked at once, however many messages there are."""
+    if caller.is_unbound(_PUBLISH, _TOPIC):
+        return
+    columns = batch.columns
+    names = set(columns.topics)
+    if columns.light_queues:
+        for text in set(columns.light_queues):
+            names.update(text.split(","))
+    for message in batch.messages:
+        names.add(message.topic)
+        names.update(message.light_queues)
+    names.discard("")  # of columns, a message without light queues; no topic has that name
+    caller.publishes(names)
+
+
+def _get_offsets(caller: Caller, request: pb.GetOffsetsRequest) -> None:
+    _look_at(caller, request.queues)
+
+
+def _create(caller: Caller, request: pb.CreateTopicsRequest) -> None:
+    for topic in request.topics:
+        caller.check(_ADMIN, _TOPIC, topic.name)
+
+
+def _commit(caller: Caller, request: pb.CommitOffsetsRequest) -> None:
+    caller.check(_SUBSCRIBE, _GROUP, request.group)
+    _look_at(caller, request.offsets)
+
+
+def _fetch(caller: Caller, request: pb.FetchOffsetsRequest) -> None:
+    caller.check(_SUBSCRIBE, _GROUP, request.group)
+    _look_at(caller, request.queues)
+
+
+def _look_at(caller: Caller, queues: Sequence[pb.Queue] | Sequence[pb.QueuePosition]) -> None:
+    if not caller.is_unbound(_SUBSCRIBE, _TOPIC):
+        for topic in {queue.topic for queue in queues}:
+            caller.check(None, _TOPIC, topic)
+
+
+def _reset(caller: Caller, request: pb.ResetOffsetsRequest) -> None:
+    caller.check(_ADMIN, _GROUP, request.group)
+    caller.check(None, _TOPIC, request.topic)
+
+
+def _own_or_admin(what: str) -> Callable[[Caller, Any], None]:
+    """A user may do it to itself."""
+
+    def check(caller: Caller, request: Any) -> None:  # noqa: ANN401 - several have a user
+        if not request.user or request.user != caller.name:
+            caller.check_admin(what)
+
+    return check
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+def _topic(role: Role | None, field: str) -> Callable[[Caller, Any], None]:
+    def check(caller: Caller, request: object) -> None:
+        caller.check(role, _TOPIC, getattr(request, field))
+
+    return check
+
+
+def _group(role: Role) -> Callable[[Caller, Any], None]:
+    def check(caller: Caller, request: Any) -> None:  # noqa: ANN401 - several have a group
+        caller.check(role, _GROUP, request.group)
+
+    return check
+
+
+def _admin(what: str) -> Callable[[Caller, Any], None]:
+    def check(caller: Caller, request: object) -> None:
+        caller.check_admin(what)
+
+    return check
+
+
+def _fields(*names: str) -> Callable[[Any], Sequence[str]]:
+    """The named fields, as far as they are set."""
+
+    def target(request: object) -> list[str]:
+        return [str(value) for name in names if (value := getattr(request, name))]
+
+    return target
+
+
+def _no_target(request: object) -> Sequence[str]:
+    return ()
+
+
+def _all_topics(caller: Caller, request: pb.ListTopicsRequest) -> None:
+    caller.check_all(None, _TOPIC, request.prefix)
+
+
+def _all_groups(caller: Caller, request: object) -> None:
+    caller.check_all(_SUBSCRIBE, _GROUP, "")
+
+
+_MIGRATE = _admin("migrate the store")
+_JOBS = _admin("manage jobs")
+_USERS = _admin("manage users")
+_STEP = Need(_MIGRATE, target=_no_target)
+
+#: Of the services of kvcq.v1.
+_OURS: Mapping[str, Mapping[str, Need]] = {
+    "MessageService": {
+        "Put": Need(_put),
+        "PutBatch": Need(check_batch),
+        "PutStream": Need(_nothing),  # each batch is checked, and refused by itself: server/puts
+        "Pull": Need(_topic(_SUBSCRIBE, "topic")),
+        "Subscribe": Need(_nothing),  # each read of a queue is checked: server/reads
+        "Query": Need(_topic(_SUBSCRIBE, "topic")),
+        "Get": Need(_nothing),  # the topics of what was found are checked: server/services
+        "GetBatch": Need(_nothing),
+        "GetOffsets": Need(_get_offsets),
+        "SearchTime": Need(_topic(_SUBSCRIBE, "topic")),
+        "Echo": Need(_nothing),
+    },
+    "CallService": {"Calls": Need(_nothing)},  # each call on it is checked as one by itself
+    "TopicService": {
+        "CreateTopics": Need(_create, target=lambda request: [one.name for one in request.topics]),
+        "UpdateTopic": Need(_topic(_ADMIN, "name"), target=_fields("name")),
+        "DeleteTopic": Need(_topic(_ADMIN, "name"), target=_fields("name")),
+        "DescribeTopic": Need(_topic(None, "name")),
+        "ListTopics": Need(_all_topics),
+    },
+    "GroupService": {
+        "CommitOffsets": Need(_commit),
+        "FetchOffsets": Need(_fetch),
+        "ResetOffsets": Need(_reset, target=_fields("group", "topic")),
+        "ListGroupOffsets": Need(_group(_SUBSCRIBE)),
+        "ListGroups": Need(_all_groups),
+        "DeleteGroup": Need(_group(_ADMIN), target=_fields("group")),
+    },
+    "AdminService": {
+        "GetStatistics": Need(_nothing),
+        "GetSettings": Need(_admin("look at settings")),
+        "ReloadSettings": Need(_admin("change settings"), target=_no_target),
+    },
+    "MigrationService": {
+        "PlanMigration": Need(_MIGRATE),
+        "StartMigration": _STEP,
+        "GetMigrationStatus": Need(_MIGRATE),
+        "VerifyMigration": _STEP,
+        "ListDifferences": Need(_MIGRATE),
+        "Cutover": _STEP,
+        "Rollback": _STEP,
+        "FinishMigration": _STEP,
+        "GetRouting": Need(_MIGRATE),
+        "SetRouting": _STEP,
+        "CancelMigration": Need(_MIGRATE, target=_fields("job_id")),
+        "ResumeMigration": _STEP,
+        "IngestFiles": Need(_MIGRATE, target=lambda request: [file.path for file in request.files]),
+    },
+    "JobService": {
+        "StartJob": Need(_JOBS, target=lambda request: [request.WhichOneof("kind") or ""]),
+        "GetJob": Need(_JOBS),
+        "ListJobs": Need(_JOBS),
+        "CancelJob": Need(_JOBS, target=_fields("job_id")),
+        "WatchJob": Need(_JOBS),
+    },
+    "AccessService": {
+        "CreateUser": Need(_USERS, target=_fields("user")),
+        "DeleteUser": Need(_USERS, target=_fields("user")),
+        "ListUsers": Need(_USERS),
+        "RotateSecret": Need(_own_or_admin("rotate a secret"), target=_fields("user")),
+        "SetLimits": Need(_USERS, target=_fields("user")),
+        "Grant": Need(_USERS, target=lambda request: _rights_of(request)),
+        "Revoke": Need(_USERS, target=lambda request: _rights_of(request)),
+        "GetUser": Need(_own_or_admin("look at other users")),
+        "WhoAmI": Need(_nothing),
+    },
+}
+_OPEN = Need(_nothing, user=False)
+
+NEEDS: Mapping[str, Need] = {
+    **{
+        f"kvcq.v1.{service}/{method}": need
+        for service, rows in _OURS.items()
+        for method, need in rows.items()
+    },
+    "grpc.health.v1.Health/Check": _OPEN,
+    "grpc.health.v1.Health/List": _OPEN,
+    "grpc.health.v1.Health/Watch": _OPEN,
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Need(_nothing),
+}
+_FOR_ADMINISTRATORS = Need(_admin("call this"), target=_no_target)
+
+
+def need_of(service: str, method: str) -> Need:
+    """The row of a method, by the full name of its service."""
+    return NEEDS.get(f"{service}/{method}", _FOR_ADMINISTRATORS)
+
+
+def _rights_of(request: Any) -> list[str]:  # noqa: ANN401 - of two kinds
+    """The user, and the rights in words."""
+    roles = {1: "publish", 2: "subscribe", 3: "admin"}
+    return [
+        request.user,
+        *(
+            f"{roles.get(one.role, '?')} {one.WhichOneof('on') or '?'} {one.topic or one.group}"
+            for one in request.rights
+        ),
+    ]

@@ -1,0 +1,68 @@
+"""Users of a store that is open, or stopped."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kvcq.opening import open_metadata
+from server.access.secrets import Vault
+from server.access.users import Users
+from store.clock import SystemClock
+from store.config import StoreConfig
+from store.errors import InvalidArgumentError
+from store.store_dir import StoreDir, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store.metadata import Metadata
+
+
+def key_file_of(data_dir: Path) -> Path:
+    """Where the key of the secrets is unless another place is set: beside the store, not in it."""
+    directory = data_dir.absolute()
+    return directory.with_name(f"{directory.name}.key")
+
+
+def open_users(metadata: Metadata, data_dir: Path, key_file: Path | None) -> Users:
+    """For a server that asks its callers who they are. Blocks.
+
+    Raises InvalidArgumentError while nobody could administer it, KeyFileError, CorruptValueError.
+    """
+    users = Users(metadata, Vault.open(key_file or key_file_of(data_dir)), SystemClock())
+    if not users.has_admin:
+        key = "" if key_file is None else f" --key-file {key_file}"
+        raise InvalidArgumentError(
+            "server.access",
+            "the store has no administrator yet. Make one first: "
+            f"kvcq user add admin --admin --data {data_dir}{key}",
+        )
+    return users
+
+
+@contextmanager
+def users_of_stopped_store(
+    data_dir: Path, key_file: Path | None, segment_bytes: int | None = None
+) -> Iterator[Users]:
+    """To make its first administrator, say. The store is locked, and made if there is none, with
+    segments of that size.
+
+    Raises StoreLockedError, StoreFormatError, KeyFileError, CorruptValueError.
+    """
+    _, identity = inspect(data_dir)
+    if identity is not None:
+        segment_bytes = identity.segment_bytes
+    elif segment_bytes is None:
+        segment_bytes = StoreConfig(root=data_dir).segment_bytes
+    clock = SystemClock()
+    directory = StoreDir.open(data_dir, segment_bytes, clock)
+    try:
+        metadata = open_metadata(directory)
+        try:
+            yield Users(metadata, Vault.open(key_file or key_file_of(data_dir)), clock)
+        finally:
+            metadata.close()
+    finally:
+        directory.close()

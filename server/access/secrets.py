@@ -1,0 +1,135 @@
+"""Secrets at rest: encrypted in `meta/`, under a key that lies outside the store.
+
+A signature can only be checked by who knows the secret, so a hash does not do. A copy of the store
+without the key file has no secret in the clear. A sealed secret is
+
+| at | size | what                                                        |
+|---:|-----:|-------------------------------------------------------------|
+|  0 |    1 | form, 1                                                     |
+|  1 |   12 | nonce, at random                                            |
+| 13 |      | AES-256-GCM of the secret in UTF-8; the user's name is bound to it |
+
+The key file is 64 hex digits and a line end, mode 0600.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from server.errors import KeyFileError
+from store.errors import InvalidArgumentError
+from store.files import fsync_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FORM = b"\x01"
+_NONCE_BYTES = 12
+_KEY_BYTES = 32
+#: Of the file's mode: nobody but its owner.
+_OTHERS = 0o077
+
+MIN_SECRET, MAX_SECRET = 8, 256
+
+
+class Vault:
+    """Seals and opens. Thread: any."""
+
+    def __init__(self, key: bytes, path: Path) -> None:
+        self._cipher = AESGCM(key)
+        self._path = path
+
+    @classmethod
+    def open(cls, path: Path) -> Vault:
+        """With the key in the file, which is made if it is not there.
+
+        Raises KeyFileError. Durability: a new key is on disk on return.
+        """
+        try:
+            return cls(_read(path), path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise KeyFileError(path, f"cannot be read: {error.strerror or error}") from error
+        try:
+            return cls(_make(path), path)
+        except OSError as error:
+            raise KeyFileError(path, f"cannot be made: {error.strerror or error}") from error
+
+    def seal(self, name: str, secret: str) -> bytes:
+        """Different each time."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return _FORM + nonce + self._cipher.encrypt(nonce, secret.encode(), name.encode())
+
+    def unseal(self, name: str, sealed: bytes) -> str:
+        """The secret of the user. Raises KeyFileError when it was sealed with another key."""
+        nonce, data = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
+        try:
+            if sealed[:1] != _FORM:
+                raise InvalidTag
+            return self._cipher.decrypt(nonce, data, name.encode()).decode()
+        except (InvalidTag, ValueError):
+            raise KeyFileError(
+                self._path,
+                f"does not open the secret of {name!r}: bring back this store's key",
+            ) from None
+
+
+def new_secret() -> str:
+    """256 bits, in 43 letters, digits, - and _."""
+    return secrets.token_urlsafe(_KEY_BYTES)
+
+
+def check_secret(field: str, secret: str) -> str:
+    """`secret`. Raises InvalidArgumentError, which does not tell it."""
+    if not (
+        MIN_SECRET <= len(secret) <= MAX_SECRET
+        and secret.isascii()
+        and secret.isprintable()
+        and " " not in secret
+    ):
+        raise InvalidArgumentError(
+            field,
+            f"must be {MIN_SECRET} to {MAX_SECRET} printable ASCII characters without spaces; "
+            "leave it out, and one is made",
+        )
+    return secret
+
+
+def _read(path: Path) -> bytes:
+    text = path.read_text(encoding="ascii", errors="replace").strip()
+    mode = path.stat().st_mode
+    if mode & _OTHERS:
+        raise KeyFileError(path, f"may be read by others: chmod 600 {path}")
+    with suppress(ValueError):
+        key = bytes.fromhex(text)
+        if len(key) == _KEY_BYTES:
+            return key
+    raise KeyFileError(path, "has no key of 64 hex digits")
+
+
+def _make(path: Path) -> bytes:
+    """Two that begin at once: one makes it, the other reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    key = secrets.token_bytes(_KEY_BYTES)
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key.hex().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(new, path)  # unlike a rename it replaces no key
+        except FileExistsError:
+            key = _read(path)
+    finally:
+        new.unlink()
+    fsync_directory(path.parent)
+    return key

@@ -1,0 +1,76 @@
+"""The headers a call is signed with, and when a signature is good.
+
+The scheme is that of RocketMQ 5's clients, see kvcq_client/transport/secured.py. The time that was
+signed may be `max_skew_s` from the server's: a signature that somebody overheard is good for no
+longer. Some clients of RocketMQ sign local time and call it UTC; where `any_zone` is set, a time
+that is off by whole quarters of an hour, as time zones are, counts as the same.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from kvcq_client.transport import ACCESS_KEY_FORM, ALGORITHM, AUTHORIZATION, DATE_TIME, signature_of
+
+_FORM = re.compile(
+    rf"{ALGORITHM}\s+Credential=(?P<key>[^,/\s]+)(?:/[^,\s]*)?,\s*"
+    r"SignedHeaders=(?P<signed>[^,\s]+),\s*Signature=(?P<signature>[0-9A-Fa-f]{40})"
+)
+_TIME_FORM = "%Y%m%dT%H%M%SZ"
+_TIME_LENGTH = len("20240131T235959Z")
+_QUARTER_S = 15 * 60
+#: From UTC-12 to UTC+14.
+_ZONES_S = 14 * 3600
+_LONGEST = 1024
+
+
+class Signed(NamedTuple):
+    """What a call came with; nothing of it is known to be true."""
+
+    access_key: str
+    date_time: str
+    signature: str
+
+
+def signed_of(metadata: object) -> Signed | None:
+    """The signature among the headers of a call; None when there is none, or not one of ours."""
+    date_time = authorization = ""
+    for name, value in metadata or ():  # type: ignore[attr-defined] # the stubs leave it open
+        if name == AUTHORIZATION and isinstance(value, str):
+            authorization = value
+        elif name == DATE_TIME and isinstance(value, str):
+            date_time = value
+    if not authorization or len(authorization) > _LONGEST:
+        return None
+    found = _FORM.fullmatch(authorization.strip())
+    if found is None or found["signed"].lower() != DATE_TIME:
+        return None
+    if not ACCESS_KEY_FORM.fullmatch(found["key"]):
+        return None
+    return Signed(found["key"], date_time, found["signature"].lower())
+
+
+def is_signed_with(secret: str, signed: Signed) -> bool:
+    """Takes as long whatever the secret and the signature are."""
+    return hmac.compare_digest(signature_of(secret, signed.date_time), signed.signature)
+
+
+def time_of(date_time: str) -> float | None:
+    """Seconds since 1970; None for what is no time."""
+    if len(date_time) != _TIME_LENGTH or not date_time.isascii():
+        return None
+    try:
+        return datetime.strptime(date_time, _TIME_FORM).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def is_fresh(signed_s: float, now_s: float, max_skew_s: float, *, any_zone: bool) -> bool:
+    """Whether the time that was signed is near enough to the server's."""
+    off_s = signed_s - now_s
+    if any_zone and abs(off_s) <= _ZONES_S + max_skew_s:
+        off_s -= round(off_s / _QUARTER_S) * _QUARTER_S
+    return abs(off_s) <= max_skew_s

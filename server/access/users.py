@@ -1,0 +1,210 @@
+"""Users: names that are access keys, with a secret, rights and limits each.
+
+They are kept in `meta/`, as named values `access.user.NAME`, JSON:
+
+| field     | value                                                       |
+|-----------|-------------------------------------------------------------|
+| `form`    | 1                                                           |
+| `admin`   | whether it may do everything                                |
+| `created` | ms since 1970                                               |
+| `secret`  | sealed, see secrets.py, in base64                           |
+| `rights`  | lists of role, kind and pattern, see rights.py              |
+| `limits`  | by name, see limits.py; what is missing is 0                |
+
+A change of a user is one row, durable on return. All of them are in memory as well.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kvcq.errors import CorruptValueError
+from kvcq_client.transport import ACCESS_KEY_FORM
+from server.access.limits import NO_LIMITS, Limits, check_limits
+from server.access.rights import MAX_RIGHTS, Kind, Right, Rights, Role, check_right
+from server.access.secrets import check_secret, new_secret
+from server.errors import LastAdminError, UnknownUserError, UserExistsError
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from server.access.secrets import Vault
+    from store.clock import Clock
+    from store.metadata import Metadata
+
+_PREFIX = "access.user."
+_FORM = 1
+MAX_USERS = 10_000
+
+
+@dataclass(frozen=True)
+class User:
+    """One user, as it is now. A change makes another one."""
+
+    name: str
+    secret: str = field(repr=False)
+    is_admin: bool = False
+    rights: Rights = field(default_factory=Rights, repr=False)
+    limits: Limits = NO_LIMITS
+    created_ms: int = 0
+
+
+class Users:
+    """All users of a store.
+
+    Thread: `find`, `every` and `generation` any; changes any, one at a time; they touch the disk.
+    Locks: `_changing`, held while a change is written.
+    """
+
+    def __init__(self, metadata: Metadata, vault: Vault, clock: Clock) -> None:
+        """Reads all of them. Raises KeyFileError for the key of another store, CorruptValueError.
+
+        Blocks.
+        """
+        self._metadata = metadata
+        self._vault = vault
+        self._clock = clock
+        self._changing = threading.Lock()
+        # Replaced as one; `generation` rises behind it.
+        self._users = {
+            user.name: user
+            for user in (self._unpack(name, row) for name, row in metadata.states(_PREFIX))
+        }
+        self.generation = 0
+
+    def find(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    def get(self, name: str) -> User:
+        """Raises UnknownUserError."""
+        found = self._users.get(name)
+        if found is None:
+            raise UnknownUserError(name)
+        return found
+
+    def every(self) -> list[User]:
+        """By name."""
+        return [user for _, user in sorted(self._users.items())]
+
+    @property
+    def has_admin(self) -> bool:
+        return any(user.is_admin for user in self._users.values())
+
+    # --- changes ---------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        *,
+        is_admin: bool = False,
+        secret: str | None = None,
+        limits: Limits = NO_LIMITS,
+    ) -> User:
+        """A new user; its secret is made if none is given. Raises UserExistsError,
+        InvalidArgumentError."""
+        if not ACCESS_KEY_FORM.fullmatch(name):
+            raise InvalidArgumentError(
+                "name",
+                f"{name!r} is not a letter or digit, and up to 127 more, or . _ @ -",
+            )
+        given = new_secret() if secret is None else check_secret("secret", secret)
+        check_limits(limits)
+        with self._changing:
+            if name in self._users:
+                raise UserExistsError(name)
+            if len(self._users) >= MAX_USERS:
+                raise InvalidArgumentError("name", f"there are {MAX_USERS} users: delete some")
+            rights = Rights(everything=is_admin)
+            return self._put(User(name, given, is_admin, rights, limits, self._clock.now_ms()))
+
+    def delete(self, name: str) -> None:
+        """Raises UnknownUserError, LastAdminError."""
+        with self._changing:
+            user = self.get(name)
+            if user.is_admin and sum(each.is_admin for each in self._users.values()) == 1:
+                raise LastAdminError(name)
+            self._metadata.drop_state(_PREFIX + name)
+            self._users = {key: each for key, each in self._users.items() if key != name}
+            self.generation += 1
+
+    def rotate(self, name: str, secret: str | None = None) -> User:
+        """A new secret, in place of the old one, at once. Raises UnknownUserError,
+        InvalidArgumentError."""
+        given = new_secret() if secret is None else check_secret("secret", secret)
+        with self._changing:
+            return self._put(replace(self.get(name), secret=given))
+
+    def set_limits(self, name: str, limits: Limits) -> User:
+        """Raises UnknownUserError, InvalidArgumentError."""
+        check_limits(limits)
+        with self._changing:
+            return self._put(replace(self.get(name), limits=limits))
+
+    def grant(self, name: str, rights: Iterable[Right]) -> User:
+        """The user has these rights as well. Raises UnknownUserError, InvalidArgumentError."""
+        checked = [check_right(f"rights[{at}]", right) for at, right in enumerate(rights)]
+        with self._changing:
+            user = self.get(name)
+            wanted = {*user.rights.rights, *checked}
+            if len(wanted) > MAX_RIGHTS:
+                raise InvalidArgumentError(
+                    "rights", f"{len(wanted)} of one user, more than {MAX_RIGHTS}: grant prefixes"
+                )
+            return self._put(replace(user, rights=Rights(wanted, everything=user.is_admin)))
+
+    def revoke(self, name: str, rights: Iterable[Right]) -> User:
+        """The user no longer has these, as they were granted; open streams notice. Repeatable.
+
+        Raises UnknownUserError.
+        """
+        with self._changing:
+            user = self.get(name)
+            left = set(user.rights.rights) - set(rights)
+            return self._put(replace(user, rights=Rights(left, everything=user.is_admin)))
+
+    def _put(self, user: User) -> User:
+        self._metadata.put_state(_PREFIX + user.name, self._pack(user))
+        self._users = {**self._users, user.name: user}
+        self.generation += 1
+        return user
+
+    # --- rows ------------------------------------------------------------------------------
+
+    def _pack(self, user: User) -> bytes:
+        return json.dumps(
+            {
+                "form": _FORM,
+                "admin": user.is_admin,
+                "created": user.created_ms,
+                "secret": b64encode(self._vault.seal(user.name, user.secret)).decode(),
+                "rights": [
+                    [right.role.value, right.kind.value, right.pattern]
+                    for right in user.rights.rights
+                ],
+                "limits": user.limits._asdict(),
+            }
+        ).encode()
+
+    def _unpack(self, state: str, row: bytes) -> User:
+        name = state.removeprefix(_PREFIX)
+        try:
+            found = json.loads(row)
+            if found["form"] != _FORM:
+                raise ValueError(f"form {found['form']!r}")
+            is_admin = bool(found["admin"])
+            rights = [
+                Right(Role(role), Kind(kind), pattern) for role, kind, pattern in found["rights"]
+            ]
+            limits = Limits(**found["limits"])
+            sealed, created_ms = b64decode(found["secret"]), int(found["created"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptValueError(
+                f"user {name!r} has a row that cannot be read: {error}"
+            ) from None
+        secret = self._vault.unseal(name, sealed)
+        return User(name, secret, is_admin, Rights(rights, everything=is_admin), limits, created_ms)

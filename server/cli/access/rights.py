@@ -1,0 +1,126 @@
+"""kvcq acl …: what users of a server may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kvcq_client.pb.v1 import access_pb2 as pb
+from server.cli.access.documents import ROLES, WORDS, document
+from server.cli.online import connect, server_option
+from server.cli.terminal import Sections, json_option, notes, print_json, print_table, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@click.group(cls=Sections)
+def acl() -> None:
+    """What users of a running server may do."""
+
+
+def right_options(command: Callable[..., object]) -> Callable[..., object]:
+    for kind, words in (("group", "A consumer group"), ("topic", "A topic, or light queue")):
+        command = click.option(
+            f"--{kind}",
+            f"{kind}s",
+            type=text,
+            multiple=True,
+            metavar="PATTERN",
+            help=f"{words}: its name, or the beginning of names and '*'; may be repeated.",
+        )(command)
+    return click.argument("role", type=click.Choice(list(ROLES)))(command)
+
+
+@acl.command()
+@click.argument("name", type=text)
+@right_options
+@server_option
+@json_option
+def grant(
+    name: str,
+    role: str,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    server: str,
+    as_json: bool,
+) -> None:
+    """Let user NAME publish to, subscribe to, or administer topics or groups.
+
+    A consumer needs subscribe on its topics, and on its group if it commits offsets.
+    """
+    rights = _rights(role, topics, groups)
+    with connect(server) as client:
+        found = client.access.grant(name, rights)
+    _show_rights([found], as_json=as_json)
+
+
+@acl.command()
+@click.argument("name", type=text)
+@right_options
+@server_option
+@json_option
+def revoke(
+    name: str,
+    role: str,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    server: str,
+    as_json: bool,
+) -> None:
+    """Take rights from user NAME, as they were granted. What it has under way notices."""
+    rights = _rights(role, topics, groups)
+    with connect(server) as client:
+        before = client.access.user(name)
+        missing = [right for right in rights if right not in before.rights]
+        found = client.access.revoke(name, rights)
+    _show_rights([found], as_json=as_json)
+    for right in missing:
+        notes.print(
+            f"{name} did not have {_words(right)}, as it stands there: nothing was taken",
+            markup=False,
+        )
+
+
+@acl.command("list")
+@click.argument("name", type=text, required=False)
+@server_option
+@json_option
+def list_rights(name: str | None, server: str, as_json: bool) -> None:
+    """List the rights of all users, or of user NAME."""
+    with connect(server) as client:
+        found = client.access.users() if name is None else [client.access.user(name)]
+    _show_rights(found, as_json=as_json)
+
+
+def _rights(role: str, topics: tuple[str, ...], groups: tuple[str, ...]) -> list[pb.AccessRight]:
+    if not (topics or groups):
+        raise click.UsageError("name what it is for: --topic or --group")
+    number = ROLES[role]
+    return [
+        *(pb.AccessRight(role=number, topic=pattern) for pattern in topics),
+        *(pb.AccessRight(role=number, group=pattern) for pattern in groups),
+    ]
+
+
+def _words(right: pb.AccessRight) -> str:
+    kind = right.WhichOneof("on") or ""
+    return f"{WORDS[right.role]} on {kind} {getattr(right, kind)}"
+
+
+def _show_rights(users: list[pb.User], *, as_json: bool) -> None:
+    if as_json:
+        print_json([document(each) for each in users])
+        return
+    rows: list[tuple[str, ...]] = []
+    for each in users:
+        if each.admin:
+            rows.append((each.user, "everything", "", ""))
+        for right in each.rights:
+            kind = right.WhichOneof("on") or ""
+            rows.append((each.user, WORDS[right.role], kind, getattr(right, kind)))
+    if rows:
+        print_table("", ("user", "may", "on", "name"), rows)
+    else:
+        notes.print("no rights")

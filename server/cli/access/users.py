@@ -1,0 +1,212 @@
+"""kvcq user …: users of a server, and their limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kvcq_client.pb.v1 import access_pb2 as pb
+from server.cli.access.documents import LIMITS, document
+from server.cli.online import command_at, connect, read_secret, server_option
+from server.cli.terminal import (
+    Sections,
+    Whole,
+    ask,
+    json_option,
+    notes,
+    print_json,
+    print_table,
+    text,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LIMIT = Whole(0, 1 << 50)
+
+secret_option = click.option(
+    "--new-secret-file",
+    metavar="FILE",
+    help="The secret to use, '-': standard input; otherwise one is made and printed.",
+)
+
+
+def limit_options(command: Callable[..., object]) -> Callable[..., object]:
+    for name, words in (
+        ("messages-per-s", "Messages put and read, a second."),
+        ("bytes-per-s", "Bytes of requests and answers, a second."),
+        ("calls", "Calls under way."),
+        ("connections", "Connections with calls under way."),
+    ):
+        command = click.option(f"--{name}", type=_LIMIT, help=f"{words} 0: no limit.")(command)
+    return command
+
+
+@click.group(cls=Sections)
+def user() -> None:
+    """Users of a running server; the first one of a stopped store."""
+
+
+@user.command()
+@click.argument("name", type=text)
+@click.option("--admin", is_flag=True, help="May do everything.")
+@secret_option
+@limit_options
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIRECTORY",
+    help="In this stopped store, not on a server: for its first administrator.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --data: the key of its secrets.  [default: DIRECTORY.key]",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The stopped store of a server with this TOML file, instead of --data.",
+)
+@server_option
+@json_option
+def add(
+    name: str,
+    admin: bool,
+    new_secret_file: str | None,
+    connections: int | None,
+    calls: int | None,
+    bytes_per_s: int | None,
+    messages_per_s: int | None,
+    data: Path | None,
+    key_file: Path | None,
+    config_file: Path | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Add user NAME, and print its secret, which is shown once.
+
+    NAME is the access key. A new user may do nothing: `kvcq acl grant` gives it rights.
+    """
+    secret = read_new_secret(new_secret_file)
+    limits = (connections or 0, calls or 0, bytes_per_s or 0, messages_per_s or 0)
+    if data is not None or config_file is not None:
+        from server.cli.access.stopped import add_to_store  # it opens stores
+
+        made = add_to_store(
+            data, key_file, config_file, name, admin=admin, secret=secret, limits=limits
+        )
+    elif key_file is not None:
+        raise click.UsageError("--key-file needs --data")
+    else:
+        given = pb.UserLimits(**dict(zip(LIMITS, limits, strict=True)))
+        with connect(server) as client:
+            made = client.access.create_user(name, admin=admin, secret=secret, limits=given)
+    _show_secret(name, made, as_json=as_json, given=bool(secret))
+    if not (as_json or admin or data or config_file):
+        grant = command_at(server, f"acl grant {name} publish", "--topic", "orders*")
+        notes.print(f"it may do nothing yet; for example: {grant}", markup=False)
+
+
+@user.command()
+@click.argument("name", type=text)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@server_option
+@json_option
+def remove(name: str, yes: bool, server: str, as_json: bool) -> None:
+    """Remove user NAME. What it has under way ends."""
+    if not yes:
+        ask(f"Remove user {name!r}?", command_at(server, "user remove", "--yes", name=name))
+    with connect(server) as client:
+        client.access.delete_user(name)
+    if as_json:
+        print_json({"removed": name})
+    else:
+        notes.print(f"removed {name}", markup=False)
+
+
+@user.command()
+@click.argument("name", type=text)
+@secret_option
+@server_option
+@json_option
+def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -> None:
+    """Give user NAME another secret, and print it. The old one is worth nothing at once."""
+    secret = read_new_secret(new_secret_file)
+    with connect(server) as client:
+        made = client.access.rotate_secret(name, secret)
+    _show_secret(name, made, as_json=as_json, given=bool(secret))
+
+
+@user.command()
+@click.argument("name", type=text)
+@limit_options
+@server_option
+@json_option
+def limit(
+    name: str,
+    connections: int | None,
+    calls: int | None,
+    bytes_per_s: int | None,
+    messages_per_s: int | None,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Set limits of user NAME; those that are left out stay as they are."""
+    given = dict(zip(LIMITS, (connections, calls, bytes_per_s, messages_per_s), strict=True))
+    with connect(server) as client:
+        limits = client.access.user(name).limits
+        for field, value in given.items():
+            if value is not None:
+                setattr(limits, field, value)
+        found = client.access.set_limits(name, limits)
+    _show([found], as_json=as_json)
+
+
+@user.command("list")
+@server_option
+@json_option
+def list_users(server: str, as_json: bool) -> None:
+    """List all users, with their limits."""
+    with connect(server) as client:
+        found = client.access.users()
+    _show(found, as_json=as_json)
+
+
+def read_new_secret(file: str | None) -> str:
+    """The secret that is given; empty: one is to be made."""
+    return "" if file is None else read_secret("--new-secret-file", file)
+
+
+def _show_secret(name: str, secret: str, *, as_json: bool, given: bool) -> None:
+    if as_json:
+        print_json({"accessKey": name} if given else {"accessKey": name, "secret": secret})
+    elif given:
+        notes.print(f"{name} has the secret that was given", markup=False)
+    else:
+        click.echo(secret)
+        notes.print(f"this is the secret of {name}: it is not shown again", markup=False)
+
+
+def _show(users: list[pb.User], *, as_json: bool) -> None:
+    if as_json:
+        print_json([document(each) for each in users])
+        return
+    print_table(
+        "",
+        ("user", "admin", "rights", *(name.replace("_", " ") for name in LIMITS), "created"),
+        [
+            (
+                each.user,
+                "yes" if each.admin else "",
+                len(each.rights),
+                *(getattr(each.limits, name) or "" for name in LIMITS),
+                time_text(each.created_ms),
+            )
+            for each in users
+        ],
+    )

@@ -1,0 +1,70 @@
+"""A file of log lines that others rotate: it is opened again when it was moved or removed."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+#: Lines that wait for the disk. Beyond that they are dropped, and counted.
+WAITING_MOST = 100_000
+_MODE = 0o640
+_DRAIN_S = 2.0
+
+
+class AppendedFile(logging.Handler):
+    """Writes records on a thread of its own: who logs never waits for the disk.
+
+    Thread: "appended-file"; `emit` on any. Failure: what the disk refuses is lost, and the log of
+    the process says so.
+    """
+
+    def __init__(self, path: Path, *, waiting_most: int = WAITING_MOST) -> None:
+        """Raises OSError when the file cannot be opened."""
+        super().__init__()
+        path.touch(_MODE)
+        self._file = _File(path)
+        self._waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(waiting_most)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._run, name="appended-file", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._waiting.put_nowait(record)
+        except queue.Full:
+            self._dropped += 1
+
+    def close(self) -> None:
+        """What was logged is written, should the disk take it in time. Repeatable."""
+        if self._thread.is_alive():
+            try:
+                self._waiting.put(None, timeout=_DRAIN_S)
+            except queue.Full:
+                return
+            self._thread.join(_DRAIN_S)
+        super().close()
+
+    def _run(self) -> None:
+        while (record := self._waiting.get()) is not None:
+            self._file.handle(record)
+            if self._dropped:
+                dropped, self._dropped = self._dropped, 0
+                logger.error("%d lines for %s were dropped", dropped, self._file.baseFilename)
+        self._file.close()
+
+
+class _File(logging.handlers.WatchedFileHandler):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8")
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        logger.exception("a line for %s is lost", self.baseFilename)

@@ -1,0 +1,438 @@
+"""server/access/ as a whole over real gRPC: credentials, open streams, limits, the audit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from kvcq_client import (
+    AsyncClient,
+    Credentials,
+    Message,
+    NotPossibleError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    Start,
+    UnauthenticatedError,
+)
+from kvcq_client.pb.v1 import access_pb2 as access
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.transport.secured import Signer
+from server.access import AUDIT, Limits
+from server.access.gatekeeper import MAX_SKEW_S
+from server.wire import CallKind
+from store.errors import InvalidArgumentError
+from tests.support.rpc_errors import error_info
+from tests.support.serving import serving
+from tests.support.users import ADMIN, client_of, guarded, secret_of, users_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.support.serving import Served
+
+
+@pytest_asyncio.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    rights = {
+        "app": ["publish topic orders*", "subscribe topic orders*", "subscribe group billing"],
+        "reader": ["subscribe topic orders", "subscribe topic %LMQ%me"],
+    }
+    async with guarded(tmp_path / "store", rights) as running:
+        yield running
+
+
+async def refusal(client: AsyncClient) -> str:
+    with pytest.raises(UnauthenticatedError) as refused:
+        await client.statistics()
+    return str(refused.value)
+
+
+# --- credentials ---------------------------------------------------------------------------
+
+
+async def test_users_work_within_their_rights(served: Served) -> None:
+    async with client_of(served, "app") as app, client_of(served, "reader") as reader:
+        async with app.producer() as producer:
+            await producer.send("orders", b"one")
+        await app.put(Message("orders", b"two"))
+        async with await app.consumer("orders", group="billing", start=Start.EARLIEST) as consumer:
+            assert len([message async for message in consumer.to_end()]) == 2
+            await consumer.commit()
+        async with await reader.consumer("orders", start=Start.EARLIEST) as consumer:
+            assert len([message async for message in consumer.to_end()]) == 2
+        with pytest.raises(PermissionDeniedError, match="kvcq acl grant reader publish --topic"):
+            await reader.put(Message("orders", b"three"))
+        with pytest.raises(PermissionDeniedError, match="may not publish to topic '%LMQ%me'"):
+            await app.put(Message("orders", b"x", light_queues=("%LMQ%me",)))
+        async with app.producer() as producer:
+            sending = await producer.send("payments", b"not ours")
+            with pytest.raises(PermissionDeniedError):
+                await sending
+            await (await producer.send("orders", b"goes on"))
+
+
+async def test_wrong_credentials_are_refused_and_the_rest_goes_on(served: Served) -> None:
+    async with client_of(served, "app") as app:
+        await app.statistics()
+        async with AsyncClient(served.target, timeout_s=5) as nobody:
+            assert "signed calls alone" in await refusal(nobody)
+            await nobody.ping()
+        told = set()
+        for name, secret in (("app", "wrong-secret"), ("unknown", "any-secret"), ("APP", None)):
+            async with client_of(served, name, secret) as other:
+                told.add(await refusal(other))
+        assert len(told) == 1, "a wrong secret is not told from a wrong name"
+        await app.put(Message("orders", b"x"))
+
+
+async def test_altered_signatures_are_refused(served: Served) -> None:
+    good = dict(Signer(Credentials("app", secret_of("app"))).headers())
+    ask = served.admin.GetStatistics
+    await ask(pb.GetStatisticsRequest(), metadata=tuple(good.items()))
+    signed = good["authorization"]
+    last = "0" if signed[-1] != "0" else "1"
+    altered = [
+        {**good, "authorization": signed[:-1] + last},
+        {**good, "authorization": signed.replace("=app,", "=ops,")},
+        {**good, "x-mq-date-time": good["x-mq-date-time"][:-2] + "0Z"}
+        if good["x-mq-date-time"][-2] != "0"
+        else {**good, "x-mq-date-time": good["x-mq-date-time"][:-2] + "1Z"},
+        {"authorization": signed},
+        {"x-mq-date-time": good["x-mq-date-time"]},
+    ]
+    for each in altered:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await ask(pb.GetStatisticsRequest(), metadata=tuple(each.items()))
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    await ask(pb.GetStatisticsRequest(), metadata=tuple(good.items()))
+
+
+async def test_a_signature_cannot_be_used_for_ever(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that was good before, and is remembered; a clock that is off is told apart."""
+    keeper = served.server._gatekeeper
+    assert keeper is not None
+    begun_s = keeper._now_s()
+    headers = Signer(Credentials("app", secret_of("app")), now_s=lambda: begun_s).headers()
+    ask = served.admin.GetStatistics
+    await ask(pb.GetStatisticsRequest(), metadata=headers)
+    for later_s in (MAX_SKEW_S + 2, -MAX_SKEW_S - 2, 3600):
+        monkeypatch.setattr(keeper, "_now_s", partial(float, begun_s + later_s))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await ask(pb.GetStatisticsRequest(), metadata=headers)
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert "set the clocks" in (refused.value.details() or "")
+    monkeypatch.setattr(keeper, "_now_s", lambda: begun_s + MAX_SKEW_S - 2)
+    await ask(pb.GetStatisticsRequest(), metadata=headers)
+
+
+async def test_good_signatures_alone_are_remembered_and_not_without_end(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = served.server._gatekeeper
+    assert keeper is not None
+    async with client_of(served, "app", "wrong-secret") as wrong:
+        await refusal(wrong)
+    assert not keeper._good
+    users = users_of(served)
+    begun_s = keeper._now_s()
+    for second in range(4100):
+        now_s = begun_s + second
+        signer = Signer(Credentials("app", secret_of("app")), now_s=partial(float, now_s))
+        monkeypatch.setattr(keeper, "_now_s", partial(float, now_s))
+        keeper.let_in(signer.headers(), "kvcq.v1.MessageService", needs_user=True)
+    assert len(keeper._good) <= 4096
+    assert users.find("app") is not None
+
+
+# --- what changes while a stream is open ---------------------------------------------------
+
+
+async def test_a_right_that_is_taken_away_stops_open_streams(served: Served) -> None:
+    headers: Any = Signer(Credentials("app", secret_of("app"))).headers()
+    batch = pb.PutBatchRequest(messages=[pb.Message(topic="orders", queue_id=0, body=b"x")])
+    puts: Any = served.messages.PutStream(metadata=headers)
+    reads: Any = served.messages.Subscribe(metadata=headers)
+    calls: Any = kvcq_pb2_grpc.CallServiceStub(served.channel).Calls(metadata=headers)
+
+    async def put() -> int:
+        await puts.write(pb.PutStreamRequest(request_id=1, batch=batch))
+        return int((await puts.read()).error.code)
+
+    async def call(request: Any, method: str) -> int:  # noqa: ANN401 - a message
+        one = pb.Call(id=1, method=method, request=request.SerializeToString())
+        await calls.write(pb.CallsRequest(calls=[one]))
+        return int((await calls.read()).results[0].error.code)
+
+    pull = pb.PullRequest(topic="orders", queue_id=0, offset=0)
+    assert await put() == 0
+    assert await call(pull, "Pull") == 0
+    start = pb.QueuePosition(topic="orders", queue_id=0, offset=0)
+    await reads.write(pb.SubscribeRequest(add=[start], credit_bytes=1 << 20))
+    assert (await reads.read()).queues[0].batch.messages[0].body == b"x"
+    parked = asyncio.create_task(
+        call(pb.PullRequest(topic="orders", queue_id=0, offset=1, wait_ms=20_000), "Pull")
+    )
+
+    async with client_of(served, "ops") as ops:
+        rights = [
+            access.AccessRight(role=access.ROLE_SUBSCRIBE, topic="orders*"),
+            access.AccessRight(role=access.ROLE_PUBLISH, topic="orders*"),
+        ]
+        await ops.access.revoke("app", rights)
+        assert await put() == 7
+        await ops.put(Message("orders", b"not for them", queue_id=0))
+        assert (await reads.read()).queues[0].error.reason == "PERMISSION_DENIED"
+        assert await parked == 7
+        assert await call(pull, "Pull") == 7
+        await ops.access.grant("app", rights)
+        assert await put() == 0
+        assert await call(pull, "Pull") == 0
+    for stream in (puts, reads, calls):
+        stream.cancel()
+
+
+@pytest.mark.parametrize("change", ["delete", "rotate", "delete and make again"])
+async def test_a_user_that_is_gone_is_gone_from_open_streams(served: Served, change: str) -> None:
+    async with client_of(served, "ops") as ops, client_of(served, "app") as app:
+        await app.put(Message("orders", b"x"))
+        if change == "rotate":
+            assert await ops.access.rotate_secret("app", "a-new-secret") == "a-new-secret"
+        else:
+            await ops.access.delete_user("app")
+        if change == "delete and make again":
+            await ops.access.create_user("app", secret="a-new-secret")
+        with pytest.raises(UnauthenticatedError, match="deleted, or has a new secret"):
+            await app.put(Message("orders", b"x"))
+        await refusal(app)
+        await ops.put(Message("orders", b"the rest goes on"))
+        if change != "delete":
+            async with client_of(served, "app", "a-new-secret") as again:
+                assert (await again.access.who_am_i()).user == "app"
+
+
+# --- managing ------------------------------------------------------------------------------
+
+
+async def test_users_are_managed_over_the_network(served: Served) -> None:
+    async with client_of(served, "ops") as ops:
+        secret = await ops.access.create_user("new", limits=access.UserLimits(calls=5))
+        assert len(secret) >= 40
+        await ops.access.grant("new", [access.AccessRight(role=access.ROLE_ADMIN, topic="new-*")])
+        assert [user.user for user in await ops.access.users()] == ["app", "new", "ops", "reader"]
+        async with client_of(served, "new", secret) as new:
+            await new.create_topic("new-one", 1)
+            await new.put(Message("new-one", b"x"))
+            own = await new.access.user("new")
+            assert own == await new.access.who_am_i()
+            assert own.limits.calls == 5
+            secret = await new.access.rotate_secret("new")
+            await refusal(new)
+        async with client_of(served, "new", secret) as new:
+            await new.delete_topic("new-one")
+            for forbidden in (
+                new.access.users(),
+                new.access.user("app"),
+                new.access.rotate_secret("app"),
+                new.access.create_user("mine", admin=True),
+                new.access.grant("new", own.rights),
+            ):
+                with pytest.raises(PermissionDeniedError):
+                    await forbidden
+        with pytest.raises(NotPossibleError, match="only administrator"):
+            await ops.access.delete_user("ops")
+
+
+async def test_pages_of_users(served: Served) -> None:
+    headers: Any = Signer(ADMIN).headers()
+    ask: Any = served.channel.unary_unary(
+        "/kvcq.v1.AccessService/ListUsers",
+        access.ListUsersRequest.SerializeToString,
+        access.ListUsersResponse.FromString,
+    )
+    names, token = [], ""
+    while True:
+        page = await ask(access.ListUsersRequest(page_size=2, page_token=token), metadata=headers)
+        names += [user.user for user in page.users]
+        if not (token := page.next_page_token):
+            break
+    assert names == ["app", "ops", "reader"]
+
+
+async def test_rights_that_mean_nothing_are_refused(served: Served) -> None:
+    topic = access.AccessRight(role=access.ROLE_ADMIN, topic="t")
+    wrong = {
+        "rights": [],
+        "rights[1].role": [topic, access.AccessRight(topic="t")],
+        "rights[0]": [access.AccessRight(role=access.ROLE_ADMIN)],
+        "rights[0].pattern": [access.AccessRight(role=access.ROLE_ADMIN, topic="a*b")],
+    }
+    async with client_of(served, "ops") as ops:
+        for field, rights in wrong.items():
+            with pytest.raises(Exception) as refused:  # noqa: PT011 - its field says which
+                await ops.access.grant("app", rights)
+            assert getattr(refused.value, "field", "") == field
+        assert len((await ops.access.user("app")).rights) == 3
+
+
+async def test_without_access_nobody_manages_users_and_everybody_is_served(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as served, AsyncClient(served.target) as client:
+        with pytest.raises(NotPossibleError, match="--access"):
+            await client.access.create_user("planted", admin=True)
+        await client.put(Message("orders", b"x"))
+        assert served.store.metadata.states("access.") == []
+
+
+async def test_a_store_without_an_administrator_is_not_served(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="kvcq user add admin --admin --data"):
+        async with serving(tmp_path / "store", access=True):
+            pytest.fail("it must not become ready")
+    async with serving(tmp_path / "store") as served:
+        assert served.store.metadata.states("access.") == []
+
+
+async def test_users_stay_over_a_restart(tmp_path: Path) -> None:
+    async with (
+        guarded(tmp_path / "store", {"app": ["admin topic *"]}) as served,
+        client_of(served, "app") as app,
+    ):
+        await app.put(Message("orders", b"x"))
+    async with (
+        serving(tmp_path / "store", access=True) as served,
+        client_of(served, "app") as app,
+    ):
+        assert [topic.name async for topic in app.topics()] == ["orders"]
+
+
+# --- limits --------------------------------------------------------------------------------
+
+
+async def test_limits_hold_one_user_back_and_no_other(served: Served) -> None:
+    users = users_of(served)
+    users.set_limits("app", Limits(messages_per_s=50))
+    async with client_of(served, "app") as app, client_of(served, "ops") as ops:
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        async with app.producer(batch_messages=20) as producer:
+            for number in range(100):
+                await producer.send("orders", b"%d" % number)
+        for _ in range(200):
+            await ops.put(Message("orders", b"x"))
+        assert loop.time() - begun_s >= 0.5
+        users.set_limits("app", Limits(bytes_per_s=1))
+        headers: Any = Signer(Credentials("app", secret_of("app"))).headers()
+        put = pb.PutRequest(message=pb.Message(topic="orders", body=b"x" * 1000))
+        await served.messages.Put(put, metadata=headers)  # paid for within a quarter of an hour
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await served.messages.Put(put, metadata=headers)
+        assert error_info(refused.value).reason == "USER_LIMIT"
+        with pytest.raises(ResourceExhaustedError, match="1 bytes per s"):
+            await app.put(Message("orders", b"x"), timeout_s=1.0)
+
+
+async def test_connections_and_calls_of_a_user_are_limited(served: Served) -> None:
+    users = users_of(served)
+    users.set_limits("app", Limits(connections=1, calls=3))
+    headers: Any = Signer(Credentials("app", secret_of("app"))).headers()
+    put = pb.PutRequest(message=pb.Message(topic="orders", queue_id=1, body=b"x"))
+
+    async def refusal_on(channel: grpc.aio.Channel) -> str:
+        stub: Any = kvcq_pb2_grpc.MessageServiceStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.Put(put, metadata=headers)
+        assert error_info(refused.value).reason == "USER_LIMIT"
+        return refused.value.details() or ""
+
+    # gRPC shares connections of one process otherwise.
+    apart = grpc.aio.insecure_channel(served.target, options=(("grpc.channel_id", 2),))
+    async with apart, client_of(served, "app") as app:
+        await app.put(Message("orders", b"x", queue_id=1))  # its stream stays open
+        assert "1 connections" in await refusal_on(apart)
+        pulls = [asyncio.create_task(app.pull("orders", 0, 0, wait_s=30.0)) for _ in range(2)]
+        while served.server._edge.gate.under_way(CallKind.PULL) < 2:
+            await asyncio.sleep(0)
+        assert "3 calls" in await refusal_on(served.channel)
+        for pull in pulls:
+            pull.cancel()
+        await asyncio.gather(*pulls, return_exceptions=True)
+        users.set_limits("app", Limits())
+        await kvcq_pb2_grpc.MessageServiceStub(apart).Put(put, metadata=headers)
+
+
+# --- audit ---------------------------------------------------------------------------------
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(record.message) for record in caplog.records if record.name == AUDIT]
+
+
+async def test_refusals_and_acts_are_audited(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    async with client_of(served, "ops") as ops, client_of(served, "reader") as reader:
+        secret = await ops.access.create_user("new", secret="a-secret-nobody-sees")
+        await ops.access.grant("new", [access.AccessRight(role=access.ROLE_PUBLISH, topic="a*")])
+        await ops.create_topics(["orders", "a1"])
+        await reader.statistics()
+        with pytest.raises(PermissionDeniedError):
+            await reader.delete_topic("orders")
+        with pytest.raises(PermissionDeniedError):
+            await reader.put(Message("orders", b"a-body-nobody-sees"))
+        with pytest.raises(Exception, match="no user"):
+            await ops.access.delete_user("never")
+    async with client_of(served, "reader", "wrong-secret") as wrong:
+        await refusal(wrong)
+    async with AsyncClient(served.target) as nobody:
+        await refusal(nobody)
+    found = lines(caplog)
+    assert [(one["event"], one.get("user"), one["method"]) for one in found] == [
+        ("done", "ops", "CreateUser"),
+        ("done", "ops", "Grant"),
+        ("done", "ops", "CreateTopics"),
+        ("refused", "reader", "DeleteTopic"),
+        ("refused", "reader", "Put"),
+        ("failed", "ops", "DeleteUser"),
+        ("refused", "reader", "GetStatistics"),
+        ("refused", None, "GetStatistics"),
+    ]
+    assert found[0]["target"] == ["new"]
+    assert found[1]["target"] == ["new", "publish topic a*"]
+    assert found[2]["target"] == ["orders", "a1"]
+    assert [one.get("reason") for one in found[3:]] == [
+        "PERMISSION_DENIED",
+        "PERMISSION_DENIED",
+        "UNKNOWN_USER",
+        "UNAUTHENTICATED",
+        "UNAUTHENTICATED",
+    ]
+    for one in found:
+        assert one["peer"].startswith("ipv4:127.0.0.1:")
+        assert one["requestId"]
+        assert one["time"].endswith("Z")
+    assert secret not in caplog.text
+    assert "a-body" not in caplog.text
+
+
+async def test_a_long_act_is_one_short_line(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    async with client_of(served, "ops") as ops:
+        await ops.create_topics({f"t{number}-" + "x" * 80: 1 for number in range(500)})
+    [line] = lines(caplog)
+    assert line["target"][-1] == "and 480 more"
+    assert len(json.dumps(line)) < 3000

@@ -1,0 +1,69 @@
+"""server/access/rights.py against the plain reading of its table."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.access.rights import Kind, Right, Rights, Role, check_right
+from store.errors import InvalidArgumentError
+from tests.support.users import right
+
+_NAMES = st.text("ab%*", max_size=4)
+_PATTERNS = st.builds(
+    lambda name, star: name.replace("*", "") + star, _NAMES, st.sampled_from("*a")
+)
+_RIGHTS = st.lists(st.builds(Right, st.sampled_from(Role), st.sampled_from(Kind), _PATTERNS))
+
+
+def allowed(rights: list[Right], kind: Kind, role: Role | None, name: str) -> bool:
+    for has, of, pattern in rights:
+        fits = name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+        implied = has is Role.ADMIN and (role is not Role.PUBLISH or kind is Kind.TOPIC)
+        if of is kind and fits and (role is None or has is role or implied):
+            return True
+    return False
+
+
+@given(_RIGHTS, st.lists(st.tuples(st.sampled_from(Kind), st.sampled_from([*Role, None]), _NAMES)))
+def test_rights_are_what_the_table_says(
+    rights: list[Right], asked: list[tuple[Kind, Role | None, str]]
+) -> None:
+    found = Rights(rights)
+    for kind, role, name in [*asked, *asked]:  # again: answers are remembered
+        assert found.allow(kind, role, name) == allowed(rights, kind, role, name)
+
+
+@given(_RIGHTS, _NAMES, st.sampled_from([*Role, None]))
+def test_all_names_that_begin_so(rights: list[Right], prefix: str, role: Role | None) -> None:
+    if Rights(rights).allow_all(Kind.TOPIC, role, prefix):
+        for end in ("", "a", "zz"):
+            assert allowed(rights, Kind.TOPIC, role, prefix + end)
+
+
+def test_who_may_do_everything_may() -> None:
+    everything = Rights(everything=True)
+    assert everything.allow(Kind.GROUP, Role.ADMIN, "any")
+    assert everything.allow_all(Kind.TOPIC, None, "")
+    assert not Rights().allow(Kind.TOPIC, None, "any")
+
+
+def test_remembered_answers_are_bounded() -> None:
+    rights = Rights([right("publish topic a*")])
+    for number in range(40_000):
+        assert rights.allow(Kind.TOPIC, Role.PUBLISH, f"a{number}")
+    assert len(rights._known) <= 16_384
+
+
+@pytest.mark.parametrize("pattern", ["", "a*b", "**", "a b", "a,b", "a\n", "x" * 256])
+def test_patterns_that_mean_nothing_are_refused(pattern: str) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        check_right("rights[3]", Right(Role.SUBSCRIBE, Kind.TOPIC, pattern))
+    assert refused.value.field == "rights[3].pattern"
+
+
+def test_nobody_publishes_to_a_group() -> None:
+    with pytest.raises(InvalidArgumentError, match="not on groups"):
+        check_right("rights[0]", right("publish group g"))
+    assert check_right("rights[0]", right("publish topic %LMQ%a*"))
