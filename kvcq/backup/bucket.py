@@ -85,19 +85,32 @@ class Bucket:
         tell: Callable[[bytes], None],
         name: Callable[[], str],
     ) -> None:
-        def told(pieces: Iterator[bytes]) -> Iterator[bytes]:
-            for piece in pieces:
-                tell(piece)
-                yield piece
+        failures: list[BaseException] = []
 
-        with source.open("rb") as file, self._errors():
-            self._obstore.put(
-                self._store,
-                name(),
-                told(pieces_of(file.fileno(), size)),
-                use_multipart=size > _PART_BYTES,
-                chunk_size=_PART_BYTES,
-            )
+        def told(pieces: Iterator[bytes]) -> Iterator[bytes]:
+            try:
+                for piece in pieces:
+                    tell(piece)
+                    yield piece
+            except BaseException as error:  # the library would make one of its own of it
+                failures.append(error)
+                raise
+
+        with source.open("rb") as file:
+            try:
+                self._obstore.put(
+                    self._store,
+                    name(),
+                    told(pieces_of(file.fileno(), size)),
+                    use_multipart=size > _PART_BYTES,
+                    chunk_size=_PART_BYTES,
+                )
+            except Exception as error:
+                if failures:
+                    raise failures[0] from error
+                if isinstance(error, self._obstore.exceptions.BaseError | OSError):
+                    raise self._failed(error) from error
+                raise
 
     def put_bytes(self, name: str, data: bytes) -> None:
         with self._errors():

@@ -17,6 +17,7 @@ from kvcq.errors import BackupRefusedError, BackupTargetError, KvcqError
 from store.errors import StoreError
 from tests.support.backups import LIGHT, TOPICS, bodies, opened, put_some, queues_of
 from tests.support.fake_clock import FakeClock
+from tests.support.small_disk import small_disk
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
@@ -303,3 +304,22 @@ def test_a_place_without_its_manifest_is_no_backup(
     place = open_place(str(tmp_path / "b"))
     with pytest.raises(BackupRefusedError, match="no complete backup"):
         choose_by_id(place, taken.backup.backup_id)
+
+
+def test_a_place_that_fills_gets_no_manifest_and_is_gone_on_with(
+    store: MessageStore, clock: FakeClock, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "small", 1 << 20) as disk:
+        url = str(disk.root / "b")
+        part = tmp_path / "part"
+        part.write_bytes(bytes(800 << 10))
+        shutil.copy(part, disk.root / "somebody's")
+        with pytest.raises(BackupTargetError, match="No space left"):
+            take_backup(store, queues_of(store), url, clock=clock)
+        assert list_backups(open_place(url)) == []
+        assert not [name for name in names(disk.root) if name.endswith(".tmp")]
+        (disk.root / "somebody's").unlink()
+        taken = take_backup(store, queues_of(store), url, clock=clock)
+        assert taken.new_bytes < taken.backup.size
+        assert verify(open_place(url)).broken == ()
+        put_some(store, clock, 1)
