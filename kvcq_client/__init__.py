@@ -14,6 +14,7 @@
 from kvcq_client.transport import TLS, Credentials, ForkedError  # isort: split
 
 from kvcq_client.access import Access, AsyncAccess
+from kvcq_client.activity import Activity, GroupLag, TopicTraffic
 from kvcq_client.async_client import AsyncClient
 from kvcq_client.client import Client
 from kvcq_client.consuming import AsyncConsumer, Consumer, ConsumerConfig
@@ -62,6 +63,7 @@ __all__ = [
     "LIGHT_PREFIX",
     "TLS",
     "Access",
+    "Activity",
     "AlreadyExistsError",
     "AsyncAccess",
     "AsyncClient",
@@ -82,6 +84,7 @@ __all__ = [
     "DeadlineError",
     "DeliveryTimeoutError",
     "ForkedError",
+    "GroupLag",
     "GroupOffset",
     "InvalidArgumentError",
     "Jobs",
@@ -113,6 +116,7 @@ __all__ = [
     "StoredBatch",
     "StoredMessage",
     "Topic",
+    "TopicTraffic",
     "UnauthenticatedError",
     "UnavailableError",
     "split_records",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kvcq_client.activity import Activity
 from kvcq_client.errors import NotFoundError
 from kvcq_client.format import Checker, Outgoing, StoredMessage, as_bytes, split_records
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
@@ -484,6 +485,13 @@ class Calls:
         )
         version: str = answer.version
         return version
+
+    async def activity(self, *, timeout_s: float | None = None) -> Activity:
+        """Traffic by topic, and how far groups are behind."""
+        answer = await self._connection.call(
+            self._connection.admin.GetActivity, pb.GetActivityRequest(), timeout_s
+        )
+        return Activity.of(answer)
 
     async def settings(self, *, timeout_s: float | None = None) -> list[ServerSetting]:
         """Every setting of the server: what holds now, and where it came from."""

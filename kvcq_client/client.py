@@ -148,6 +148,7 @@ class Client(Blocking[Calls], Closing):
     statistics = blocking(Calls.statistics)
     ping = blocking(Calls.ping)
     server_version = blocking(Calls.server_version)
+    activity = blocking(Calls.activity)
     settings = blocking(Calls.settings)
     reload_settings = blocking(Calls.reload_settings)
 

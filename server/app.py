@@ -31,6 +31,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
 from server.access import Gatekeeper, ReloadedTls, TlsFiles, http_tls, open_users
+from server.activity import Activity
 from server.errors import ServerBindError, ServerDrainingError, SettingsRefusedError
 from server.http import HttpSites, Site, monitoring_app
 from server.jobs import BackupKind, StoreJobs
@@ -54,6 +55,7 @@ from server.version import VERSION
 from server.wire import UNREAD_BYTES, CallKind, Edge
 from server.workers import Pools
 from server.write_watch import watch_writes
+from store.clock import SystemClock
 from store.errors import InvalidArgumentError, StoreError
 from store.progress import no_progress
 
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
     from server.observe import Observer
     from server.settings import Change, Reloaded, RunningSettings
+    from server.survey import Surveyed
     from server.traces import Tracing
     from store.config import StoreConfig
     from store.progress import Progress
@@ -320,7 +323,13 @@ class Server:
             assert self._serving is not None
             return await self._serving.levels()
 
-        self._admin = AdminService(self._stage, self._metrics, levels, self._settings, self.reload)
+        async def activity() -> Surveyed:
+            assert self._serving is not None
+            return await self._serving.activity.look()
+
+        self._admin = AdminService(
+            self._stage, self._metrics, levels, activity, self._settings, self.reload
+        )
         always: dict[type, object] = {
             CallService: CallService(self._stage, self._metrics, self._edge),
             AdminService: self._admin,
@@ -415,6 +424,7 @@ class Serving:
         self.reads = Reads(store, config, memory, stage, metrics)
         self._max_receive_bytes = config.max_receive_bytes
         self._pools = pools = Pools(config.worker_threads)
+        self.activity = Activity(store, config.metrics_groups, SystemClock().now_ms)
         self.jobs = StoreJobs(
             store,
             scrub_period_hours=config.scrub_period_hours,
@@ -459,7 +469,7 @@ class Serving:
 
     def close(self) -> None:
         """Wait for what runs in threads. Blocks."""
-        for part in (self.jobs, self._pools, self.reads, self.puts):
+        for part in (self.jobs, self.activity, self._pools, self.reads, self.puts):
             part.close()
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from store.histogram import Counted
 
 #: Asking for the numbers must not change them.
-_NOT_COUNTED = frozenset({"GetStatistics"})
+_NOT_COUNTED = frozenset({"GetStatistics", "GetActivity"})
 
 #: Of a call, seconds: RocketMQ's bounds of rocketmq_rpc_latency, and some between them.
 CALL_BOUNDS_S = (0.001, 0.003, 0.005, 0.007, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 2.0, 3.0)
@@ -98,6 +98,10 @@ class CallMetrics:
             self._message_bytes.read(),
             self._traffic.read(),
         )
+
+    def traffic(self) -> Mapping[str, Traffic]:
+        """By topic."""
+        return self._traffic.read()
 
     def statistics(self) -> dict[str, float]:
         """All counters since the start of the process, but for the traffic by topic."""

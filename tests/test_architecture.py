@@ -218,12 +218,15 @@ UNITS |= {
     "server.settings": {"server.config", "server.errors"},
     "server.traces": {"server.version"},
     "server.traffic": set(),
+    "server.survey": set(),
+    "server.activity": {"server.survey", "server.workers"},
     "server.metrics": {"server.traffic"},
     "server.http": {"server.errors", "server.stage"},
     "server.observe": {
         "server.config",
         "server.metrics",
         "server.stage",
+        "server.survey",
         "server.version",
         "server.workers",
     },
@@ -260,6 +263,8 @@ UNITS |= {
     "server.console.words": set(),
     "server.services": {
         "server.access",
+        "server.activity",
+        "server.survey",
         "server.errors",
         "server.jobs",
         "server.metrics",
@@ -273,6 +278,7 @@ UNITS |= {
     },
     "server.cli.terminal": {"server.moments"},
     "server.cli.online": {"server.cli.terminal"},
+    "server.cli.top": {"server.cli.online", "server.cli.terminal"},
     "server.cli.on_disk": {"server.cli.terminal", "server.process", "server.wire"},
     "server.cli.access": {
         "server.access",

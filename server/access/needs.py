@@ -185,6 +185,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
     },
     "AdminService": {
         "GetStatistics": Need(_nothing),
+        "GetActivity": Need(_admin("look at the traffic of all topics")),
         "GetSettings": Need(_admin("look at settings")),
         "ReloadSettings": Need(_admin("change settings"), target=_no_target),
     },

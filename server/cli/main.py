@@ -41,6 +41,7 @@ _SECTIONS = {
         "topic": ".online.topics",
         "group": ".online.groups",
         "stats": ".online.stats",
+        "top": ".top",
         "config": ".config",
         "job": ".online.jobs",
         "backup": ".backup",

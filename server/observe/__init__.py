@@ -1,9 +1,8 @@
 """What Prometheus is told of the server, and how it is gathered.
 
 `observer` makes the text, in a thread of its own; `families` says which of the server's numbers is
-which metric; `survey` counts topics and groups, and how far groups are behind, some of them at each
-scrape; `loop_watch` measures the event loop. Nothing here is imported unless metrics are served:
-Prometheus' client takes a tenth of a second.
+which metric; `loop_watch` measures the event loop. Nothing here is imported unless metrics are
+served: Prometheus' client takes a tenth of a second.
 """
 
 from server.observe.loop_watch import LoopWatch

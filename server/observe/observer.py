@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from server.observe.families import Gathered, Row, add_statistics
 from server.observe.loop_watch import LoopWatch
-from server.observe.survey import Survey, Surveyed
+from server.survey import Survey, Surveyed
 from server.version import VERSION
 from server.workers import Workers
 from store.clock import SystemClock

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from server.metrics import CallMetrics
     from server.settings import Change, Reloaded, RunningSettings
     from server.stage import Stage
+    from server.survey import Surveyed
     from server.wire import Context
 
 
@@ -27,10 +28,12 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         stage: Stage,
         metrics: CallMetrics,
         levels: Callable[[], Awaitable[Mapping[str, float]]],
+        activity: Callable[[], Awaitable[Surveyed]],
         settings: RunningSettings,
         reload: Callable[[], Awaitable[Reloaded]],
     ) -> None:
-        """`levels` gives the numbers of what is served; it is asked while the store is open."""
+        """`levels` and `activity` tell of what is served, while the store is open."""
+        self._activity = activity
         self._settings = settings
         self._reload = reload
         self._stage = stage
@@ -55,6 +58,27 @@ class AdminService(kvcq_pb2_grpc.AdminServiceServicer):
         else:
             values.update(await self._levels())
         return values
+
+    async def GetActivity(
+        self, request: pb.GetActivityRequest, context: Context
+    ) -> pb.GetActivityResponse:
+        self._stage.check_open()
+        found = await self._activity()
+        response = pb.GetActivityResponse(
+            topics=[
+                pb.TopicTraffic(topic=topic, **traffic._asdict())
+                for topic, traffic in self._metrics.traffic().items()
+            ],
+            topic_count=found.topics,
+            group_count=found.groups,
+            groups_at_ms=found.lags_at_ms,
+        )
+        for group, lags in found.lags.items():
+            for topic, lag in lags.items():
+                response.groups.add(
+                    group=group, topic=topic, messages=lag.messages, since_ms=lag.since_ms
+                )
+        return response
 
     async def GetSettings(
         self, request: pb.GetSettingsRequest, context: Context

@@ -66,6 +66,7 @@ _LIMITS: Mapping[str, RequestLimit] = {
     "ListGroups": RequestLimit(_NAMES, answers_large=True),
     "DeleteGroup": RequestLimit(_NAMES),
     "GetStatistics": RequestLimit(_NAMES),
+    "GetActivity": RequestLimit(_NAMES, answers_large=True),
     "GetSettings": RequestLimit(_NAMES),
     "ReloadSettings": RequestLimit(_NAMES),
     "PlanMigration": RequestLimit(_NAMES, answers_large=True),

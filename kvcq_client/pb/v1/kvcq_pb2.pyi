@@ -752,6 +752,50 @@ class ReloadSettingsResponse(_message.Message):
     waiting: _containers.RepeatedCompositeFieldContainer[SettingChange]
     def __init__(self, taken: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ..., waiting: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ...) -> None: ...
 
+class TopicTraffic(_message.Message):
+    __slots__ = ("topic", "messages_in", "bytes_in", "messages_out", "bytes_out")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    messages_in: int
+    bytes_in: int
+    messages_out: int
+    bytes_out: int
+    def __init__(self, topic: _Optional[str] = ..., messages_in: _Optional[int] = ..., bytes_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., bytes_out: _Optional[int] = ...) -> None: ...
+
+class GroupLag(_message.Message):
+    __slots__ = ("group", "topic", "messages", "since_ms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    messages: int
+    since_ms: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., messages: _Optional[int] = ..., since_ms: _Optional[int] = ...) -> None: ...
+
+class GetActivityRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetActivityResponse(_message.Message):
+    __slots__ = ("topics", "groups", "topic_count", "group_count", "groups_at_ms")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicTraffic]
+    groups: _containers.RepeatedCompositeFieldContainer[GroupLag]
+    topic_count: int
+    group_count: int
+    groups_at_ms: int
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicTraffic, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupLag, _Mapping]]] = ..., topic_count: _Optional[int] = ..., group_count: _Optional[int] = ..., groups_at_ms: _Optional[int] = ...) -> None: ...
+
 class EchoRequest(_message.Message):
     __slots__ = ("batch", "payload")
     BATCH_FIELD_NUMBER: _ClassVar[int]

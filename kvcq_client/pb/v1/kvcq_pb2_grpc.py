@@ -1150,6 +1150,11 @@ class AdminServiceStub:
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.SerializeToString,
                 response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.FromString,
                 _registered_method=True)
+        self.GetActivity = channel.unary_unary(
+                '/kvcq.v1.AdminService/GetActivity',
+                request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetActivityRequest.SerializeToString,
+                response_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetActivityResponse.FromString,
+                _registered_method=True)
         self.GetSettings = channel.unary_unary(
                 '/kvcq.v1.AdminService/GetSettings',
                 request_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetSettingsRequest.SerializeToString,
@@ -1167,6 +1172,13 @@ class AdminServiceServicer:
 
     def GetStatistics(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetActivity(self, request, context):
+        """Traffic by topic, and how far groups are behind.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1192,6 +1204,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetStatistics,
                     request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.FromString,
                     response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.SerializeToString,
+            ),
+            'GetActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetActivity,
+                    request_deserializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetActivityRequest.FromString,
+                    response_serializer=kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetActivityResponse.SerializeToString,
             ),
             'GetSettings': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSettings,
@@ -1231,6 +1248,33 @@ class AdminService:
             '/kvcq.v1.AdminService/GetStatistics',
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsRequest.SerializeToString,
             kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetStatisticsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvcq.v1.AdminService/GetActivity',
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetActivityRequest.SerializeToString,
+            kvcq__client_dot_pb_dot_v1_dot_kvcq__pb2.GetActivityResponse.FromString,
             options,
             channel_credentials,
             insecure,

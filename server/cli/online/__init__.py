@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.cli.online.connection import command_at, connect, on_server, server_option
+from server.cli.online.connection import (
+    command_at,
+    command_error,
+    connect,
+    on_server,
+    server_option,
+)
 from server.cli.online.security import read_secret
 
 if TYPE_CHECKING:
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "command_at",
+    "command_error",
     "connect",
     "on_server",
     "read_secret",

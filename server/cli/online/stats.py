@@ -7,7 +7,7 @@ from itertools import groupby
 import click
 
 from server.cli.online.connection import connect, server_option
-from server.cli.terminal import console, json_option, notes, print_json, print_table, text
+from server.cli.terminal import console, duration, json_option, notes, print_json, print_table, text
 
 #: Of the numbers whose names begin so.
 _HEADINGS = {"kvcq": "kvcq/, in RocksDB", "meta": "meta/, in RocksDB"}
@@ -35,7 +35,7 @@ def stats(prefix: str, server: str, as_json: bool) -> None:
         named = {"server.version": version} if "server.version".startswith(prefix) else {}
         print_json(named | shown)
         return
-    console.print(f"kvcq {version} at {server}, up {_duration(values.get(UPTIME, 0))}")
+    console.print(f"kvcq {version} at {server}, up {duration(values.get(UPTIME, 0))}")
     if not shown:
         notes.print(f"no name begins with {prefix!r}; see all of them: kvcq stats", markup=False)
     for group, items in groupby(shown.items(), key=lambda item: _group(item[0])):
@@ -50,12 +50,3 @@ def _group(name: str) -> str:
 def _order(item: tuple[str, float]) -> tuple[bool, str]:
     """The server's own first."""
     return not item[0].startswith("server."), item[0]
-
-
-def _duration(seconds: float) -> str:
-    minutes, whole = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (whole, "s")]
-    first = next((at for at, (count, _) in enumerate(parts) if count), len(parts) - 1)
-    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2])

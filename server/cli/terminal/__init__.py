@@ -2,6 +2,7 @@
 and no server.
 """
 
+from server.cli.terminal.amounts import byte_count, duration
 from server.cli.terminal.bars import Bars
 from server.cli.terminal.bodies import body_fields, body_text, plain_body
 from server.cli.terminal.output import (
@@ -69,10 +70,12 @@ __all__ = [
     "ask",
     "body_fields",
     "body_text",
+    "byte_count",
     "camel_case",
     "console",
     "counted",
     "document_of",
+    "duration",
     "error_document",
     "escape",
     "json_option",

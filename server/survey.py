@@ -1,7 +1,8 @@
 """Topics and groups counted, and how far each group is behind, some of them at a time.
 
-There may be millions of names, so no scrape looks at all of them: each goes on where the one before
-stopped, and a number is told once its round is complete. With few names a round is one scrape.
+There may be millions of names, so nobody who asks has all of them looked at: each goes on where the
+one before stopped, and a number is told once its round is complete. With few names a round is one
+question. Prometheus asks, and `kvcq top`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Names of one look-up: a millisecond or two.
 PAGE = 500
-#: Rows of one scrape: topics, groups, and queues of groups, which cost about 30 us each.
-ROWS_A_SCRAPE = 5000
+#: Rows of one question: topics, groups, and queues of groups, which cost about 30 us each.
+ROWS_AT_A_TIME = 5000
 #: Topics of one group that have a lag of their own; those of the others are one row.
 TOPICS_OF_A_GROUP = 100
 
@@ -136,7 +137,7 @@ class Survey:
 
 
 def _advance(rounds: Iterator[int | None]) -> None:
-    left = ROWS_A_SCRAPE
+    left = ROWS_AT_A_TIME
     for rows in rounds:
         if rows is None:
             return

@@ -1,4 +1,4 @@
-"""server/observe/survey.py: topics, groups and lags, some at a time."""
+"""server/survey.py: topics, groups and lags, some at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from server.observe import survey
-from server.observe.survey import Lag, Survey
+from server import survey
+from server.survey import Lag, Survey
 from store.errors import StoreBusyError
 from store.message import Message
 from tests.support.fake_clock import FakeClock
@@ -101,7 +101,7 @@ def test_many_names_take_several_scrapes_and_are_told_when_all_are_seen(
     store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(survey, "PAGE", 4)
-    monkeypatch.setattr(survey, "ROWS_A_SCRAPE", 8)
+    monkeypatch.setattr(survey, "ROWS_AT_A_TIME", 8)
     store.create_topics([(f"t{number}", 1) for number in range(30)])
     for number in range(30):
         store.commit_offsets(f"g{number}", [("t0", 0, 0)])

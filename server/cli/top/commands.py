@@ -1,0 +1,85 @@
+"""kvcq top: look, wait, look again, show the difference."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+from rich.live import Live
+
+from kvcq_client import KvcqError
+from server.cli.online import command_error, connect, server_option
+from server.cli.terminal import COUNT, console, json_option, print_json
+from server.cli.top.figures import Figures, figures_of
+from server.cli.top.sample import Sample, take
+from server.cli.top.shown import document, screen
+
+if TYPE_CHECKING:
+    from kvcq_client import Client
+
+
+@click.command()
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(0.1, 3600),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two looks.",
+)
+@click.option("--topics", type=COUNT, default=10, show_default=True, help="Topics shown at most.")
+@click.option("--groups", type=COUNT, default=10, show_default=True, help="Groups shown at most.")
+@click.option("--once", is_flag=True, help="Look twice, show the difference, and end.")
+@server_option
+@json_option
+def top(
+    interval_s: float, topics: int, groups: int, once: bool, server: str, as_json: bool
+) -> None:
+    """Show what a running server is busy with, until Ctrl-C.
+
+    Rates, topics by traffic, groups by lag, memory, RocksDB, jobs. With --json, an object a line;
+    with --once --json, one object for a script. Where the output is no terminal: as with --once.
+    """
+
+    def figures(before: Sample, now: Sample) -> Figures:
+        return figures_of(before, now, _now_ms(), topics, groups)
+
+    with connect(server) as client:
+        before = take(client, time.monotonic())
+        time.sleep(interval_s)
+        now = take(client, time.monotonic())
+        shown = figures(before, now)
+        if as_json:
+            print_json(document(shown, server, _now_ms()))
+            while not once:
+                before = now
+                time.sleep(interval_s)
+                now = take(client, time.monotonic())
+                print_json(document(figures(before, now), server, _now_ms()))
+            return
+        if once or not console.is_terminal:
+            console.print(screen(shown, server))
+            return
+        with Live(screen(shown, server), console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.refresh()
+                time.sleep(interval_s)
+                found, note = _look(client, server)
+                if found is not None:
+                    before, now = now, found
+                    shown = figures(before, now)
+                live.update(screen(shown, server, note))
+
+
+def _look(client: Client, server: str) -> tuple[Sample | None, str]:
+    """A server that is started again is waited for: until then the last figures stay."""
+    try:
+        return take(client, time.monotonic()), ""
+    except KvcqError as error:
+        return None, f"no answer, these are the last figures: {command_error(error, server)}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,54 @@
+"""One look at a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvcq_client import Activity, UnavailableError
+from kvcq_client.pb.v1 import jobs_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kvcq_client import Client
+
+#: For one call: a server that does not answer by then is shown as one that does not.
+TIMEOUT_S = 10.0
+_NOTHING_YET = Activity([], [], None, None, None)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the server said, and when."""
+
+    time_s: float  # of a clock that only rises
+    version: str
+    numbers: Mapping[str, float]
+    activity: Activity
+    jobs: Sequence[jobs_pb2.Job]  # those that run
+
+    @property
+    def uptime_s(self) -> float:
+        return self.numbers.get("server.uptime_s", 0.0)
+
+
+def take(client: Client, time_s: float) -> Sample:
+    """Raises what the client raises, but for a server that opens its store, or ends."""
+    numbers = client.statistics(timeout_s=TIMEOUT_S)
+    version = client.server_version(timeout_s=TIMEOUT_S)
+    try:
+        # Not before: the client would wait until the store is open.
+        if "server.opening_progress" in numbers or "server.draining" in numbers:
+            return Sample(time_s, version, numbers, _NOTHING_YET, ())
+        activity = client.activity(timeout_s=TIMEOUT_S)
+        jobs = [
+            job
+            for job in client.jobs.list(timeout_s=TIMEOUT_S)
+            if job.status == jobs_pb2.JOB_STATUS_RUNNING
+        ]
+    except UnavailableError as error:
+        if error.reason not in ("STARTING", "DRAINING"):
+            raise
+        return Sample(time_s, version, numbers, _NOTHING_YET, ())
+    return Sample(time_s, version, numbers, activity, jobs)
