@@ -87,6 +87,7 @@ class Figures:
     ready: bool
     opening: float | None  # the part that is done, while the store is opened
     draining: bool
+    denied: bool  # topics, groups and jobs are for administrators
     rates: Rates
     levels: dict[str, float | None]
     topics: list[Topic]  # by traffic
@@ -110,6 +111,7 @@ def figures_of(before: Sample, now: Sample, now_ms: int, topics: int, groups: in
         ready=numbers.get("server.ready", 0) > 0,
         opening=numbers.get("server.opening_progress"),
         draining=numbers.get("server.draining", 0) > 0,
+        denied=now.denied,
         rates=_rates(before, now, passed_s, traffic),
         levels={
             **{name: numbers.get(theirs) for name, theirs in _LEVELS.items()},

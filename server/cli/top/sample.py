@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvcq_client import Activity, UnavailableError
+from kvcq_client import Activity, PermissionDeniedError, UnavailableError
 from kvcq_client.pb.v1 import jobs_pb2
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class Sample:
     numbers: Mapping[str, float]
     activity: Activity
     jobs: Sequence[jobs_pb2.Job]  # those that run
+    #: Whether topics, groups and jobs are for administrators, and this user is none.
+    denied: bool = False
 
     @property
     def uptime_s(self) -> float:
@@ -51,4 +53,6 @@ def take(client: Client, time_s: float) -> Sample:
         if error.reason not in ("STARTING", "DRAINING"):
             raise
         return Sample(time_s, version, numbers, _NOTHING_YET, ())
+    except PermissionDeniedError:
+        return Sample(time_s, version, numbers, _NOTHING_YET, (), denied=True)
     return Sample(time_s, version, numbers, activity, jobs)

@@ -27,7 +27,7 @@ def document(figures: Figures, server: str, time_ms: int) -> dict[str, Any]:
         "server": server,
         **{
             name: getattr(figures, name)
-            for name in ("version", "uptime_s", "ready", "opening", "draining")
+            for name in ("version", "uptime_s", "ready", "opening", "draining", "denied")
         },
         "rates": asdict(figures.rates),
         "levels": figures.levels,
@@ -50,6 +50,8 @@ def screen(figures: Figures, server: str, note: str = "") -> RenderableType:
     for table in (_topics(figures), _groups(figures), _jobs(figures)):
         if table is not None:
             parts += [Text(), table]
+    if figures.denied:
+        parts += [Text(), Text("Topics, groups and jobs are for administrators.", style="dim")]
     return Lines(*parts)
 
 
