@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     "name",
-    ["put-in-process", "put-grpc", "query", "replay", "many-queues", "migration-backfill"],
+    [
+        "put-in-process",
+        "put-grpc",
+        "query",
+        "replay",
+        "many-queues",
+        "console-topics",
+        "migration-backfill",
+    ],
 )
 def test_case_gives_rows(tmp_path: Path, name: str) -> None:
     bench = Bench(tmp_path, scale=0.001, rounds=1)

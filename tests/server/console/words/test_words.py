@@ -37,7 +37,7 @@ MAYBE = {
         f"rocksdb.{name}"
         for name in (
             *("estimated_keys", "immutable_memtables", "l0_files", "memtable_bytes"),
-            *("pending_compaction_bytes", "sst_bytes"),
+            *("pending_compaction_bytes", "sst_bytes", "stalls_l0_files", "stalls_memtables"),
         )
     ),
 }
