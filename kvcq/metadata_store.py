@@ -13,11 +13,13 @@ One family; the first byte of a key says the table:
 | `s` name                                  | a small named value                           |
 | `u` i16, topic, i32 queue id              | i64 queue offset, i64 physical offset         |
 | `k` i16, topic, i32 queue id              | i64 log offset, limit, first, end, bytes      |
+| `l` i16, topic, i32 queue id              | i64 log offset, i64 count                     |
+| `h` i16, topic, i32 queue id, i64 number  | a bit for each of 8192 queue offsets          |
 
 A topic that keeps less than the log has a row of form 2. `created` is ms since 1970; the log offset
 is the log's end at that time; an i16 before a name is its length in bytes. `u` says where queues
 ended whose last message left the log, `k` what was counted of queues whose topics keep so many
-bytes.
+bytes, `l` and `h` what is hidden since a later message has the same key.
 
 Numbers big-endian, text UTF-8. Every call is one batch, durable on return; for last units, and
 topics that are put without sync, `sync` makes it so.
@@ -34,10 +36,17 @@ from kvcq.engine import KvBatch
 from kvcq.errors import CorruptValueError
 from kvcq.tables import remove_range
 from store.consume_queue import LastUnit
-from store.metadata import KEEP_ALL, DeleteMark, KeptQueue, Retention, TopicConfig
+from store.metadata import (
+    KEEP_ALL,
+    DeleteMark,
+    KeptQueue,
+    LatestHead,
+    Retention,
+    TopicConfig,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kvcq.engine import KvEngine
@@ -151,6 +160,7 @@ class MetadataStore:
             remove_range(self._engine, batch, META, start, start + _END)
             remove_range(self._engine, batch, META, ends, ends + _END)
             remove_range(self._engine, batch, META, kept, kept + _END)
+            self._remove_hidden(batch, mark.topic)
             for key, _ in self._engine.scan(META, start, start + _END):
                 offsets = b"o" + _sized(key[len(start) :].decode()) + _sized(mark.topic)
                 remove_range(self._engine, batch, META, offsets, offsets + _END * 5)
@@ -261,6 +271,41 @@ class MetadataStore:
     def kept(self, topic: str, queue_id: int) -> KeptQueue | None:
         row = self._engine.get(META, b"k" + _sized(topic) + _I32.pack(queue_id))
         return None if row is None else KeptQueue(topic, queue_id, *_KEPT.unpack(row))
+
+    # --- what is superseded ----------------------------------------------------------------
+
+    def put_hidden(self, head: LatestHead, bits: Mapping[int, bytes]) -> None:
+        queue = _sized(head.topic) + _I32.pack(head.queue_id)
+        rows = [(b"h" + queue + _I64.pack(number), each) for number, each in bits.items()]
+        rows.append((b"l" + queue, _PLACE.pack(head.looked_offset, head.hidden)))
+        with self._changing:  # as put_last_units
+            batch = KvBatch(puts={META: rows}, sync=False)
+            remove_range(self._engine, batch, META, b"h" + queue, b"h" + queue + _END * 9)
+            self._engine.write(batch)
+        self._unsynced = True
+
+    def hidden_bits(self, topic: str, queue_id: int, number: int) -> bytes | None:
+        key = b"h" + _sized(topic) + _I32.pack(queue_id) + _I64.pack(number)
+        return self._engine.get(META, key)
+
+    def latest_heads(self) -> Iterator[LatestHead]:
+        start = b"l"
+        while rows := self._engine.scan(META, start, b"m", limit=_SCAN_ROWS):
+            for key, value in rows:
+                yield LatestHead(key[3:-4].decode(), *_I32.unpack(key[-4:]), *_PLACE.unpack(value))
+            start = rows[-1][0] + b"\x00"
+
+    def forget_hidden(self, topic: str) -> None:
+        with self._changing:
+            batch = KvBatch(sync=False)
+            self._remove_hidden(batch, topic)
+            self._engine.write(batch)
+        self._unsynced = True
+
+    def _remove_hidden(self, batch: KvBatch, topic: str) -> None:
+        for table in (b"h", b"l"):
+            start = table + _sized(topic)
+            remove_range(self._engine, batch, META, start, start + _END)
 
     # --- small named values ----------------------------------------------------------------
 

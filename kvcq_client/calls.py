@@ -331,7 +331,13 @@ class Calls:
                 timeout_s,
             )
             queues += [
-                QueueState(one.queue_id, one.min_offset, one.max_offset, one.log_min_offset)
+                QueueState(
+                    one.queue_id,
+                    one.min_offset,
+                    one.max_offset,
+                    one.log_min_offset,
+                    one.superseded_messages,
+                )
                 for one in answer.queues
             ]
             token = answer.next_page_token

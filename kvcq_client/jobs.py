@@ -67,6 +67,12 @@ class AsyncJobs:
         wanted = pb.BackupJob(target=target, bytes_per_s=bytes_per_s, link=link)
         return await self.start(pb.StartJobRequest(backup=wanted), timeout_s=timeout_s)
 
+    async def keep_latest(self, topic: str, *, timeout_s: float | None = None) -> pb.Job:
+        """Hide all but the latest message of each key: in a topic's queues, in a light queue, or in
+        those whose names begin with what stands before a *."""
+        wanted = pb.KeepLatestJob(topic=topic)
+        return await self.start(pb.StartJobRequest(keep_latest=wanted), timeout_s=timeout_s)
+
     async def start(self, request: pb.StartJobRequest, *, timeout_s: float | None = None) -> pb.Job:
         """Begin what the request says."""
         return await self._connection.call(
@@ -118,6 +124,7 @@ class Jobs(Blocking[AsyncJobs]):
     rebuild = blocking(AsyncJobs.rebuild)
     expire = blocking(AsyncJobs.expire)
     backup = blocking(AsyncJobs.backup)
+    keep_latest = blocking(AsyncJobs.keep_latest)
     start = blocking(AsyncJobs.start)
     get = blocking(AsyncJobs.get)
     list = blocking(AsyncJobs.list)

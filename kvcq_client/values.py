@@ -80,12 +80,14 @@ class Topic(NamedTuple):
 
 class QueueState(NamedTuple):
     """Where a queue begins and ends. `log_min_offset` is the first message that is still in the
-    log: those from there to `min_offset` are hidden, since the topic does not keep them."""
+    log: those from there to `min_offset` are hidden, since the topic does not keep them;
+    `superseded_messages` more are, since a later one has their key."""
 
     queue_id: int
     min_offset: int
     max_offset: int  # exclusive
     log_min_offset: int
+    superseded_messages: int = 0
 
 
 class GroupOffset(NamedTuple):

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
     from store.append_path import AppendPath
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
-    from store.derive import Rebuilt
+    from store.derive import Rebuilt, Superseded
     from store.format import BatchMark
     from store.histogram import Counted
+    from store.latest_messages import LatestKept, LatestMessages
     from store.log import LogHold
     from store.message import Appended, KeyQueryPage, Message, Pulled
     from store.metadata import Metadata, TopicConfig
@@ -63,6 +64,8 @@ class MessageStore:
         metadata: Metadata,
         upkeep: Upkeep,
         services: Services,
+        superseded: Superseded,
+        latest: LatestMessages,
     ) -> None:
         # Constant after construction.
         self.config = config
@@ -76,6 +79,8 @@ class MessageStore:
         self._upkeep = upkeep
         self._services = services
         self._repair = services.repair
+        self._superseded = superseded
+        self._latest = latest
         self._closing = threading.Lock()
 
     # --- where data enters -----------------------------------------------------------------
@@ -382,6 +387,7 @@ class MessageStore:
         UnknownTopicError, StoreBusyError.
         """
         self._topics.deletions.delete(name, self._topics.queue_count, self._appends)
+        self._superseded.forget(name)
 
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Raises UnknownTopicError, UnknownQueueError where there is no such queue."""
@@ -512,6 +518,28 @@ class MessageStore:
             progress(start, at, end)
 
         return self._repair.rebuild(topic, queue_id, told)
+
+    def keep_latest(
+        self, topic: str, queue_id: int, progress: Callable[[int, int], None]
+    ) -> LatestKept:
+        """Of messages with the same key in the queue, all but the latest are hidden. Slow.
+
+        As far as they are durable now. One call at a time; see LatestMessages.keep.
+        """
+        self.check_queue(topic, queue_id)
+        self.flush()
+        durable_end = min(self.flushed_offset, self.queues.dispatched_offset)
+
+        def told(done: int, total: int) -> None:
+            self._appends.check_open()
+            progress(done, total)
+
+        return self._latest.keep(topic, queue_id, durable_end, told)
+
+    def hidden_messages(self, topic: str, queue_id: int) -> int:
+        """How many were hidden when `keep_latest` last went through the queue."""
+        hidden = self._superseded.get(topic, queue_id)
+        return 0 if hidden is None else hidden.count
 
     def expire(self) -> int:
         """Segments whose messages have expired go now, whatever the hour; returns how many went.

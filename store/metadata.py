@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from store.consume_queue import LastUnit
 
@@ -42,6 +42,15 @@ class KeptQueue(NamedTuple):
     first_offset: int  # of the queue: where it begins for its readers
     end_offset: int
     kept_bytes: int  # of records in first_offset..end_offset
+
+
+class LatestHead(NamedTuple):
+    """How far along the log a queue was kept to the latest message of each key."""
+
+    topic: str  # or a light queue
+    queue_id: int
+    looked_offset: int  # physical: records from there on were not looked at
+    hidden: int  # messages that were hidden then
 
 
 class DeleteMark(NamedTuple):
@@ -119,6 +128,23 @@ class Metadata(Protocol):
 
     def kept(self, topic: str, queue_id: int) -> KeptQueue | None:
         """What was put and not deleted with its topic."""
+        ...
+
+    def put_hidden(self, head: LatestHead, bits: Mapping[int, bytes]) -> None:
+        """The queue's head and all its rows of bits, by number, in place of earlier ones, in one
+        step. Durable as what `put_kept` puts."""
+        ...
+
+    def hidden_bits(self, topic: str, queue_id: int, number: int) -> bytes | None:
+        """The row of bits of that number."""
+        ...
+
+    def latest_heads(self) -> Iterator[LatestHead]:
+        """Of all queues."""
+        ...
+
+    def forget_hidden(self, topic: str) -> None:
+        """Remove heads and bits of all queues of the topic, as its deletion does."""
         ...
 
     def get_state(self, name: str) -> bytes | None:

@@ -21,11 +21,13 @@ from store.derive import (
     QueueEnds,
     QueueRepair,
     ReputService,
+    Superseded,
     read_time_fall,
 )
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.format import Checkpoint, read_checkpoint
 from store.jobs import Jobs
+from store.latest_messages import LatestMessages
 from store.log import (
     BatchEncoder,
     CommitLog,
@@ -233,7 +235,9 @@ def start(
     guard = DiskGuard(directory.root, config)
     appends = AppendPath(config, log, reput, flush_service, guard)
     kept_bytes = KeptBytes(queues, metadata)
-    reader = Reader(log, queues, topics, TopicRetention(queues, kept_bytes, clock))
+    superseded = Superseded(metadata, log.appended_offset)
+    retained = TopicRetention(queues, kept_bytes, clock)
+    reader = Reader(log, queues, topics, retained, superseded)
     repair = QueueRepair(log, queues, topics, reader.begins_at)
     checkpoints = Checkpoints(
         config,
@@ -275,7 +279,10 @@ def start(
     directory.mark_open()
     guard.measure()
     services.start(upkeep)
-    return MessageStore(config, appends, reader, topics, queues, metadata, upkeep, services)
+    latest = LatestMessages(log, queues, reader, superseded, clock)
+    return MessageStore(
+        config, appends, reader, topics, queues, metadata, upkeep, services, superseded, latest
+    )
 
 
 def _tell_of_old_queues(directory: StoreDir, queues: ConsumeQueueStore, log_end: int) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.consume_queue import ConsumeQueueStore, CqUnit
+    from store.derive import Superseded
     from store.log import CommitLog
     from store.topic_retention import TopicRetention
     from store.topics import QueueRules, Topics
@@ -114,8 +115,10 @@ class Reader:
         queues: ConsumeQueueStore,
         topics: Topics,
         retention: TopicRetention,
+        superseded: Superseded,
     ) -> None:
         self._retention = retention
+        self._superseded = superseded
         self._log = log
         self._queues = queues
         self._topics = topics
@@ -228,27 +231,31 @@ class Reader:
         (low, high), floor = self._bounds(topic, queue_id)
         if not low <= offset <= high:
             raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
+        hidden = self._superseded.get(topic, queue_id)
+        takes_all = tag_filter is None and hidden is None
         records: list[bytes] = []
         offsets: list[int] = []
         room = max_bytes
         at = offset
-        stop = high if tag_filter is None else min(high, offset + _MAX_EXAMINED)
+        stop = high if takes_all else min(high, offset + _MAX_EXAMINED)
         while at < stop and len(records) < max_messages:
             count = min(stop - at, _UNITS_A_READ)
-            if tag_filter is None:
+            if takes_all:
                 count = min(count, max_messages - len(records))
             units = self._units(topic, queue_id, at, count, floor, first=not records)
-            if tag_filter is None:
-                wanted = units
-            else:
+            wanted = units if hidden is None else hidden.visible(units)
+            if tag_filter is not None:
                 codes = tag_filter.codes
-                wanted = [each for each in units if each[1].tag_code in codes]
+                wanted = [each for each in wanted if each[1].tag_code in codes]
             first = not records
             fitting, room = _fitting(wanted, max_messages - len(records), room, first=first)
             found = self._records(topic, queue_id, wanted[:fitting], first=first)
-            if tag_filter is None:
+            if takes_all:
                 records += found
                 offsets.extend(range(at, at + len(found)))
+            elif tag_filter is None:
+                records += found
+                offsets.extend(queue_offset for queue_offset, _ in wanted[: len(found)])
             else:
                 for (queue_offset, _), record in zip(wanted, found, strict=False):
                     if tag_filter.matches(record):
@@ -400,6 +407,9 @@ class Reader:
                 begins[queue_id] = self.bounds(topic, queue_id).min_offset
             if message.queue_offset < begins[queue_id]:
                 return None
+        hidden = self._superseded.get(topic, message.queue_id)
+        if hidden is not None and hidden.has(message.queue_offset, hit.physical_offset):
+            return None
         return record
 
     def get(self, physical_offset: int) -> bytes:
@@ -423,6 +433,10 @@ class Reader:
                 if queue_offset < low:
                     reason = f"its topic {topic!r} keeps no message below offset {low}"
                     raise MessageNotFoundError(str(physical_offset), reason)
+            hidden = self._superseded.get(topic, queue_id)
+            if hidden is not None and hidden.has(queue_offset, physical_offset):
+                reason = "a later message has its key"
+                raise MessageNotFoundError(str(physical_offset), reason)
             return record
         if unit is None:
             low, high = self.bounds(topic, queue_id)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from server.jobs.compact import Compact
 from server.jobs.expire import Expire
+from server.jobs.keep_latest import KeepLatest
 from server.jobs.rebuild import Rebuild
 from server.jobs.registry import Jobs
 from server.jobs.scrub import ScrubKind
@@ -35,7 +36,14 @@ class StoreJobs:
         """`others`: kinds that need more than the store."""
         clock = clock or SystemClock()
         scrub = ScrubKind(store, scrub_bytes_per_s)
-        kinds: list[Kind] = [Compact(store), scrub, Rebuild(store), Expire(store), *others]
+        kinds: list[Kind] = [
+            Compact(store),
+            scrub,
+            Rebuild(store),
+            Expire(store),
+            KeepLatest(store),
+            *others,
+        ]
         self.jobs = Jobs(kinds, store.metadata, clock)
         self.scrubbing = ScrubSchedule(
             store,

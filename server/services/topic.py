@@ -89,14 +89,16 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         def describe(queue_ids: Sequence[int]) -> pb.DescribeTopicResponse:
             queues = [(topic.name, queue_id) for queue_id in queue_ids]
             bounds = self._store.bounds(queues)
-            in_log = bounds
+            in_log, hidden = bounds, self._store.hidden_messages
             if topic.retention != KEEP_ALL:
                 in_log = self._store.bounds_in_log(queues)
             return pb.DescribeTopicResponse(
                 topic=topic_out(topic),
                 next_page_token=token,
                 queues=[
-                    bounds_out(name, queue_id, bound, log_min_offset=low)
+                    bounds_out(
+                        name, queue_id, bound, log_min_offset=low, superseded=hidden(name, queue_id)
+                    )
                     for (name, queue_id), bound, (low, _) in zip(
                         queues, bounds, in_log, strict=True
                     )

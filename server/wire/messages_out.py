@@ -123,7 +123,7 @@ def topic_out(topic: TopicConfig) -> pb.Topic:
 
 
 def bounds_out(
-    topic: str, queue_id: int, bounds: Bounds, *, log_min_offset: int = 0
+    topic: str, queue_id: int, bounds: Bounds, *, log_min_offset: int = 0, superseded: int = 0
 ) -> pb.QueueOffsets:
     return pb.QueueOffsets(
         topic=topic,
@@ -131,4 +131,5 @@ def bounds_out(
         min_offset=bounds.min_offset,
         max_offset=bounds.max_offset,
         log_min_offset=log_min_offset,
+        superseded_messages=superseded,
     )

@@ -8,16 +8,21 @@ from store.derive.kept_bytes import KeptBytes
 from store.derive.queue_ends import QueueEnds, noted_log_start
 from store.derive.repair import QueueRepair, Rebuilt
 from store.derive.reput import SLICE_ROWS, ReputService
+from store.derive.superseded import CHUNK, MOST_QUEUES, Hidden, Superseded
 from store.derive.time_fall import TimeFall, TimeFallFinder, read_time_fall, write_time_fall
 
 __all__ = [
+    "CHUNK",
+    "MOST_QUEUES",
     "SLICE_ROWS",
     "EndsReserve",
+    "Hidden",
     "KeptBytes",
     "QueueEnds",
     "QueueRepair",
     "Rebuilt",
     "ReputService",
+    "Superseded",
     "TimeFall",
     "TimeFallFinder",
     "noted_log_start",

@@ -12,7 +12,7 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
 from kvcq.metadata_store import MetadataStore
 from store.consume_queue import LastUnit
-from store.metadata import DeleteMark, KeptQueue, Retention, TopicConfig
+from store.metadata import DeleteMark, KeptQueue, LatestHead, Retention, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +68,28 @@ def test_what_was_counted_is_one_for_each_queue_and_goes_with_its_topic(store: M
     store.delete_topic(DeleteMark("T", 900, 1))
     assert (store.kept("T", 0), store.kept("T", 9), store.kept("TT", 0)) == (None, None, rest)
     store.put_kept([])
+
+
+def test_what_is_hidden_is_replaced_as_a_whole_and_goes_with_its_topic(store: Metadata) -> None:
+    rest = LatestHead("TT", 0, 9, 1)
+    store.put_hidden(rest, {3: b"rest"})
+    store.put_hidden(LatestHead("T", 1, 5, 2), {0: b"a", 1 << 40: b"b"})
+    store.put_hidden(LatestHead("T", 2, 5, 2), {0: b"other"})
+    store.put_hidden(LatestHead("T", 1, 7, 3), {2: b"c"})
+    assert [store.hidden_bits("T", 1, number) for number in (0, 1 << 40, 2)] == [None, None, b"c"]
+    assert store.hidden_bits("T", 2, 0) == b"other"
+    assert sorted(store.latest_heads()) == [
+        LatestHead("T", 1, 7, 3),
+        LatestHead("T", 2, 5, 2),
+        rest,
+    ]
+    store.forget_hidden("T")
+    assert list(store.latest_heads()) == [rest]
+    assert store.hidden_bits("T", 1, 2) is None
+    store.put_hidden(LatestHead("T", 1, 7, 3), {2: b"c"})
+    store.delete_topic(DeleteMark("T", 900, 1))
+    assert list(store.latest_heads()) == [rest]
+    assert (store.hidden_bits("T", 1, 2), store.hidden_bits("TT", 0, 3)) == (None, b"rest")
 
 
 def test_deleting_a_topic_takes_offsets_of_every_group_and_leaves_the_mark(

@@ -77,13 +77,14 @@ def test_what_is_started_says_how_to_watch_it(target: str) -> None:
         (["rebuild", "orders", "--queue", "1"], {"damagedRecords": 0}),
         (["rebuild", "orders"], {"damagedRecords": 0}),
         (["expire"], {"segmentsDropped": 0, "bytesFreed": 0}),
+        (["keep-latest", "orders"], {"queues": 2, "hiddenMessages": 0}),
     ],
 )
 def test_each_kind_is_started_and_tells_its_numbers(
     target: str, arguments: list[str], numbers: dict[str, int]
 ) -> None:
     done = answer(target, "start", *arguments, "--wait")
-    assert (done["kind"], done["status"]) == (arguments[0], "done")
+    assert (done["kind"], done["status"]) == (arguments[0].replace("-", "_"), "done")
     assert numbers.items() <= done["numbers"].items()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from kvcq_client import Client, Message, QueueState, Retention
+from kvcq_client import Client, Message, QueueState, Retention, Start
 from server.cli.main import main
 from tests.support.server_process import ServerProcess
 
@@ -51,7 +51,13 @@ def test_what_a_topic_keeps_is_set_and_shown(target: str) -> None:
     assert topic.retention == Retention(bytes=1 << 30, messages=3)
     assert queues == [QueueState(0, 7, 10, 0)]
     [queue] = answer(target, "describe", "orders")["queues"]
-    assert queue == {"queueId": 0, "minOffset": 7, "maxOffset": 10, "logMinOffset": 0}
+    assert queue == {
+        "queueId": 0,
+        "minOffset": 7,
+        "maxOffset": 10,
+        "logMinOffset": 0,
+        "supersededMessages": 0,
+    }
     shown = run(target, "describe", "orders").stdout
     assert "keeps 1,073,741,824 bytes, 3 messages" in shown
     assert "hidden, still in the log" in shown
@@ -63,6 +69,23 @@ def test_a_topic_that_keeps_all_is_shown_as_before(target: str) -> None:
     assert "hidden" not in run(target, "describe", "plain").stdout
     queues = answer(target, "describe", "plain")["queues"]
     assert [each["logMinOffset"] for each in queues] == [0, 0]
+
+
+def test_what_later_messages_supersede_is_hidden_and_counted(target: str) -> None:
+    answer(target, "create", "state", "--queues", "1")
+    with Client(target) as client:
+        for number in range(6):
+            client.put(Message("state", b"%d" % number, 0, keys=(f"k{number % 2}",)))
+        job = client.jobs.keep_latest("state")
+        assert list(client.jobs.watch(job.job_id))[-1].numbers["hidden_messages"] == 4
+        pulled = client.pull("state", 0, 0)
+        assert [message.body for message in pulled.messages] == [b"4", b"5"]
+        assert [message.queue_offset for message in pulled.messages] == [4, 5]
+        with client.consumer("state", start=Start.EARLIEST) as consumer:
+            assert [message.body for message in consumer.to_end()] == [b"4", b"5"]
+    [queue] = answer(target, "describe", "state")["queues"]
+    assert (queue["maxOffset"], queue["supersededMessages"]) == (6, 4)
+    assert "superseded" in run(target, "describe", "state").stdout
 
 
 @pytest.mark.parametrize(

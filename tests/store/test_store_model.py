@@ -23,6 +23,7 @@ from store.clock import SystemClock
 from store.consume_queue import Boundary
 from store.errors import OffsetOutOfRangeError, StoreError, UnknownTopicError
 from store.format.record import unpack_record
+from store.latest_messages import DELETES_KEPT_MS
 from store.message import Message
 from store.metadata import KEEP_ALL, Retention
 from tests.support.fake_clock import FakeClock
@@ -61,6 +62,8 @@ class Model:
     log_start: int = 0
     now_ms: int = START_MS
     retention: dict[str, Retention] = field(default_factory=dict)
+    #: Offsets that a later message of the same key hides, by queue.
+    hidden: dict[tuple[str, int], set[int]] = field(default_factory=dict)
 
     def queue(self, topic: str, queue_id: int) -> list[Sent]:
         return self.queues.setdefault((topic, queue_id), [])
@@ -77,6 +80,29 @@ class Model:
 
     def live(self, topic: str, queue_id: int) -> list[Sent]:
         return self.queue(topic, queue_id)[self.min_offset(topic, queue_id) :]
+
+    def visible(self, topic: str, queue_id: int) -> list[Sent]:
+        """What readers get, in order."""
+        low = self.min_offset(topic, queue_id)
+        hidden = self.hidden.get((topic, queue_id), set())
+        queue = self.queue(topic, queue_id)
+        return [each for at, each in enumerate(queue) if at >= low and at not in hidden]
+
+    def keep_latest(self, topic: str, queue_id: int) -> None:
+        latest: dict[str, int] = {}
+        hidden = set()
+        queue = self.queue(topic, queue_id)
+        for at, each in enumerate(queue):
+            key = " ".join(each.keys)
+            if key and each.physical_offset >= self.log_start:
+                if key in latest:
+                    hidden.add(latest[key])
+                latest[key] = at
+        oldest_ms = self.now_ms - DELETES_KEPT_MS
+        for at in latest.values():
+            if not queue[at].body and queue[at].store_time_ms < oldest_ms:
+                hidden.add(at)
+        self.hidden[topic, queue_id] = hidden
 
 
 messages = st.builds(
@@ -145,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
             for name in names:
                 self.model.queue(name, 0).append(sent)
 
-    @rule(seconds=st.sampled_from([0.001, 1.0, 1000.0]))
+    @rule(seconds=st.sampled_from([0.001, 1.0, 1000.0, 100_000.0]))
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
         self.model.now_ms = self.clock.now_ms()
@@ -175,6 +201,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.model.retention.pop(topic, None)
         for queue_id in range(QUEUES):
             self.model.queue(topic, queue_id).clear()
+            self.model.hidden.pop((topic, queue_id), None)
+
+    @rule(topic=st.sampled_from(TOPICS + LIGHT), queue_id=st.integers(0, QUEUES - 1))
+    def keep_latest(self, topic: str, queue_id: int) -> None:
+        if topic in LIGHT:
+            queue_id = 0
+        if topic in self.model.topics or self.model.queue(topic, queue_id):
+            self.store.keep_latest(topic, queue_id, lambda _done, _total: None)
+            self.model.keep_latest(topic, queue_id)
 
     @rule(topic=st.sampled_from(TOPICS))
     def create(self, topic: str) -> None:
@@ -256,13 +291,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert (low, high) == (self.model.min_offset(topic, queue_id), len(sent))
         assert 0 <= low <= high
         pulled = self.store.pull(topic, queue_id, low, max_messages=10_000, max_bytes=1 << 30)
+        visible = self.model.visible(topic, queue_id)
         assert [unpack_record(each).body for each in pulled.records] == [
-            each.body for each in sent[low:]
+            each.body for each in visible
         ]
         assert pulled.next_offset == high
         tagged = self.store.pull(topic, queue_id, low, max_messages=10_000, tag_filter="t1")
         assert [unpack_record(each).body for each in tagged.records] == [
-            each.body for each in sent[low:] if each.tag == "t1"
+            each.body for each in visible if each.tag == "t1"
         ]
         for offset in (low - 1, high + 1):
             with pytest.raises((OffsetOutOfRangeError, StoreError)):
@@ -273,7 +309,7 @@ class StoreMachine(RuleBasedStateMachine):
         for topic in TOPICS:
             if topic not in self.model.topics:
                 continue
-            every = [each for n in range(QUEUES) for each in self.model.live(topic, n)]
+            every = [each for n in range(QUEUES) for each in self.model.visible(topic, n)]
             for key in KEYS:
                 found: list[int] = []
                 cursor = None

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ckvcq_client/pb/v1/jobs.proto\x12\x07kvcq.v1\"+\n\nCompactJob\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"1\n\x08ScrubJob\x12\x13\n\x0b\x62ytes_per_s\x18\x01 \x01(\x03\x12\x10\n\x08log_only\x18\x02 \x01(\x08\"?\n\nRebuildJob\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08queue_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_queue_id\"\x0b\n\tExpireJob\">\n\tBackupJob\x12\x0e\n\x06target\x18\x01 \x01(\t\x12\x13\n\x0b\x62ytes_per_s\x18\x02 \x01(\x03\x12\x0c\n\x04link\x18\x03 \x01(\x08\"\xd9\x01\n\x0fStartJobRequest\x12&\n\x07\x63ompact\x18\x01 \x01(\x0b\x32\x13.kvcq.v1.CompactJobH\x00\x12\"\n\x05scrub\x18\x02 \x01(\x0b\x32\x11.kvcq.v1.ScrubJobH\x00\x12&\n\x07rebuild\x18\x03 \x01(\x0b\x32\x13.kvcq.v1.RebuildJobH\x00\x12$\n\x06\x65xpire\x18\x04 \x01(\x0b\x32\x12.kvcq.v1.ExpireJobH\x00\x12$\n\x06\x62\x61\x63kup\x18\x05 \x01(\x0b\x32\x12.kvcq.v1.BackupJobH\x00\x42\x06\n\x04kind\"\xd8\x01\n\nJobFinding\x12\r\n\x05\x66\x61ult\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x19\n\x0cqueue_offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1c\n\x0fphysical_offset\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x0e\n\x06\x64\x65tail\x18\x07 \x01(\t\x12\x0e\n\x06remedy\x18\x08 \x01(\t\x12\r\n\x05\x63ount\x18\t \x01(\x03\x42\x0f\n\r_queue_offsetB\x12\n\x10_physical_offset\"\x8c\x04\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12.\n\targuments\x18\x03 \x03(\x0b\x32\x1b.kvcq.v1.Job.ArgumentsEntry\x12\"\n\x06status\x18\x04 \x01(\x0e\x32\x12.kvcq.v1.JobStatus\x12\x0c\n\x04step\x18\x05 \x01(\t\x12\x0c\n\x04\x64one\x18\x06 \x01(\x03\x12\r\n\x05total\x18\x07 \x01(\x03\x12\x0c\n\x04unit\x18\x08 \x01(\t\x12\x0f\n\x07percent\x18\t \x01(\x01\x12\x11\n\telapsed_s\x18\n \x01(\x01\x12\x18\n\x0bremaining_s\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x12\n\nstarted_ms\x18\x0c \x01(\x03\x12\x10\n\x08\x65nded_ms\x18\r \x01(\x03\x12\x11\n\tscheduled\x18\x0e \x01(\x08\x12\x0f\n\x07summary\x18\x0f \x01(\t\x12*\n\x07numbers\x18\x10 \x03(\x0b\x32\x19.kvcq.v1.Job.NumbersEntry\x12%\n\x08\x66indings\x18\x11 \x03(\x0b\x32\x13.kvcq.v1.JobFinding\x12\r\n\x05\x65rror\x18\x12 \x01(\t\x1a\x30\n\x0e\x41rgumentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cNumbersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0e\n\x0c_remaining_s\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x1f\n\x0fListJobsRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\".\n\x10ListJobsResponse\x12\x1a\n\x04jobs\x18\x01 \x03(\x0b\x32\x0c.kvcq.v1.Job\"\"\n\x10\x43\x61ncelJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"!\n\x0fWatchJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t*\x85\x01\n\tJobStatus\x12\x1a\n\x16JOB_STATUS_UNSPECIFIED\x10\x00\x12\x16\n\x12JOB_STATUS_RUNNING\x10\x01\x12\x13\n\x0fJOB_STATUS_DONE\x10\x02\x12\x18\n\x14JOB_STATUS_CANCELLED\x10\x03\x12\x15\n\x11JOB_STATUS_FAILED\x10\x04\x32\x9d\x02\n\nJobService\x12\x32\n\x08StartJob\x12\x18.kvcq.v1.StartJobRequest\x1a\x0c.kvcq.v1.Job\x12.\n\x06GetJob\x12\x16.kvcq.v1.GetJobRequest\x1a\x0c.kvcq.v1.Job\x12?\n\x08ListJobs\x12\x18.kvcq.v1.ListJobsRequest\x1a\x19.kvcq.v1.ListJobsResponse\x12\x34\n\tCancelJob\x12\x19.kvcq.v1.CancelJobRequest\x1a\x0c.kvcq.v1.Job\x12\x34\n\x08WatchJob\x12\x18.kvcq.v1.WatchJobRequest\x1a\x0c.kvcq.v1.Job0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ckvcq_client/pb/v1/jobs.proto\x12\x07kvcq.v1\"+\n\nCompactJob\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"1\n\x08ScrubJob\x12\x13\n\x0b\x62ytes_per_s\x18\x01 \x01(\x03\x12\x10\n\x08log_only\x18\x02 \x01(\x08\"?\n\nRebuildJob\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08queue_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_queue_id\"\x0b\n\tExpireJob\">\n\tBackupJob\x12\x0e\n\x06target\x18\x01 \x01(\t\x12\x13\n\x0b\x62ytes_per_s\x18\x02 \x01(\x03\x12\x0c\n\x04link\x18\x03 \x01(\x08\"\x1e\n\rKeepLatestJob\x12\r\n\x05topic\x18\x01 \x01(\t\"\x88\x02\n\x0fStartJobRequest\x12&\n\x07\x63ompact\x18\x01 \x01(\x0b\x32\x13.kvcq.v1.CompactJobH\x00\x12\"\n\x05scrub\x18\x02 \x01(\x0b\x32\x11.kvcq.v1.ScrubJobH\x00\x12&\n\x07rebuild\x18\x03 \x01(\x0b\x32\x13.kvcq.v1.RebuildJobH\x00\x12$\n\x06\x65xpire\x18\x04 \x01(\x0b\x32\x12.kvcq.v1.ExpireJobH\x00\x12$\n\x06\x62\x61\x63kup\x18\x05 \x01(\x0b\x32\x12.kvcq.v1.BackupJobH\x00\x12-\n\x0bkeep_latest\x18\x06 \x01(\x0b\x32\x16.kvcq.v1.KeepLatestJobH\x00\x42\x06\n\x04kind\"\xd8\x01\n\nJobFinding\x12\r\n\x05\x66\x61ult\x18\x01 \x01(\t\x12\r\n\x05place\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12\x19\n\x0cqueue_offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1c\n\x0fphysical_offset\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x0e\n\x06\x64\x65tail\x18\x07 \x01(\t\x12\x0e\n\x06remedy\x18\x08 \x01(\t\x12\r\n\x05\x63ount\x18\t \x01(\x03\x42\x0f\n\r_queue_offsetB\x12\n\x10_physical_offset\"\x8c\x04\n\x03Job\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12.\n\targuments\x18\x03 \x03(\x0b\x32\x1b.kvcq.v1.Job.ArgumentsEntry\x12\"\n\x06status\x18\x04 \x01(\x0e\x32\x12.kvcq.v1.JobStatus\x12\x0c\n\x04step\x18\x05 \x01(\t\x12\x0c\n\x04\x64one\x18\x06 \x01(\x03\x12\r\n\x05total\x18\x07 \x01(\x03\x12\x0c\n\x04unit\x18\x08 \x01(\t\x12\x0f\n\x07percent\x18\t \x01(\x01\x12\x11\n\telapsed_s\x18\n \x01(\x01\x12\x18\n\x0bremaining_s\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x12\n\nstarted_ms\x18\x0c \x01(\x03\x12\x10\n\x08\x65nded_ms\x18\r \x01(\x03\x12\x11\n\tscheduled\x18\x0e \x01(\x08\x12\x0f\n\x07summary\x18\x0f \x01(\t\x12*\n\x07numbers\x18\x10 \x03(\x0b\x32\x19.kvcq.v1.Job.NumbersEntry\x12%\n\x08\x66indings\x18\x11 \x03(\x0b\x32\x13.kvcq.v1.JobFinding\x12\r\n\x05\x65rror\x18\x12 \x01(\t\x1a\x30\n\x0e\x41rgumentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cNumbersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x42\x0e\n\x0c_remaining_s\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x1f\n\x0fListJobsRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\".\n\x10ListJobsResponse\x12\x1a\n\x04jobs\x18\x01 \x03(\x0b\x32\x0c.kvcq.v1.Job\"\"\n\x10\x43\x61ncelJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"!\n\x0fWatchJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t*\x85\x01\n\tJobStatus\x12\x1a\n\x16JOB_STATUS_UNSPECIFIED\x10\x00\x12\x16\n\x12JOB_STATUS_RUNNING\x10\x01\x12\x13\n\x0fJOB_STATUS_DONE\x10\x02\x12\x18\n\x14JOB_STATUS_CANCELLED\x10\x03\x12\x15\n\x11JOB_STATUS_FAILED\x10\x04\x32\x9d\x02\n\nJobService\x12\x32\n\x08StartJob\x12\x18.kvcq.v1.StartJobRequest\x1a\x0c.kvcq.v1.Job\x12.\n\x06GetJob\x12\x16.kvcq.v1.GetJobRequest\x1a\x0c.kvcq.v1.Job\x12?\n\x08ListJobs\x12\x18.kvcq.v1.ListJobsRequest\x1a\x19.kvcq.v1.ListJobsResponse\x12\x34\n\tCancelJob\x12\x19.kvcq.v1.CancelJobRequest\x1a\x0c.kvcq.v1.Job\x12\x34\n\x08WatchJob\x12\x18.kvcq.v1.WatchJobRequest\x1a\x0c.kvcq.v1.Job0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,8 +35,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOB_ARGUMENTSENTRY']._serialized_options = b'8\001'
   _globals['_JOB_NUMBERSENTRY']._loaded_options = None
   _globals['_JOB_NUMBERSENTRY']._serialized_options = b'8\001'
-  _globals['_JOBSTATUS']._serialized_start=1431
-  _globals['_JOBSTATUS']._serialized_end=1564
+  _globals['_JOBSTATUS']._serialized_start=1510
+  _globals['_JOBSTATUS']._serialized_end=1643
   _globals['_COMPACTJOB']._serialized_start=41
   _globals['_COMPACTJOB']._serialized_end=84
   _globals['_SCRUBJOB']._serialized_start=86
@@ -47,26 +47,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPIREJOB']._serialized_end=213
   _globals['_BACKUPJOB']._serialized_start=215
   _globals['_BACKUPJOB']._serialized_end=277
-  _globals['_STARTJOBREQUEST']._serialized_start=280
-  _globals['_STARTJOBREQUEST']._serialized_end=497
-  _globals['_JOBFINDING']._serialized_start=500
-  _globals['_JOBFINDING']._serialized_end=716
-  _globals['_JOB']._serialized_start=719
-  _globals['_JOB']._serialized_end=1243
-  _globals['_JOB_ARGUMENTSENTRY']._serialized_start=1131
-  _globals['_JOB_ARGUMENTSENTRY']._serialized_end=1179
-  _globals['_JOB_NUMBERSENTRY']._serialized_start=1181
-  _globals['_JOB_NUMBERSENTRY']._serialized_end=1227
-  _globals['_GETJOBREQUEST']._serialized_start=1245
-  _globals['_GETJOBREQUEST']._serialized_end=1276
-  _globals['_LISTJOBSREQUEST']._serialized_start=1278
-  _globals['_LISTJOBSREQUEST']._serialized_end=1309
-  _globals['_LISTJOBSRESPONSE']._serialized_start=1311
-  _globals['_LISTJOBSRESPONSE']._serialized_end=1357
-  _globals['_CANCELJOBREQUEST']._serialized_start=1359
-  _globals['_CANCELJOBREQUEST']._serialized_end=1393
-  _globals['_WATCHJOBREQUEST']._serialized_start=1395
-  _globals['_WATCHJOBREQUEST']._serialized_end=1428
-  _globals['_JOBSERVICE']._serialized_start=1567
-  _globals['_JOBSERVICE']._serialized_end=1852
+  _globals['_KEEPLATESTJOB']._serialized_start=279
+  _globals['_KEEPLATESTJOB']._serialized_end=309
+  _globals['_STARTJOBREQUEST']._serialized_start=312
+  _globals['_STARTJOBREQUEST']._serialized_end=576
+  _globals['_JOBFINDING']._serialized_start=579
+  _globals['_JOBFINDING']._serialized_end=795
+  _globals['_JOB']._serialized_start=798
+  _globals['_JOB']._serialized_end=1322
+  _globals['_JOB_ARGUMENTSENTRY']._serialized_start=1210
+  _globals['_JOB_ARGUMENTSENTRY']._serialized_end=1258
+  _globals['_JOB_NUMBERSENTRY']._serialized_start=1260
+  _globals['_JOB_NUMBERSENTRY']._serialized_end=1306
+  _globals['_GETJOBREQUEST']._serialized_start=1324
+  _globals['_GETJOBREQUEST']._serialized_end=1355
+  _globals['_LISTJOBSREQUEST']._serialized_start=1357
+  _globals['_LISTJOBSREQUEST']._serialized_end=1388
+  _globals['_LISTJOBSRESPONSE']._serialized_start=1390
+  _globals['_LISTJOBSRESPONSE']._serialized_end=1436
+  _globals['_CANCELJOBREQUEST']._serialized_start=1438
+  _globals['_CANCELJOBREQUEST']._serialized_end=1472
+  _globals['_WATCHJOBREQUEST']._serialized_start=1474
+  _globals['_WATCHJOBREQUEST']._serialized_end=1507
+  _globals['_JOBSERVICE']._serialized_start=1646
+  _globals['_JOBSERVICE']._serialized_end=1931
 # @@protoc_insertion_point(module_scope)

@@ -58,19 +58,27 @@ class BackupJob(_message.Message):
     link: bool
     def __init__(self, target: _Optional[str] = ..., bytes_per_s: _Optional[int] = ..., link: _Optional[bool] = ...) -> None: ...
 
+class KeepLatestJob(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
 class StartJobRequest(_message.Message):
-    __slots__ = ("compact", "scrub", "rebuild", "expire", "backup")
+    __slots__ = ("compact", "scrub", "rebuild", "expire", "backup", "keep_latest")
     COMPACT_FIELD_NUMBER: _ClassVar[int]
     SCRUB_FIELD_NUMBER: _ClassVar[int]
     REBUILD_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_FIELD_NUMBER: _ClassVar[int]
     BACKUP_FIELD_NUMBER: _ClassVar[int]
+    KEEP_LATEST_FIELD_NUMBER: _ClassVar[int]
     compact: CompactJob
     scrub: ScrubJob
     rebuild: RebuildJob
     expire: ExpireJob
     backup: BackupJob
-    def __init__(self, compact: _Optional[_Union[CompactJob, _Mapping]] = ..., scrub: _Optional[_Union[ScrubJob, _Mapping]] = ..., rebuild: _Optional[_Union[RebuildJob, _Mapping]] = ..., expire: _Optional[_Union[ExpireJob, _Mapping]] = ..., backup: _Optional[_Union[BackupJob, _Mapping]] = ...) -> None: ...
+    keep_latest: KeepLatestJob
+    def __init__(self, compact: _Optional[_Union[CompactJob, _Mapping]] = ..., scrub: _Optional[_Union[ScrubJob, _Mapping]] = ..., rebuild: _Optional[_Union[RebuildJob, _Mapping]] = ..., expire: _Optional[_Union[ExpireJob, _Mapping]] = ..., backup: _Optional[_Union[BackupJob, _Mapping]] = ..., keep_latest: _Optional[_Union[KeepLatestJob, _Mapping]] = ...) -> None: ...
 
 class JobFinding(_message.Message):
     __slots__ = ("fault", "place", "topic", "queue_id", "queue_offset", "physical_offset", "detail", "remedy", "count")

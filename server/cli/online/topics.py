@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PAGE = 1000
+_QUEUE_FIELDS = "queue_id min_offset max_offset log_min_offset superseded_messages"
 
 
 @click.group(cls=Sections)
@@ -146,29 +147,25 @@ def describe(name: str, server: str, as_json: bool) -> None:
             found, queues = client.topic_queues(name)
     if as_json:
         document = _document(found)
-        document["queues"] = [
-            {**document_of(each, "queue_id min_offset max_offset log_min_offset")}
-            for each in queues
-        ]
+        document["queues"] = [{**document_of(each, _QUEUE_FIELDS)} for each in queues]
         print_json(document)
         return
     title = f"{found.name}: created {time_text(found.created_time_ms)}"
-    columns = ("queue", "min offset", "max offset", "messages")
+    columns = ["queue", "min offset", "max offset", "messages"]
     rows = [
-        (each.queue_id, each.min_offset, each.max_offset, each.max_offset - each.min_offset)
+        [each.queue_id, each.min_offset, each.max_offset, each.max_offset - each.min_offset]
         for each in queues
     ]
-    if found.retention == Retention():
-        print_table(title, columns, rows)
-        return
-    print_table(
-        f"{title}, keeps {_kept(found.retention)}",
-        (*columns, "hidden, still in the log"),
-        [
-            (*row, each.min_offset - each.log_min_offset)
-            for row, each in zip(rows, queues, strict=True)
-        ],
-    )
+    if found.retention != Retention():
+        title = f"{title}, keeps {_kept(found.retention)}"
+        columns.append("hidden, still in the log")
+        for row, each in zip(rows, queues, strict=True):
+            row.append(each.min_offset - each.log_min_offset)
+    if any(each.superseded_messages for each in queues):
+        columns.append("superseded")
+        for row, each in zip(rows, queues, strict=True):
+            row.append(each.superseded_messages)
+    print_table(title, columns, rows)
 
 
 @topic.command("list")

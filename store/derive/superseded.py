@@ -1,0 +1,115 @@
+"""Messages that a later one with the same key has superseded: hidden from readers, bit by bit.
+
+A queue that is kept to the latest message of each key has, among the metadata, a bit for each of
+its offsets, in rows of 8192, and one row that says how far along the log it was looked at.
+Units and records stay: what is derived from the log is the same with and without bits, so
+recovery, repair and checks know nothing of them.
+
+A bit hides a message only if its record lies below the place up to which was looked. That place
+was durable then. So a bit outlives what it was made for, a deleted topic, queues that were lost,
+and harms nothing: whatever comes to stand at its offset later lies higher in the log.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from store.consume_queue import CqUnit
+    from store.metadata import LatestHead, Metadata
+
+#: Offsets of one row.
+CHUNK = 8192
+#: Queues kept to their latest messages, at most: about 300 bytes each.
+MOST_QUEUES = 100_000
+
+
+class Hidden:
+    """The bits of one queue. Thread: any."""
+
+    def __init__(self, metadata: Metadata, head: LatestHead) -> None:
+        self._metadata = metadata
+        self._head = head
+
+    @property
+    def count(self) -> int:
+        """Messages that were hidden when it was looked last."""
+        return self._head.hidden
+
+    def has(self, offset: int, physical_offset: int) -> bool:
+        """Whether the message there is hidden."""
+        if physical_offset >= self._head.looked_offset:
+            return False
+        bits = self._metadata.hidden_bits(self._head.topic, self._head.queue_id, offset // CHUNK)
+        return _is_set(bits, offset % CHUNK)
+
+    def visible(self, units: Sequence[tuple[int, CqUnit]]) -> list[tuple[int, CqUnit]]:
+        """Those of the units whose messages are not hidden."""
+        below = self._head.looked_offset
+        if not units or units[0][1].physical_offset >= below:
+            return [*units]
+        topic, queue_id = self._head.topic, self._head.queue_id
+        chunks = {offset // CHUNK for offset in (units[0][0], units[-1][0])}
+        bits = {
+            chunk: self._metadata.hidden_bits(topic, queue_id, chunk)
+            for chunk in range(min(chunks), max(chunks) + 1)
+        }
+        return [
+            each
+            for each in units
+            if each[1].physical_offset >= below
+            or not _is_set(bits[each[0] // CHUNK], each[0] % CHUNK)
+        ]
+
+
+class Superseded:
+    """The queues with hidden messages.
+
+    Thread: any. Locks: `_lock` for its own table. Memory: an entry for each such queue.
+    """
+
+    def __init__(self, metadata: Metadata, log_end: int) -> None:
+        """`log_end`: of the recovered log. What was noted of a log that went further is forgotten:
+        a copy of an earlier time was put back, and its offsets are given anew."""
+        # Constant after construction.
+        self._metadata = metadata
+        self._lock = threading.Lock()
+        # Guarded by _lock for writing, read freely.
+        self._queues: dict[tuple[str, int], Hidden] = {}
+        for head in metadata.latest_heads():
+            if head.looked_offset > log_end:
+                metadata.forget_hidden(head.topic)
+            else:
+                self._queues[head.topic, head.queue_id] = Hidden(metadata, head)
+
+    def get(self, topic: str, queue_id: int) -> Hidden | None:
+        """None: nothing of the queue is hidden."""
+        return self._queues.get((topic, queue_id))
+
+    def has_room(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue is known, or may become so."""
+        return (topic, queue_id) in self._queues or len(self._queues) < MOST_QUEUES
+
+    def put(self, head: LatestHead, bits: Mapping[int, bytes]) -> None:
+        """These offsets are hidden from now on: rows of bits by number, in place of earlier ones.
+
+        Survives a kill of the process on return; what a power loss takes is seen again.
+        """
+        self._metadata.put_hidden(head, bits)
+        with self._lock:
+            self._queues[head.topic, head.queue_id] = Hidden(self._metadata, head)
+
+    def forget(self, topic: str) -> None:
+        """The topic, or light queue, was deleted; its rows went with it."""
+        with self._lock:
+            for key in [key for key in self._queues if key[0] == topic]:
+                del self._queues[key]
+
+
+def _is_set(bits: bytes | None, at: int) -> bool:
+    if bits is None or at >> 3 >= len(bits):
+        return False
+    return bool(bits[at >> 3] & (1 << (at & 7)))

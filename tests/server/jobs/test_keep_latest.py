@@ -1,0 +1,87 @@
+"""server/jobs/keep_latest.py: the queues of a topic, a light queue, and light queues by prefix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client.pb.v1 import jobs_pb2 as pb
+from migration.jobs import JobState
+from server.jobs.keep_latest import KeepLatest
+from store.errors import InvalidArgumentError, UnknownTopicError
+from store.message import Message
+from tests.support.store_jobs import jobs_of, run
+from tests.support.stores import open_small
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from store.message_store import MessageStore
+
+LIGHT = ("%LMQ%state-a", "%LMQ%state-b", "%LMQ%other")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with open_small(tmp_path / "store") as opened:
+        for number in range(12):
+            keys = (f"k{number % 2}",)
+            opened.put([Message("T", b"x", number % 4, keys=keys, light_queues=LIGHT)])
+        yield opened
+
+
+def seen(store: MessageStore, topic: str, queue_id: int = 0) -> int:
+    return len(store.pull(topic, queue_id, 0).records)
+
+
+def test_all_queues_of_a_topic(store: MessageStore) -> None:
+    view = run(jobs_of(store), "keep_latest", pb.KeepLatestJob(topic="T"))
+    assert view.state is JobState.DONE, view.error
+    assert view.numbers == {"queues": 4, "messages": 12, "hidden_messages": 8}
+    assert [seen(store, "T", queue_id) for queue_id in range(4)] == [1, 1, 1, 1]
+    assert seen(store, LIGHT[0]) == 12
+
+
+@pytest.mark.parametrize(
+    ("topic", "left"), [(LIGHT[0], [2, 12, 12]), ("%LMQ%state-*", [2, 2, 12]), ("%LMQ%*", [2] * 3)]
+)
+def test_light_queues(store: MessageStore, topic: str, left: list[int]) -> None:
+    view = run(jobs_of(store), "keep_latest", pb.KeepLatestJob(topic=topic))
+    assert view.state is JobState.DONE, view.error
+    assert [seen(store, name) for name in LIGHT] == left
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        ("", InvalidArgumentError),
+        ("T*", InvalidArgumentError),
+        ("none", UnknownTopicError),
+        ("%LMQ%none", UnknownTopicError),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    store: MessageStore, topic: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        jobs_of(store).start("keep_latest", pb.KeepLatestJob(topic=topic), {})
+
+
+def test_a_light_queue_that_is_deleted_meanwhile_is_passed_over(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = store.list_light_queues
+
+    def then_delete(prefix: str, after: str | None, limit: int) -> list[str]:
+        found = names(prefix, after, limit)
+        if after is None:
+            store.delete_topic(LIGHT[0])
+        return found
+
+    monkeypatch.setattr(store, "list_light_queues", then_delete)
+    view = run(jobs_of(store), "keep_latest", pb.KeepLatestJob(topic="%LMQ%state-*"))
+    assert view.state is JobState.DONE, view.error
+    assert view.numbers["queues"] == 1
+    assert KeepLatest.name == view.kind

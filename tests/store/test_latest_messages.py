@@ -1,0 +1,252 @@
+"""Of each key the latest message is seen, whatever happens to the store in between."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store import latest_messages
+from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownQueueError
+from store.format import unpack_record
+from store.message import Message, PullStatus
+from tests.support.checked import checked
+from tests.support.fake_clock import FakeClock
+from tests.support.rebuild import differences
+from tests.support.stores import open_small
+from tests.support.tree import copy_open
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from store.latest_messages import LatestKept
+    from store.message_store import MessageStore
+
+DAY_S = 86_400.0
+LIGHT = "%LMQ%state"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
+    with checked(open_small(tmp_path / "store", clock)) as opened:
+        opened.create_topics([("T", 2)])
+        yield opened
+        assert differences(opened) == []
+
+
+def put(store: MessageStore, *values: tuple[str, str]) -> None:
+    """Messages of key and body, in the topic's first queue and in a light queue."""
+    store.put(
+        [
+            Message("T", body.encode(), 0, keys=(key,) if key else (), light_queues=(LIGHT,))
+            for key, body in values
+        ]
+    )
+
+
+def keep(store: MessageStore, topic: str = "T", queue_id: int = 0) -> LatestKept:
+    return store.keep_latest(topic, queue_id, lambda _done, _total: None)
+
+
+def seen(store: MessageStore, topic: str = "T", *, max_messages: int = 32) -> list[tuple[int, str]]:
+    """Offset and body of each message that a consumer gets, pull by pull."""
+    found: list[tuple[int, str]] = []
+    at, end = store.bounds([(topic, 0)])[0]
+    while at < end:
+        pulled = store.pull(topic, 0, at, max_messages=max_messages)
+        assert pulled.next_offset > at
+        bodies = [unpack_record(each).body.decode() for each in pulled.records]
+        found += zip(pulled.queue_offsets, bodies, strict=True)
+        at = pulled.next_offset
+    return found
+
+
+def test_the_latest_of_each_key_is_seen(store: MessageStore) -> None:
+    put(store, ("a", "1"), ("b", "2"), ("a", "3"), ("", "4"), ("b", "5"), ("", "6"))
+    assert keep(store) == (6, 2)
+    assert seen(store) == [(2, "3"), (3, "4"), (4, "5"), (5, "6")]
+    assert seen(store, max_messages=1) == seen(store)
+    assert store.hidden_messages("T", 0) == 2
+    assert store.bounds([("T", 0)]) == [(0, 6)]
+    assert len(seen(store, LIGHT)) == 6  # the light queue is another one
+    keep(store, LIGHT)
+    assert [offset for offset, _ in seen(store, LIGHT)] == [2, 3, 4, 5]
+
+
+def test_what_comes_later_is_seen_until_the_next_time(store: MessageStore) -> None:
+    put(store, ("a", "1"), ("a", "2"))
+    keep(store)
+    put(store, ("a", "3"), ("c", "4"))
+    assert [body for _, body in seen(store)] == ["2", "3", "4"]
+    assert keep(store) == (4, 2)
+    assert [body for _, body in seen(store)] == ["3", "4"]
+    assert keep(store) == (4, 2)
+
+
+def test_every_reader_sees_the_same(store: MessageStore) -> None:
+    put(store, ("a", "1"), ("a", "2"))
+    places = [unit.physical_offset for _, unit in store.queues.read_units("T", 0, 0, 2)]
+    keep(store)
+    assert [unpack_record(each).body for each in store.query("T", "a").records] == [b"2"]
+    assert store.get(places[1])
+    with pytest.raises(MessageNotFoundError, match="a later message has its key"):
+        store.get(places[0])
+    pulled = store.pull("T", 0, 0, max_messages=1, tag_filter="other")
+    assert (pulled.status, pulled.next_offset) == (PullStatus.NO_MATCH, 2)
+
+
+def test_a_message_without_a_body_deletes_its_key(store: MessageStore, clock: FakeClock) -> None:
+    put(store, ("a", "1"), ("b", "2"), ("a", ""))
+    keep(store)
+    assert [body for _, body in seen(store)] == ["2", ""]
+    clock.advance(DAY_S)
+    keep(store)
+    assert [body for _, body in seen(store)] == ["2", ""]
+    clock.advance(1)
+    keep(store)
+    assert [body for _, body in seen(store)] == ["2"]
+    put(store, ("a", "again"))
+    keep(store)
+    assert [body for _, body in seen(store)] == ["2", "again"]
+
+
+def test_it_outlives_a_restart_and_a_kill(tmp_path: Path, clock: FakeClock) -> None:
+    with open_small(tmp_path / "store", clock) as store:
+        put(store, ("a", "1"), ("b", "2"), ("a", "3"))
+        keep(store)
+        copy_open(tmp_path / "store", tmp_path / "killed")
+    for name in ("store", "killed"):
+        with checked(open_small(tmp_path / name, clock)) as store:
+            assert [body for _, body in seen(store)] == ["2", "3"]
+            assert store.hidden_messages("T", 0) == 1
+            assert differences(store) == []
+
+
+def test_a_topic_made_anew_shows_all_that_is_its_own(store: MessageStore) -> None:
+    put(store, ("a", "1"), ("a", "2"), ("a", "3"))
+    keep(store)
+    keep(store, LIGHT)
+    store.delete_topic("T")
+    store.delete_topic(LIGHT)
+    assert list(store.metadata.latest_heads()) == []
+    put(store, ("a", "4"), ("a", "5"), ("a", "6"))
+    assert [body for _, body in seen(store)] == ["4", "5", "6"]
+    assert [body for _, body in seen(store, LIGHT)] == ["4", "5", "6"]
+
+
+def test_what_stands_later_at_a_hidden_offset_is_seen(tmp_path: Path, clock: FakeClock) -> None:
+    # Rows that a deletion did not take along, as a copy of the metadata that was put back has them.
+    with open_small(tmp_path / "store", clock) as store:
+        put(store, ("a", "1"), ("a", "2"))
+        keep(store)
+        [head] = store.metadata.latest_heads()
+        bits = store.metadata.hidden_bits("T", 0, 0)
+        store.delete_topic("T")
+        assert bits is not None
+        store._superseded.put(head, {0: bits})
+        put(store, ("a", "3"), ("a", "4"))
+        assert [body for _, body in seen(store)] == ["3", "4"]
+        assert keep(store).hidden == 1
+        assert [body for _, body in seen(store)] == ["4"]
+
+
+def test_a_log_of_an_earlier_time_hides_nothing(tmp_path: Path, clock: FakeClock) -> None:
+    root = tmp_path / "store"
+    with open_small(root, clock) as store:
+        put(store, ("a", "1"))
+    shutil.copytree(root, tmp_path / "early")
+    with open_small(root, clock) as store:
+        put(store, ("a", "2"), ("a", "3"))
+        keep(store)
+        [head] = store.metadata.latest_heads()
+        bits = store.metadata.hidden_bits("T", 0, 0)
+    assert bits is not None
+    with open_small(tmp_path / "early", clock) as store:
+        store.metadata.put_hidden(head, {0: bits})
+    with open_small(tmp_path / "early", clock) as store:
+        assert list(store.metadata.latest_heads()) == []
+        put(store, ("b", "4"), ("b", "5"))
+        assert [body for _, body in seen(store)] == ["1", "4", "5"]
+
+
+def test_what_is_not_durable_supersedes_nothing(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, ("a", "1"))
+    store.flush()
+    durable = store.flushed_offset
+    put(store, ("a", "2"))
+    monkeypatch.setattr(type(store), "flush", lambda _: None)
+    monkeypatch.setattr(type(store), "flushed_offset", durable)
+    assert keep(store) == (1, 0)
+    assert [body for _, body in seen(store)] == ["1", "2"]
+
+
+def test_many_keys_are_gone_through_in_parts(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest_messages, "MOST_KEYS", 7)
+    monkeypatch.setattr(latest_messages, "_UNITS_A_READ", 5)
+    put(store, *((f"k{number % 20}", str(number)) for number in range(50)))
+    told: list[tuple[int, int]] = []
+    found = store.keep_latest("T", 0, lambda done, total: told.append((done, total)))
+    assert found == (50, 30)
+    assert [body for _, body in seen(store)] == [str(number) for number in range(30, 50)]
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1]
+
+
+def test_an_error_of_the_progress_hides_nothing(store: MessageStore) -> None:
+    put(store, ("a", "1"), ("a", "2"))
+
+    def stop(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.keep_latest("T", 0, stop)
+    assert len(seen(store)) == 2
+
+
+def test_what_cannot_be_is_refused(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownQueueError):
+        keep(store, "T", 2)
+    assert keep(store, "T", 1) == (0, 0)
+    put(store, ("a", "1"), ("a", "2"))
+    keep(store)
+    monkeypatch.setattr("store.derive.superseded.MOST_QUEUES", 1)
+    assert keep(store).hidden == 1
+    with pytest.raises(InvalidArgumentError, match="no more can be"):
+        keep(store, LIGHT)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rounds=st.lists(
+        st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "y"])), max_size=8),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_any_history_ends_as_a_dictionary_has_it(
+    rounds: Sequence[list[tuple[str, str]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("any")
+    everything = [each for one in rounds for each in one]
+    latest = {key: number for number, (key, _) in enumerate(everything)}
+    with open_small(root / "store") as store:
+        store.create_topics([("T", 2)])
+        for one in rounds:
+            if one:
+                put(store, *one)
+            keep(store)
+        assert [offset for offset, _ in seen(store)] == sorted(latest.values())
+    shutil.rmtree(root)
