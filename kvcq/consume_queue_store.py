@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from kvcq.engine import KvBatch
+from kvcq.engine import KvBatch, pages
 from kvcq.errors import CorruptValueError
 from kvcq.tables import (
     BOUNDS,
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from store.consume_queue import Boundary, DispatchRequest, LastUnit
 
 _INT64_MAX = (1 << 63) - 1
-_END = b"\xff"  # above every key: those begin with a length
-_PAGE = 4096
 
 
 class Expiry(Protocol):
@@ -209,9 +207,7 @@ class KvConsumeQueueStore:
 
     def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
         """All units of records in `start..end`, a page at a time, for a verifier."""
-        at = b""
-        while rows := self._engine.scan(UNITS, at, _END, limit=_PAGE, fill_cache=False):
-            at = rows[-1][0] + b"\0"
+        for rows in pages(self._engine, UNITS):
             units = units_of_rows(rows)
             yield units.where((units.physical_offset >= start) & (units.physical_offset < end))
 
@@ -261,14 +257,12 @@ class KvConsumeQueueStore:
 
     def last_units(self) -> Iterator[tuple[str, int, int, int]]:
         """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
-        start = b""
-        while rows := self._engine.scan(BOUNDS, start, _END, limit=_PAGE, fill_cache=False):
+        for rows in pages(self._engine, BOUNDS):
             for key, value in rows:
                 topic, marker, queue_id = unpack_bounds_key(key)
                 if marker == "max" and key not in (DISPATCHED_KEY, DELETIONS_KEY):
                     physical_offset, queue_offset = unpack_max(value)
                     yield topic, queue_id, queue_offset, physical_offset
-            start = rows[-1][0] + b"\0"
 
     def last_units_between(self, start: int, end: int) -> Iterator[list[LastUnit]]:
         return last_units_between(self._engine, start, end)

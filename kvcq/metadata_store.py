@@ -32,7 +32,7 @@ import threading
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kvcq.engine import KvBatch
+from kvcq.engine import KvBatch, pages
 from kvcq.errors import CorruptValueError
 from kvcq.tables import remove_range
 from store.consume_queue import LastUnit
@@ -248,13 +248,11 @@ class MetadataStore:
         self._unsynced = True
 
     def last_units(self) -> Iterator[list[LastUnit]]:
-        start = b"u"
-        while rows := self._engine.scan(META, start, b"v", limit=_SCAN_ROWS):
+        for rows in pages(self._engine, META, b"u", b"v", rows=_SCAN_ROWS):
             yield [
                 LastUnit(key[3:-4].decode(), _I32.unpack(key[-4:])[0], *_PLACE.unpack(value))
                 for key, value in rows
             ]
-            start = rows[-1][0] + b"\x00"
 
     # --- what queues keep ------------------------------------------------------------------
 

@@ -7,10 +7,12 @@ running server has not flushed is not seen.
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kvcq.engine import LAST_KEY, pages
 from kvcq.engine.rocks import DERIVED, ROCKETMQ, RocksEngine
 from kvcq.errors import EngineFailedError
 from kvcq.tables import (
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
 FILES = "files"
 ROCKSDB = "rocksdb"
 
-_PAGE = 1000
 _CHUNK_UNITS = 65_536
 
 
@@ -160,7 +161,7 @@ def dump_queue(
     prefix = unit_prefix(topic, queue_id)
     at, end = prefix + pack_i64(start), prefix + b"\xff" * 8
     with closing(_open(root)) as engine:
-        for key, value in _scan(engine, UNITS, at, end):
+        for key, value in chain.from_iterable(pages(engine, UNITS, at, end)):
             unit = unpack_unit(value)
             yield UnitRow(
                 ROCKSDB,
@@ -195,14 +196,14 @@ def dump_index(
             wanted = int(key_hashes([index_key(topic, key)])[0])
         yield from _file_entries(root, layout or _layout(root), topic, key, wanted)
         return
-    start, end = b"", b"\xff" * 8
+    start, end = b"", LAST_KEY
     if topic is not None and key is not None:
         start = index_prefix(topic, key)
         end = start + b"\xff" * 16
     elif topic is not None:
         start, end = topic_range(topic)
     with closing(_open(root)) as engine:
-        for row_key, _ in _scan(engine, INDEX, start, end):
+        for row_key, _ in chain.from_iterable(pages(engine, INDEX, start, end)):
             name, found, time_ms, offset = unpack_index_key(row_key)
             yield IndexRow(ROCKSDB, offset, name, found, time_ms, None, "")
 
@@ -223,14 +224,6 @@ def _open(root: Path) -> RocksEngine:
         raise EngineFailedError(f"{root} has no database")
     ours = inspect(root)[0] is DirKind.OURS
     return RocksEngine.open_read_only(path, DERIVED if ours else ROCKETMQ)
-
-
-def _scan(
-    engine: RocksEngine, family: str, start: bytes, end: bytes
-) -> Iterator[tuple[bytes, bytes]]:
-    while rows := engine.scan(family, start, end, limit=_PAGE, fill_cache=False):
-        yield from rows
-        start = rows[-1][0] + b"\x00"
 
 
 # --- files ---------------------------------------------------------------------------------

@@ -4,10 +4,13 @@
 `memory.py` is the twin for tests.
 """
 
+from kvcq.engine.paging import LAST_KEY, pages
 from kvcq.engine.protocol import KvBatch, KvEngine, Pair
 
 __all__ = [
+    "LAST_KEY",
     "KvBatch",
     "KvEngine",
     "Pair",
+    "pages",
 ]

@@ -6,6 +6,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kvcq.engine import pages
 from kvcq.errors import CorruptValueError
 from kvcq.inspect.findings import Kind
 from kvcq.inspect.lookup import Lookup
@@ -26,7 +27,6 @@ ROCKSDB = "rocksdb"
 BAD_ROW = (CorruptValueError, ValueError, struct.error)
 
 _PAGE_ROWS = 16_384
-_KEYS_END = b"\xff" * 8
 
 
 class Rows(Lookup):
@@ -53,12 +53,8 @@ class Rows(Lookup):
 
     def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:
         """All rows, rising, but those of topics that are being deleted."""
-        start = b""
         seen = 0
-        while page := self.engine.scan(
-            family, start, _KEYS_END, limit=_PAGE_ROWS, fill_cache=False
-        ):
-            start = page[-1][0] + b"\x00"
+        for page in pages(self.engine, family, rows=_PAGE_ROWS):
             yield without(self._pending, page)
             seen += len(page)
             self._progress(what, min(1.0, seen / max(1, seen, expected)))

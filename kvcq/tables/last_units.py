@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.engine import KvBatch
+from kvcq.engine import KvBatch, pages
 from kvcq.tables.keys import BOUNDS, max_key, pack_i64, unpack_bounds_key
 from kvcq.tables.values import MAX_SIZE, pack_max, unpack_max
 from store.consume_queue import LastUnit
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from kvcq.engine import KvEngine
 
-_END = b"\xff"  # above every key: those begin with a length
 #: A scan of this many rows holds the GIL for about half a millisecond.
 _PAGE = 1024
 
@@ -26,8 +25,7 @@ def last_units_between(engine: KvEngine, start: int, end: int) -> Iterator[list[
     """See ConsumeQueueStore. One pass over all bounds; blocks it reads push no others out."""
     # A value begins with the physical offset, big-endian: most rows need not be unpacked.
     low, high = pack_i64(start), pack_i64(end)
-    at = b""
-    while rows := engine.scan(BOUNDS, at, _END, limit=_PAGE, fill_cache=False):
+    for rows in pages(engine, BOUNDS, rows=_PAGE):
         found = []
         for key, value in [row for row in rows if low <= row[1] < high]:
             topic, marker, queue_id = unpack_bounds_key(key)
@@ -36,7 +34,6 @@ def last_units_between(engine: KvEngine, start: int, end: int) -> Iterator[list[
                 found.append(LastUnit(topic, queue_id, queue_offset, physical_offset))
         if found:
             yield found
-        at = rows[-1][0] + b"\0"
 
 
 def restore_last_units(engine: KvEngine, units: Sequence[LastUnit]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvcq.engine import KvBatch
+from kvcq.engine import KvBatch, pages
 from kvcq.tables.keys import (
     BOUNDS,
     DISPATCHED_KEY,
@@ -22,16 +22,11 @@ from kvcq.tables.keys import (
     unpack_bounds_key,
 )
 from kvcq.tables.removal import remove_range
-from kvcq.tables.values import pack_max, unpack_max, unpack_unit
+from kvcq.tables.values import MAX_SIZE, pack_max, unpack_max, unpack_unit
 from store.busy import retry_while_busy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kvcq.engine import KvEngine, Pair
-
-_PAGE_ROWS = 4096
-_KEYS_END = b"\xff" * 8
+    from kvcq.engine import KvEngine
 
 
 def truncate_rows(engine: KvEngine, log_end: int) -> None:
@@ -40,10 +35,10 @@ def truncate_rows(engine: KvEngine, log_end: int) -> None:
     The checkpoint becomes `log_end`, in the last batch: repeating after a crash is harmless.
     Durability: the caller flushes.
     """
-    for page in _pages(engine, BOUNDS):
+    for page in pages(engine, BOUNDS):
         batch = KvBatch()
         for key, value in page:
-            if len(value) != 16:
+            if len(value) != MAX_SIZE:
                 continue  # checkpoint or deletions
             topic, marker, queue_id = unpack_bounds_key(key)
             if marker != "max":
@@ -52,7 +47,7 @@ def truncate_rows(engine: KvEngine, log_end: int) -> None:
             if physical_offset >= log_end:
                 _cut_queue(engine, batch, key, unit_prefix(topic, queue_id), last, log_end)
         _write(engine, batch)
-    for page in _pages(engine, INDEX):
+    for page in pages(engine, INDEX):
         dead = [(INDEX, key) for key, _ in page if time_and_offset_of(key)[1] >= log_end]
         if dead:
             _write(engine, KvBatch(deletes=dead))
@@ -92,10 +87,3 @@ def _cut_queue(
     else:
         # Earlier units have expired: offsets must still go on from `low`.
         batch.put(BOUNDS, max_row, pack_max(0, low - 1))
-
-
-def _pages(engine: KvEngine, family: str) -> Iterator[list[Pair]]:
-    start = b""
-    while page := engine.scan(family, start, _KEYS_END, limit=_PAGE_ROWS):
-        yield page
-        start = page[-1][0] + b"\x00"

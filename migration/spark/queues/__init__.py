@@ -8,18 +8,14 @@ from migration.spark.queues.unit_files import (
     read_units,
 )
 from migration.spark.queues.unit_rows import (
-    LAST_KEY,
     KeyRange,
     key_ranges,
     open_units,
-    read_bounds,
-    read_checkpoint,
     read_rows,
     row_batch,
 )
 
 __all__ = [
-    "LAST_KEY",
     "KeyRange",
     "QueueFile",
     "file_batch",
@@ -27,8 +23,6 @@ __all__ = [
     "key_ranges",
     "list_files",
     "open_units",
-    "read_bounds",
-    "read_checkpoint",
     "read_rows",
     "read_units",
     "row_batch",

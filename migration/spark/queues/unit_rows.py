@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine import LAST_KEY, pages
 from kvcq.engine.rocks import DERIVED, ROCKETMQ, RocksEngine
 from kvcq.errors import EngineFailedError
 from kvcq.tables import (
-    BOUNDS,
-    DISPATCHED_KEY,
-    MAX_SIZE,
     NUMBER_AT,
     OFFSET_BYTES,
     ROCKETMQ_UNIT_SIZE,
@@ -28,9 +27,6 @@ from kvcq.tables import (
     UNIT_SIZE,
     UNITS,
     unit_key,
-    unpack_bounds_key,
-    unpack_i64,
-    unpack_max,
 )
 from migration.columnar import Strings, gather, gather_ints
 from migration.spark.arrow import batch_of, to_text
@@ -43,8 +39,6 @@ if TYPE_CHECKING:
     from kvcq.engine import Pair
 
 
-#: Above every key: keys begin with a length, which is never negative.
-LAST_KEY = b"\xff"
 _SCAN_ROWS = 32_768
 
 #: The unit that both have.
@@ -82,7 +76,7 @@ def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:
     """
     cuts: list[bytes] = []
     size = 0
-    for topic, queue_id, _, last in read_bounds(engine):
+    for topic, queue_id, last, _ in KvConsumeQueueStore(engine).last_units():
         units = last + 1
         if size + units <= max_units:
             size += units
@@ -98,32 +92,11 @@ def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:
     return [KeyRange(start, end) for start, end in pairwise(edges)]
 
 
-def read_bounds(engine: RocksEngine) -> Iterator[tuple[str, int, int, int]]:
-    """The `max` rows in the order of the unit keys: topic, queue id, physical and queue offset."""
-    start = b""
-    while rows := engine.scan(BOUNDS, start, LAST_KEY, limit=_SCAN_ROWS):
-        for key, value in rows:
-            topic, marker, queue_id = unpack_bounds_key(key)
-            # Rows that are no queue's have shorter values; RocketMQ also writes `min` rows.
-            if marker == "max" and len(value) == MAX_SIZE:
-                yield topic, queue_id, *unpack_max(value)
-        start = rows[-1][0] + b"\0"
-
-
-def read_checkpoint(engine: RocksEngine) -> int:
-    """Log offset up to which the database was made; 0 when it does not say."""
-    row = engine.get(BOUNDS, DISPATCHED_KEY)
-    return 0 if row is None else unpack_i64(row)
-
-
 def read_rows(
     engine: RocksEngine, keys: tuple[bytes, bytes], family: str = UNITS
 ) -> Iterator[list[Pair]]:
     """Rows from the first key to the second, exclusive, some at a time, in key order."""
-    start, end = keys
-    while rows := engine.scan(family, start, end, limit=_SCAN_ROWS, fill_cache=False):
-        yield rows
-        start = rows[-1][0] + b"\0"
+    yield from pages(engine, family, *keys, rows=_SCAN_ROWS)
 
 
 def row_batch(rows: list[Pair], schema: pa.Schema) -> pa.RecordBatch:

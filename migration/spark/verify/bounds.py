@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kvcq.consume_queue_store import KvConsumeQueueStore
 from migration.spark.arrow import to_names
 from migration.spark.columns import CONSUMEQUEUE
-from migration.spark.queues import read_bounds
 from migration.spark.verify.digest import hashes_of_queues
 from migration.spark.verify.queue_ends import QueueEnds, differing
 from migration.spark.verify.result import Difference
@@ -32,10 +32,10 @@ class StoredEnds:
     """What the `max` rows say. In memory: all queues, some hundred bytes each."""
 
     def __init__(self, engine: RocksEngine, task: VerifyTask) -> None:
-        rows = list(read_bounds(engine))
+        rows = list(KvConsumeQueueStore(engine).last_units())
         topics = pa.array([row[0] for row in rows], pa.string())
         hashes = hashes_of_queues(topics, pa.array([row[1] for row in rows], pa.int32()))
-        places = np.array([row[2] for row in rows], dtype=np.int64)
+        places = np.array([row[3] for row in rows], dtype=np.int64)
         # A queue that went on behind the pinned end has an end that the log does not show yet.
         self._beyond = hashes[places >= task.end]
         # What lies below the log is expired; what another policy left behind is nobody's.
@@ -43,10 +43,10 @@ class StoredEnds:
         kept &= task.liveness.takes(SideName.ROCKSDB, to_names(topics))
         chosen = [rows[row] for row in np.flatnonzero(kept).tolist()]
         self.by_queue = {
-            (topic, queue_id): (place, last) for topic, queue_id, place, last in chosen
+            (topic, queue_id): (place, last) for topic, queue_id, last, place in chosen
         }
         self.ends = QueueEnds()
-        offsets = np.array([last for *_, last in chosen], dtype=np.int64)
+        offsets = np.array([last for _, _, last, _ in chosen], dtype=np.int64)
         columns = [pa.array(places[kept]), pa.array(offsets)]
         self.ends.add(hashes[kept], pa.RecordBatch.from_arrays(columns, schema=_ENDS))
 

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kvcq.consume_queue_store import KvConsumeQueueStore
 from migration.columnar import ALL_LIVE, DEFAULTS, Liveness, ReadOptions, read_layout, split
 from migration.formats import UNIT_SIZE
 from migration.spark.columns import struct_of
 from migration.spark.errors import SourceOptionError
 from migration.spark.progress import watched
-from migration.spark.queues import group_files, key_ranges, list_files, open_units, read_checkpoint
+from migration.spark.queues import group_files, key_ranges, list_files, open_units
 from migration.spark.verify.bounds import StoredEnds, bounds_differences
 from migration.spark.verify.digest import Digest
 from migration.spark.verify.exact import (
@@ -140,7 +141,7 @@ def _plan(settings: VerifySettings) -> tuple[VerifyTask, list[Piece], StoredEnds
     if database is not None:
         with open_units(database) as engine:
             if settings.end is None:
-                end = min(end, read_checkpoint(engine))
+                end = min(end, KvConsumeQueueStore(engine).dispatched_offset)
             task = task._replace(database=str(database), end=end, with_keys=has_index(database))
             keys = key_ranges(engine, settings.units_per_partition)
             stored = StoredEnds(engine, task)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kvcq.engine import LAST_KEY
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineFailedError
 from kvcq.tables import INDEX, INDEX_KEY_BYTES, NUMBER_AT, TOPIC_AT
 from migration.columnar import Strings, gather_ints, plan_cuts, sample_log, whole_key
 from migration.spark.arrow import to_names, to_text
 from migration.spark.errors import QueueLayoutError
-from migration.spark.queues import LAST_KEY, read_rows
+from migration.spark.queues import read_rows
 from migration.spark.verify.key_rows import KeyRows
 
 if TYPE_CHECKING:

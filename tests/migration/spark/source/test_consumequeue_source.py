@@ -10,6 +10,7 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from pyspark.errors import AnalysisException
 
+from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.dispatch_batch import DispatchBatchBuilder
@@ -17,7 +18,7 @@ from migration.formats.unit import BLANK_UNIT, UNIT_SIZE, pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import QueueLayoutError
 from migration.spark.queues.unit_files import group_files, list_files, read_units
-from migration.spark.queues.unit_rows import key_ranges, open_units, read_checkpoint, read_rows
+from migration.spark.queues.unit_rows import key_ranges, open_units, read_rows
 from store.format.record import dispatch_request
 from tests.migration.spark.logs import write_log
 from tests.support.golden_store import STORES, expected, extract_golden
@@ -84,7 +85,7 @@ def test_our_own_database_with_its_stamps(spark: SparkSession, tmp_path: Path) -
             wanted.append((name, queue_id, offset, *fields, time, time // 1000))
     assert sorted(tuple(row) for row in frame.collect()) == sorted(wanted)
     with open_units(tmp_path / "kvcq") as opened:
-        assert read_checkpoint(opened) == writer.end
+        assert KvConsumeQueueStore(opened).dispatched_offset == writer.end
 
 
 @pytest.mark.parametrize("max_units", [1, 7, 30, 1000])
