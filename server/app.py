@@ -32,7 +32,13 @@ from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from migration.migrator import Migrator
 from server.access import Gatekeeper, ReloadedTls, TlsFiles, http_tls, open_users
 from server.activity import Activity
-from server.errors import ServerBindError, ServerDrainingError, SettingsRefusedError
+from server.errors import (
+    HttpBindError,
+    ServedElsewhereError,
+    ServerBindError,
+    ServerDrainingError,
+    SettingsRefusedError,
+)
 from server.http import HttpSites, Site, monitoring_app
 from server.jobs import BackupKind, StoreJobs
 from server.metrics import CallMetrics
@@ -88,6 +94,8 @@ _SERVED = {
     HealthService: health_pb2.DESCRIPTOR.services_by_name["Health"],
     _Reflection: reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"],
 }
+#: Those that `admin_port` moves to an address of their own.
+_ADMINISTRATION = (AdminService, MigrationService, JobService, AccessService)
 #: Those of the API.
 SERVICES = tuple(
     descriptor.full_name
@@ -191,6 +199,11 @@ class Server:
         self._tls = None if files is None else ReloadedTls(files)
         self._tracing = _tracing_of(self._config)
         self._rpc = _rpc_server(self._config, self._tracing)
+        self._admin_rpc = (
+            None if self._config.admin_port is None else _rpc_server(self._config, self._tracing)
+        )
+        #: Where administration is served, if apart; known when it listens.
+        self.admin_port: int | None = None
         self.sites = HttpSites()
         self._observer: Observer | None = None
         self._add_services()
@@ -202,13 +215,23 @@ class Server:
 
     async def run(self) -> None:
         """Returns when the store is closed."""
-        port = _bind(self._rpc, self._config, self._tls)
+        config = self._config
+        port = _bind(self._rpc, config.host, config.port, self._tls)
+        if self._admin_rpc is not None and config.admin_port is not None:
+            try:
+                self.admin_port = _bind(
+                    self._admin_rpc, config.admin_address, config.admin_port, self._tls
+                )
+            except ServerBindError as error:
+                raise HttpBindError("admin", error.host, error.port, error.reason) from error
+            logger.info("administration: %s:%d", config.admin_address, self.admin_port)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
             loop.add_signal_handler(signal.SIGHUP, self._hung_up, has_terminal())
-        await self._rpc.start()
+        for server in self._rpc_servers():
+            await server.start()
         try:
             await self.sites.start()
             if self._observer is not None:
@@ -222,7 +245,7 @@ class Server:
                     await asyncio.to_thread(opened.store.close)
         finally:
             self._stage.drain()
-            await self._rpc.stop(None)
+            await self._stop_rpc(None)
             await self.sites.stop()
             if self._observer is not None:
                 await asyncio.to_thread(self._observer.close)
@@ -348,8 +371,21 @@ class Server:
 
             return give
 
+        def elsewhere() -> object:
+            assert self.admin_port is not None
+            raise ServedElsewhereError(self._config.admin_address, self.admin_port)
+
+        apart = self._admin_rpc
         for kind, descriptor in _SERVED.items():
-            self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
+            if apart is None:
+                self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
+            elif kind in _ADMINISTRATION:
+                self._edge.add(self._rpc, descriptor, kind, elsewhere)
+                self._edge.add(apart, descriptor, kind, servicer_of(kind), shares_stream=False)
+            else:
+                self._edge.add(self._rpc, descriptor, kind, servicer_of(kind))
+                if kind in (HealthService, _Reflection):
+                    self._edge.add(apart, descriptor, kind, servicer_of(kind))
         if self._tracing is not None:
             for method in self._edge.methods.values():
                 method.span = self._tracing.span
@@ -392,12 +428,18 @@ class Server:
         # gRPC cancels calls that are on their way in when it stops, and clients do not repeat
         # those. So for a moment they are let in, and refused with UNAVAILABLE.
         await asyncio.wait({hurrying}, timeout=self._config.drain_notice_s)
-        finishing = asyncio.create_task(self._rpc.stop(self._config.drain_grace_s))
+        finishing = asyncio.create_task(self._stop_rpc(self._config.drain_grace_s))
         await asyncio.wait({finishing, hurrying}, return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()
         if not finishing.done():
-            await self._rpc.stop(None)
+            await self._stop_rpc(None)
         await finishing
+
+    def _rpc_servers(self) -> list[grpc.aio.Server]:
+        return [server for server in (self._rpc, self._admin_rpc) if server is not None]
+
+    async def _stop_rpc(self, grace_s: float | None) -> None:
+        await asyncio.gather(*(server.stop(grace_s) for server in self._rpc_servers()))
 
 
 def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
@@ -516,26 +558,26 @@ def _tls_files(config: ServerConfig) -> TlsFiles | None:
     return TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
 
 
-def _bind(server: grpc.aio.Server, config: ServerConfig, tls: ReloadedTls | None) -> int:
+def _bind(server: grpc.aio.Server, host: str, port: int, tls: ReloadedTls | None) -> int:
     """The port that is listened on."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         if tls is None:
-            port = server.add_insecure_port(f"{host}:{config.port}")
+            bound = server.add_insecure_port(address)
         else:
-            port = server.add_secure_port(f"{host}:{config.port}", tls.credentials)
+            bound = server.add_secure_port(address, tls.credentials)
     except RuntimeError as error:
-        raise ServerBindError(config.host, config.port, _why_not(config)) from error
-    if port == 0:
-        raise ServerBindError(config.host, config.port, _why_not(config))
-    return port
+        raise ServerBindError(host, port, _why_not(host, port)) from error
+    if bound == 0:
+        raise ServerBindError(host, port, _why_not(host, port))
+    return bound
 
 
-def _why_not(config: ServerConfig) -> OSError:
+def _why_not(host: str, port: int) -> OSError:
     """Why the address cannot be listened on: gRPC says so in its log alone, so ask again."""
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(
-            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         ):
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does

@@ -68,6 +68,11 @@ class ServerConfig:
     tls_ca: Path | None = setting(
         None, "PEM: clients must show a certificate that this CA signed; the same"
     )
+    # AdminService, MigrationService, JobService and AccessService on an address of their own.
+    admin_host: str | None = setting(None, "address of administration; none: that of `host`")
+    admin_port: int | None = setting(
+        None, "its port; 0: any free one; without one it is served with the rest"
+    )
     access: bool = setting(False, "every call needs a user, and the right to it")
     key_file: Path | None = setting(
         None, "key of the users' secrets, made if absent; none: data_dir and .key, beside it"
@@ -213,13 +218,21 @@ class ServerConfig:
         check("metrics_host", bool(self.metrics_host), "an address")
         check("console_host", bool(self.console_host), "an address")
         check("console_port", _is_port(self.console_port), "a port from 0 to 65535")
+        check("admin_port", _is_port(self.admin_port), "a port from 0 to 65535")
         check("metrics_port", _is_port(self.metrics_port), "a port from 0 to 65535")
         self._check_tls()
         if not self.insecure_listen:
             self._check_listening("host", self.host)
+            if self.admin_port is not None:
+                self._check_listening("admin_host", self.admin_address)
             if self.console_port is not None:
                 self._check_listening("console_host", self.console_host)
         check_settings(self, _BOUNDS, InvalidArgumentError)
+
+    @property
+    def admin_address(self) -> str:
+        """The address that `admin_port` is of."""
+        return self.host if self.admin_host is None else self.admin_host
 
     def _check_tls(self) -> None:
         needs = {"tls_cert": "tls_key", "tls_key": "tls_cert", "tls_ca": "tls_cert"}

@@ -139,6 +139,15 @@ class ServerBindError(ServerError):
         self.reason = reason
 
 
+class ServedElsewhereError(ServerError):
+    """Administration has an address of its own, and this is another one."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(f"administration is served on {host}:{port}, and not here")
+        self.host = host
+        self.port = port
+
+
 class HttpBindError(ServerBindError):
     """The same for the address of a page: `name` is how its settings begin."""
 

@@ -33,7 +33,7 @@ class CallService(kvcq_pb2_grpc.CallServiceServicer):
         await context.send_initial_metadata(())
         edge = self._edge
         stream = CallStream(
-            edge.methods, edge.gate, edge.memory, self._metrics, context, request_id_of(context)
+            edge.shared, edge.gate, edge.memory, self._metrics, context, request_id_of(context)
         )
         async with aclosing(stream.run(requests, self._stage)) as responses:
             async for response in responses:

@@ -22,7 +22,7 @@ _SERIOUS = ("DATA_LOSS", "FAILED_PRECONDITION", "INTERNAL")
 #: What a caller did is no matter for the log, though another call must come first.
 _CALLERS_OWN = (
     *("OUT_OF_SEQUENCE", "NUMBER_REUSED", "NUMBER_PASSED", "ILLEGAL_STEP"),
-    *("ACCESS_OFF", "LAST_ADMINISTRATOR"),
+    *("ACCESS_OFF", "LAST_ADMINISTRATOR", "SERVED_ELSEWHERE"),
 )
 
 

@@ -81,6 +81,8 @@ class Edge:
         self._undecodable = LogLimit(monotonic)
         #: Methods of one request and one response, by name, for calls that share a stream.
         self.methods: dict[str, Method] = {}
+        #: Those of them that may be named on a stream of calls.
+        self.shared: dict[str, Method] = {}
         # One at a time: however many large requests there are, one is taken apart.
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
@@ -99,6 +101,8 @@ class Edge:
         service: ServiceDescriptor,
         kind: type,
         servicer: Callable[[], object],
+        *,
+        shares_stream: bool = True,
     ) -> None:
         """Serve the methods of the service by those of the same names, of the class `kind`.
 
@@ -106,7 +110,8 @@ class Edge:
         Methods answer with a message or, where the loop should not encode it, with its bytes. One
         of a single request that has a parameter `large` is told whether its request is a large
         one; of a stream, `Requests.is_large` tells. A method `Put` may have a twin `Put_now`, no
-        coroutine: see Method.answer_now.
+        coroutine: see Method.answer_now. Those that do not share a stream cannot be named on one:
+        it would be a way around the address they are served on.
         """
         handlers = {}
         for method in service.methods:
@@ -121,6 +126,10 @@ class Edge:
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service.full_name, handlers),)
         )
+        if shares_stream:
+            self.shared.update(
+                (name, self.methods[name]) for name in handlers if name in self.methods
+            )
 
     def _unary(
         self,

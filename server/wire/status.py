@@ -84,6 +84,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
     },
     _Code.FAILED_PRECONDITION: {
         server_errors.AccessOffError: "ACCESS_OFF",
+        server_errors.ServedElsewhereError: "SERVED_ELSEWHERE host port",
         server_errors.LastAdminError: "LAST_ADMINISTRATOR user",
         server_errors.KeyFileError: "KEY_FILE_REFUSED",
         server_errors.OutOfSequenceError: "OUT_OF_SEQUENCE producer_id sequence expected_sequence",
