@@ -269,15 +269,14 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel(
             "Under way",
             "percentunit",
-            (
-                (
-                    f"{_RATIO} and on (instance, kind) {_RUNNING} > 0",
-                    "{{kind}} {{instance}}",
-                ),
-            ),
-            width=12,
+            ((f"{_RATIO} and on (instance, kind) {_RUNNING} > 0", "{{kind}} {{instance}}"),),
         ),
-        Panel("Ended", "short", (_level("kvcq_jobs_total", "{{kind}} {{state}}"),), width=12),
+        Panel("Ended", "short", (_level("kvcq_jobs_total", "{{kind}} {{state}}"),)),
+        Panel(
+            "Verified by scrubbing",
+            "Bps",
+            ((_rate("kvcq_scrub_bytes_total", "instance"), "{{instance}}"),),
+        ),
     ),
 }
 

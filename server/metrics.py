@@ -73,6 +73,12 @@ class CallMetrics:
         """Add to a counter of the server's own, such as `messages_put`."""
         self._counts[name] += amount
 
+    def put_one(self, topic: str, size: int) -> None:
+        """A message was stored, of so many bytes in the log."""
+        self._counts["messages_put"] += 1
+        self._message_bytes.add(size)
+        self._traffic.put(topic, 1, size)
+
     def put(self, topics: Mapping[str, int], size: int) -> None:
         """Messages were stored: how many by topic, and the bytes of all of them in the log."""
         messages = sum(topics.values())

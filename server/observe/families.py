@@ -29,6 +29,7 @@ class Row(NamedTuple):
 
     metric: str
     help: str
+    scale: float = 1.0  # what one unit of the number is in the metric's unit
 
 
 _PLAIN = {
@@ -61,6 +62,22 @@ _PLAIN = {
     "store.queue_repairs": Row(
         "kvcq_queue_repairs_total", "Queues rebuilt from the log, after damage that a reader met."
     ),
+}
+_PLAIN |= {
+    "server.scrub.records": Row("kvcq_scrub_records_total", "Records that scrubbing verified."),
+    "server.scrub.bytes": Row("kvcq_scrub_bytes_total", "Bytes of the log that it verified."),
+    "server.scrub.units": Row("kvcq_scrub_units_total", "Units of queues that it verified."),
+    "server.scrub.faults": Row("kvcq_scrub_faults_total", "Records and units that do not verify."),
+    "server.scrub.pass_position": Row("kvcq_scrub_position", "How far the pass is, in the log."),
+    "server.scrub.pass_end": Row("kvcq_scrub_end", "Where the pass will end."),
+    "server.scrub.pass_faults": Row("kvcq_scrub_pass_faults", "Found in it so far."),
+    "server.scrub.pass_began_ms": Row(
+        "kvcq_scrub_began_timestamp_seconds", "When the pass began, since 1970.", 0.001
+    ),
+    "server.scrub.completed_ms": Row(
+        "kvcq_scrub_completed_timestamp_seconds", "When the last pass ended; 0: none has.", 0.001
+    ),
+    "server.scrub.completed_faults": Row("kvcq_scrub_completed_faults", "Found by that one."),
 }
 #: Told otherwise: as a histogram, or by RocketMQ's name.
 _ELSEWHERE = frozenset(
@@ -140,7 +157,7 @@ class Gathered:
         if family is None:
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             family = self._plain[name] = kind(name, row.help, labels=list(labels))
-        family.add_metric(list(labels.values()), value)
+        family.add_metric(list(labels.values()), value * row.scale)
 
     def add_histogram(self, row: Row, counted: Counted, labels: Labels, scale: float = 1.0) -> None:
         """`scale`: what one unit of the numbers is in the metric's unit."""

@@ -115,7 +115,7 @@ class Puts:
 
     def _put_out(self, result: PutResult) -> pb.PutResponse:
         placed, store_time_ms = result
-        self._metrics.put({placed.topic: 1}, placed.record_size)
+        self._metrics.put_one(placed.topic, placed.record_size)
         current_caller().took_messages(1)
         return pb.PutResponse(
             placed=placed_out(placed, self._store_host), store_time_ms=store_time_ms
@@ -129,7 +129,7 @@ class Puts:
         except InvalidArgumentError as error:
             raise of_single_put(error) from None
         await self._durability.wait(stored.end_offset)
-        self._metrics.put({given.topic: 1}, stored.record_bytes)
+        self._metrics.put_one(given.topic, stored.record_bytes)
         current_caller().took_messages(1)
         return pb.PutResponse(
             placed=only_placed_out(stored.columns, self._store_host),

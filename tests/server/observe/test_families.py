@@ -38,7 +38,8 @@ def test_statistics_become_metrics_with_types_and_labels() -> None:
             "store.flush_behind_bytes": 5,
             "store.new_number": 11,
             "kvcq.migration_files_joined": 1,
-            "server.scrub.position": 12,
+            "server.other.position": 12,
+            "server.scrub.completed_ms": 1_700_000_000_500,
             "server.jobs.compact.running": 1,
             "server.jobs.compact.percent": 50,
             "server.jobs.compact.failed": 3,
@@ -60,12 +61,13 @@ def test_statistics_become_metrics_with_types_and_labels() -> None:
     assert samples.get("rocketmq_rocksdb_bytes_written", database="kvcq") == 9
     assert samples.get("kvcq_store_new_number") == 11
     assert samples.get("kvcq_migration_files_joined") == 1
-    assert samples.get("kvcq_server_scrub_position") == 12
+    assert samples.get("kvcq_server_other_position") == 12
+    assert samples.get("kvcq_scrub_completed_timestamp_seconds") == 1_700_000_000.5
     assert samples.get("kvcq_jobs_running", kind="compact") == 1
     assert samples.get("kvcq_job_progress_ratio", kind="compact") == 0.5
     assert samples.get("kvcq_jobs_total", kind="compact", state="failed") == 3
     assert samples.get("kvcq_jobs_total", kind="compact", state="done") == 0
-    assert len(samples.names) == 12
+    assert len(samples.names) == 13
     assert "# TYPE kvcq_queue_repairs_total counter" in text
     assert "# TYPE kvcq_log_start_offset gauge" in text
     assert "# TYPE kvcq_store_new_number untyped" in text

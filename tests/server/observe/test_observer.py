@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import urllib.request
 from typing import TYPE_CHECKING
 
 import grpc
@@ -14,7 +15,8 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.observe import observer
 from store.config import FlushMode
 from store.errors import StoreBusyError
-from tests.support.http import get, scrape
+from tests.support.http import get, scrape, url_of
+from tests.support.loop_stops import watched_server
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -187,3 +189,25 @@ async def test_faults_are_there_before_the_first_one(
         assert samples.get("kvcq_errors_total", code="DATA_LOSS") == 0
         assert samples.get("kvcq_refusals_total", method="Pull", reason="INTERNAL") == 1
         assert samples.get("kvcq_jobs_total", kind="compact", state="failed") == 0
+
+
+async def test_a_scrape_does_not_hold_the_loop(tmp_path: Path) -> None:
+    """With as many names as have series, and many more that have none."""
+    settings = {"metrics_port": 0, "metrics_topics": 500, "metrics_groups": 500}
+    async with watched_server(tmp_path / "store", **settings) as server:
+        store = server.served.store
+        names = [f"topic-{number}" for number in range(1000)]
+        store.create_topics([(name, 1) for name in names])
+        for begin in range(0, 1000, 250):
+            messages = [pb.Message(topic=name, body=BODY) for name in names[begin : begin + 250]]
+            await server.served.messages.PutBatch(pb.PutBatchRequest(messages=messages))
+        for number in range(600):
+            store.commit_offsets(f"group-{number}", [("topic-0", 0, 0)])
+        url = url_of(server.served, "/metrics")
+
+        def ask() -> None:
+            with urllib.request.urlopen(url) as answer:
+                assert len(answer.read()) > 100_000
+
+        stops_s = [await server.longest_stop_s(ask) for _ in range(4)]
+        assert min(stops_s) <= 0.020
