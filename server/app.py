@@ -467,11 +467,12 @@ class Serving:
         self._max_receive_bytes = config.max_receive_bytes
         self._pools = pools = Pools(config.worker_threads)
         self.activity = Activity(store, config.metrics_groups, SystemClock().now_ms)
+        self._backup = BackupKind(store, config.backup_to, config.backup_bytes_per_s)
         self.jobs = StoreJobs(
             store,
             scrub_period_hours=config.scrub_period_hours,
             scrub_bytes_per_s=config.scrub_bytes_per_s,
-            others=[BackupKind(store, config.backup_to, config.backup_bytes_per_s)],
+            others=[self._backup],
         )
         self.services: dict[type, object] = {
             MessageService: MessageService(store, self.puts, self.reads, pools),
@@ -484,7 +485,10 @@ class Serving:
 
     def reconfigure(self, config: ServerConfig) -> None:
         """Take the settings that may change at run time."""
+        self.puts.reconfigure(config)
         self.reads.reconfigure(config)
+        self.jobs.set_scrub_rate(config.scrub_bytes_per_s)
+        self._backup.bytes_per_s = config.backup_bytes_per_s
         self.store.reconfigure(config.store_config(config.port))
 
     async def levels(self) -> dict[str, float]:

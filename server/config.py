@@ -102,9 +102,10 @@ class ServerConfig:
         512 << 20,
         "private memory above which large requests wait for each other, and slow ones are refused",
         bounds=(64 << 20, 1 << 50),
+        live=True,
     )
     sent_limit_bytes: int = setting(
-        128 << 20, "large responses that wait to be sent", bounds=(1 << 20, 1 << 50)
+        128 << 20, "large responses that wait to be sent", bounds=(1 << 20, 1 << 50), live=True
     )
     max_wait_ms: int = setting(
         60_000, "a long poll may ask for this much", bounds=(0, 86_400_000), live=True
@@ -131,6 +132,7 @@ class ServerConfig:
         0.1,
         "of one core, for reads far behind the end while more than 1 MiB/s is put; 1: no limit",
         bounds=(0.01, 1),
+        live=True,
     )
     scrub_period_hours: float = setting(
         168.0,
@@ -138,7 +140,7 @@ class ServerConfig:
         bounds=(0, 87_600),
     )
     scrub_bytes_per_s: int = setting(
-        32 << 20, "and no faster than this, of the log", bounds=(1, 1 << 40)
+        32 << 20, "and no faster than this, of the log", bounds=(1, 1 << 40), live=True
     )
     backup_to: tuple[str, ...] = setting(
         (),
@@ -146,10 +148,10 @@ class ServerConfig:
         "is the usual one",
     )
     backup_bytes_per_s: int = setting(
-        64 << 20, "what a backup reads of the store, at most", bounds=(1, 1 << 40)
+        64 << 20, "what a backup reads of the store, at most", bounds=(1, 1 << 40), live=True
     )
     stream_window: int = setting(
-        64, "batches of one put stream that wait to be answered", bounds=(1, 65_536)
+        64, "batches of one put stream that wait to be answered", bounds=(1, 65_536), live=True
     )
     max_stream_queues: int = setting(
         1_000_000, "queues that one subscription may follow", bounds=(1, 100_000_000), live=True

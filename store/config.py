@@ -95,7 +95,7 @@ class StoreConfig:
         rocketmq="syncFlushTimeout",
     )
     group_commit_gather_ms: float = setting(
-        2.0, "how far apart puts may come that share an fsync", bounds=(0, 100)
+        2.0, "how far apart puts may come that share an fsync", bounds=(0, 100), live=True
     )
 
     # Retention.

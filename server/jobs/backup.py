@@ -36,12 +36,13 @@ class BackupKind:
         """`places`: directories and URLs that backups may go to."""
         self._store = store
         self._places = tuple(places)
-        self._bytes_per_s = bytes_per_s
+        #: May be set: the next backup goes by it.
+        self.bytes_per_s = bytes_per_s
 
     def work(self, wanted: pb.BackupJob) -> Work:
         """Raises InvalidArgumentError, BackupRefusedError."""
         url = allowed_target(wanted.target, self._places)
-        rate = wanted.bytes_per_s or self._bytes_per_s
+        rate = wanted.bytes_per_s or self.bytes_per_s
         if not 0 < rate <= MOST_BYTES_PER_S:
             raise InvalidArgumentError("bytes_per_s", f"{rate} is not from 1 to {MOST_BYTES_PER_S}")
         link = wanted.link

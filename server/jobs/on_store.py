@@ -59,6 +59,10 @@ class StoreJobs:
         """What is due begins by itself from now on."""
         self.scrubbing.start()
 
+    def set_scrub_rate(self, bytes_per_s: int) -> None:
+        """From now on no pass begins, or goes on, with more."""
+        self._scrub.bytes_per_s = self.scrubbing.bytes_per_s = bytes_per_s
+
     def statistics(self) -> dict[str, float]:
         """Numbers for operators, by name."""
         return {

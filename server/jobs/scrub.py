@@ -92,12 +92,13 @@ class ScrubKind:
     def __init__(self, store: MessageStore, bytes_per_s: int) -> None:
         """`bytes_per_s`: where a request names no rate."""
         self._store = store
-        self._bytes_per_s = bytes_per_s
+        #: May be set: the next job goes by it.
+        self.bytes_per_s = bytes_per_s
         self.numbers = ScrubNumbers()
 
     def work(self, wanted: pb.ScrubJob) -> Work:
         """Raises InvalidArgumentError."""
-        rate = wanted.bytes_per_s or self._bytes_per_s
+        rate = wanted.bytes_per_s or self.bytes_per_s
         if not 0 < rate <= MOST_BYTES_PER_S:
             raise InvalidArgumentError("bytes_per_s", f"{rate} is not from 1 to {MOST_BYTES_PER_S}")
 

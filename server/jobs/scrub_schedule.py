@@ -74,9 +74,10 @@ class ScrubSchedule:
         self._kind = kind
         self._clock = clock
         self._period_s = period_s
-        self._bytes_per_s = bytes_per_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scrub-schedule", daemon=True)
+        #: May be set by any thread.
+        self.bytes_per_s = bytes_per_s
         # Owned by the thread, and by the job while one runs.
         self._state = self._read()
         self._not_before_s = 0.0
@@ -171,7 +172,7 @@ class ScrubSchedule:
         assert state is not None
         due_ms = state.began_ms + self._period_s * 1000 * _SHARE
         left_s = max(1.0, (due_ms - self._clock.now_ms()) / 1000)
-        return min(self._bytes_per_s, max(LEAST_BYTES_PER_S, left / left_s))
+        return min(self.bytes_per_s, max(LEAST_BYTES_PER_S, left / left_s))
 
     # --- what is kept ----------------------------------------------------------------------
 

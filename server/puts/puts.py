@@ -56,7 +56,7 @@ class Puts:
         loop = asyncio.get_running_loop()
         self._stage = stage
         self._metrics = metrics
-        self._stream_window = config.stream_window
+        self._config = config
         self._is_sync = store.config.flush_mode is FlushMode.SYNC
         self._store_host = pack_host(store.config.store_host)  # as message ids begin
         self._producers = Workers(max(1, config.worker_threads // 4), "producer")
@@ -76,6 +76,10 @@ class Puts:
             config.remembered_batches,
             config.remembered_messages,
         )
+
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Take the settings that may change; a stream keeps the window it began with."""
+        self._config = config
 
     def close(self) -> None:
         """Wait for the appends under way. Blocks."""
@@ -159,7 +163,12 @@ class Puts:
                 requests.end()
 
         return PutStream(
-            append, self._durability, self._stage, self._metrics, call_id, self._stream_window
+            append,
+            self._durability,
+            self._stage,
+            self._metrics,
+            call_id,
+            self._config.stream_window,
         ).run(requests)
 
     async def _append(self, request: pb.PutBatchRequest, born_host: Host, *, large: bool) -> Answer:

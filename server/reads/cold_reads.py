@@ -39,7 +39,8 @@ class ColdReads:
     ) -> None:
         """`share`: of one core, above 0 to 1. `appended`: the end of the log, bytes."""
         self._workers = workers
-        self._share = share
+        #: May be set; the next read goes by it.
+        self.share = share
         self._appended = appended
         self._now_s = now_s
         self._cpu_s = cpu_s
@@ -60,7 +61,7 @@ class ColdReads:
             await self._sleep(wait_s)
         result, cpu_s = await self._workers.run(timed)
         if self._puts_come():
-            rest_s = cpu_s * (1 / self._share - 1)
+            rest_s = cpu_s * (1 / self.share - 1)
             self._free_s = max(self._free_s, self._now_s()) + rest_s
         return result
 

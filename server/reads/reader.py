@@ -51,6 +51,10 @@ class QueueReader:
             self.threads, config.cold_read_share, lambda: store.log.appended_offset
         )
 
+    def set_cold_read_share(self, share: float) -> None:
+        """Of one core, above 0 to 1."""
+        self._cold_reads.share = share
+
     def pull(
         self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, may_wait: bool
     ) -> Pulled:

@@ -64,6 +64,7 @@ class Reads:
     def reconfigure(self, config: ServerConfig) -> None:
         """Take the settings that may change; a subscription keeps those it began with."""
         self._config = config
+        self._reader.set_cold_read_share(config.cold_read_share)
 
     def close(self) -> None:
         """No queue wakes anybody from here on; wait for the reads under way. Blocks."""

@@ -87,8 +87,9 @@ class Edge:
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
     def reconfigure(self, config: ServerConfig) -> None:
-        """Take the settings that may change at run time: the places for calls."""
+        """Take the settings that may change at run time: places for calls, and memory."""
         self.gate.set_places(call_places(config))
+        self.memory.set_limits(config.memory_limit_bytes, config.sent_limit_bytes)
 
     def close(self) -> None:
         """End the decoder's thread; no call is under way any more."""

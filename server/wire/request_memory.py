@@ -252,6 +252,11 @@ class RequestMemory:
 
     # --- responses -------------------------------------------------------------------------
 
+    def set_limits(self, limit_bytes: int, sent_limit_bytes: int) -> None:
+        """From now on these. Those who wait are let in at the next look, if they may be."""
+        self._limit_bytes = limit_bytes
+        self._sent_limit_bytes = sent_limit_bytes
+
     async def room_to_send(self) -> None:
         """Wait until a large response may be built. Raises MemoryFullError."""
         if self._sent_bytes < self._sent_limit_bytes:

@@ -178,8 +178,11 @@ class GroupCommitService(FlushService):
 
     def __init__(self, log: Flushable, flushed: Watermark, gather_s: float = 0.0) -> None:
         super().__init__("group-commit", log, flushed)
-        self._gather_s = gather_s  # constant after construction
+        self._gather_s = gather_s  # replaced by `reconfigure`; read once a round
         self._shared = False  # owned by the thread: the last round answered several puts
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._gather_s = config.group_commit_gather_ms / 1000
 
     def _wait_for_round(self) -> bool:
         with self._lock:

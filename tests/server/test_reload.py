@@ -6,17 +6,22 @@ import asyncio
 import logging
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.config import LogLevel
 from server.errors import SettingsRefusedError
-from server.settings import Sources
+from server.settings import KNOWN, Sources, toml_value
+from server.wire import CallKind
+from store.config import FlushMode
+from store.log import GroupCommitService
 from tests.support.rpc_errors import error_info
 from tests.support.server_process import ROOT, TIMEOUT_S
 from tests.support.serving import serving
@@ -116,6 +121,92 @@ async def test_each_part_of_the_store_has_what_was_taken(tmp_path: Path, file: F
         await served.server.reload()
         assert store.config.reclaim_unexpired is True, "it waits for a restart"
         assert store.config.reserved_hours == 72
+
+
+#: Values that fit together, where the default and a little is none.
+_OTHERS: dict[str, Any] = {
+    "store.disk_clean_ratio": 0.7,
+    "store.disk_clean_forcibly_ratio": 0.8,
+    "store.disk_full_ratio": 0.88,
+    "store.delete_when_hours": (5, 6),
+    "store.auto_create_topics": False,
+    "store.reclaim_unexpired": True,
+    "store.max_queue_count": 65_535,
+    "store.group_commit_gather_ms": 3.0,
+    "server.log_level": LogLevel.WARNING,
+}
+
+
+def _held_by(served: Served, name: str) -> object:
+    """The value that what it is for goes by."""
+    table, key = name.split(".")
+    server, serving_ = served.server, served.serving
+    if table == "store":
+        return getattr(served.store.config, key)
+    places = re.fullmatch(r"max(_peer)?_(calls|pulls|streams)", key)
+    if places:
+        held = server._edge.gate._counters[CallKind(places[2])]._places
+        return held.of_peer if places[1] else held.in_all
+    match key:
+        case "memory_limit_bytes":
+            return server._edge.memory._limit_bytes
+        case "sent_limit_bytes":
+            return server._edge.memory._sent_limit_bytes
+        case "max_wait_ms" | "max_pull_bytes" | "max_stream_queues" | "max_stream_credit_bytes":
+            return getattr(serving_.reads._config, key)
+        case "drain_notice_s" | "drain_grace_s":
+            return getattr(server._config, key)
+        case "cold_read_share":
+            return serving_.reads._reader._cold_reads.share
+        case "stream_window":
+            return serving_.puts._config.stream_window
+        case "scrub_bytes_per_s":
+            jobs = serving_.jobs
+            return min(jobs.scrubbing.bytes_per_s, jobs._scrub.bytes_per_s)
+        case "backup_bytes_per_s":
+            return serving_._backup.bytes_per_s
+        case "log_level":  # `kvcq serve` goes by it, and not the server
+            return server._config.log_level
+    raise AssertionError(f"who goes by {name}?")
+
+
+async def test_each_setting_that_may_change_is_gone_by_when_it_did(
+    tmp_path: Path, file: File
+) -> None:
+    flags = {"port": 0, "data_dir": tmp_path / "s"}
+    async with serving(tmp_path / "s", sources=Sources(file.path, flags)) as served:
+        wanted: dict[str, Any] = {}
+        for name, known in KNOWN.items():
+            if known.about.live:
+                default: Any = known.default
+                small = isinstance(default, float) and default <= 1
+                wanted[name] = _OTHERS.get(name) or (default / 2 if small else default + 1)
+        wanted |= {name: value for name, value in _OTHERS.items() if value is False}
+        lines = {
+            table: "\n".join(
+                f"{name.partition('.')[2]} = {toml_value(value)}"
+                for name, value in wanted.items()
+                if name.startswith(f"{table}.")
+            )
+            for table in ("server", "store")
+        }
+        file.write(server=lines["server"], store=lines["store"])
+        taken, _ = await served.server.reload()
+        assert {one.name for one in taken} == set(wanted)
+        assert {name: _held_by(served, name) for name in wanted} == wanted
+
+
+async def test_a_flush_that_answers_many_gathers_as_long_as_it_is_told(
+    tmp_path: Path, file: File
+) -> None:
+    sources = _sources(file, tmp_path)
+    store = {"flush_mode": FlushMode.SYNC}
+    async with serving(tmp_path / "s", store=store, sources=sources) as served:
+        file.write(store='flush_mode = "sync"\ngroup_commit_gather_ms = 7.0')
+        await served.server.reload()
+        flush = served.store._services.flush
+        assert isinstance(flush, GroupCommitService)
+        assert flush._gather_s == 0.007
 
 
 async def test_a_reload_before_the_store_is_open_reaches_it(tmp_path: Path, file: File) -> None:
