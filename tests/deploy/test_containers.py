@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from server.access import users_of_stopped_store
 from server.config import ServerConfig
 from server.http import monitoring_app
 from server.stage import Stage
@@ -169,6 +173,39 @@ def test_kubernetes_starts_what_there_is(tmp_path: Path) -> None:
     assert pod["terminationGracePeriodSeconds"] >= 3 * NEEDED_S
 
 
+def test_kubernetes_makes_the_first_administrator_once(tmp_path: Path) -> None:
+    found = _documents()
+    [first] = found["StatefulSet"]["spec"]["template"]["spec"]["initContainers"]
+    assert first["command"] == ["sh", "-c"]
+    [script] = first["args"]
+    # The paths of the pod, below a directory of the test.
+    text = found["ConfigMap"]["data"]["kvcq.toml"] + "segment_bytes = 4194304\n"
+    for path in ("etc/kvcq/config", "etc/kvcq/admin", "var/lib/kvcq", "bin"):
+        (tmp_path / path).mkdir(parents=True)
+    here = re.compile("(/etc/kvcq|/var/lib/kvcq)")
+    (tmp_path / "etc/kvcq/config/kvcq.toml").write_text(here.sub(rf"{tmp_path}\1", text))
+    (tmp_path / "etc/kvcq/admin/secret").write_text("a-secret-of-the-test")
+    command = tmp_path / "bin/kvcq"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m server "$@"\n')
+    command.chmod(0o755)
+    variables = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
+    ends = []
+    for _ in range(2):  # as after a restart of the pod
+        done = subprocess.run(
+            ["sh", "-c", here.sub(rf"{tmp_path}\1", script)],
+            cwd=ROOT,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        ends.append((done.returncode, done.stderr))
+    assert [code for code, _ in ends] == [0, 0], ends
+    with users_of_stopped_store(tmp_path / "var/lib/kvcq/store", None, 4194304) as users:
+        assert users.get("ops").is_admin
+
+
 def test_kubernetes_names_and_volumes_fit_together() -> None:
     found = _documents()
     assert set(found) == {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget"}
@@ -181,7 +218,11 @@ def test_kubernetes_names_and_volumes_fit_together() -> None:
     pod = spec["template"]["spec"]
     there = {one["name"] for one in pod["volumes"]}
     there |= {one["metadata"]["name"] for one in spec["volumeClaimTemplates"]}
-    assert {one["name"] for one in pod["containers"][0]["volumeMounts"]} == there
+    [first], [container] = pod["initContainers"], pod["containers"]
+    used = {one["name"] for each in (first, container) for one in each["volumeMounts"]}
+    assert used == there
+    assert first["image"] == container["image"]
+    assert first["securityContext"] == container["securityContext"]
     assert found["Service"]["spec"]["publishNotReadyAddresses"], "reads go on with a full disk"
     users = re.findall(r"--[ug]id (\d+)", CONTAINERFILE.read_text(encoding="utf-8"))
     context = pod["securityContext"]
