@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -103,11 +104,14 @@ class ServerProcess:
         self.errors.extend(self._process.stderr)
 
 
-def run_kvcq(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """`kvcq` with these arguments, to its end."""
+def run_kvcq(
+    *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """`kvcq` with these arguments, to its end; `environment` is added to that of the tests."""
     return subprocess.run(
         [sys.executable, "-m", "server", *arguments],
         cwd=ROOT,
+        env={**os.environ, **(environment or {})},
         input=stdin,
         capture_output=True,
         timeout=TIMEOUT_S,

@@ -276,6 +276,8 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
         case "ILLEGAL_STEP":
             command = metadata.get("nextCommand", "")
             return on_server(command, server) if command else "", metadata.get("hint", "")
+        case "SERVED_ELSEWHERE":
+            return "", f"add --server {metadata.get('host', '')}:{metadata.get('port', '')}"
         case "DISK_FULL":
             return "", "free disk space, or lower store.reserved_hours; reads continue meanwhile"
         case "STORE_FAILED" | "FLUSH_FAILED":

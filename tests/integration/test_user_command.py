@@ -1,0 +1,191 @@
+"""kvcq user and kvcq acl: from a new store to users at work over TLS, by commands alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.certificates import Authority
+from tests.support.server_process import ServerProcess, run_kvcq
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.integration
+
+
+class Site:
+    """A server with users, and commands that one of them gives."""
+
+    def __init__(self, directory: Path, target: str, ca: Path, server: ServerProcess) -> None:
+        self.directory = directory
+        self.server = server
+        self.audit = directory / "audit.jsonl"
+        self._target = target
+        self._ca = ca
+        self.secrets: dict[str, str] = {}
+
+    def run(
+        self, user: str | None, *words: str, secret: str | None = None, stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        environment = {"KVCQ_SERVER": self._target, "KVCQ_TLS_CA": str(self._ca)}
+        if user is not None:
+            environment |= {
+                "KVCQ_ACCESS_KEY": user,
+                "KVCQ_SECRET": self.secrets[user] if secret is None else secret,
+            }
+        return run_kvcq(*words, stdin=stdin, environment=environment)
+
+    def json(self, user: str, *words: str) -> Any:  # noqa: ANN401 - what the command prints
+        result = self.run(user, *words, "--json")
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("users")
+    authority = Authority(directory / "pki")
+    cert, key = authority.issue()
+    data = directory / "store"
+    settings = directory / "kvcq.toml"
+    settings.write_text(
+        f'[server]\ndata_dir = "{data}"\naccess = true\ntls_cert = "{cert}"\ntls_key = "{key}"\n'
+        f'audit_file = "{directory / "audit.jsonl"}"\n[store]\nsegment_bytes = 4194304\n'
+    )
+    refused = run_kvcq("serve", "--port", "0", "--config", str(settings))
+    assert refused.returncode == 2
+    assert b"kvcq user add admin --admin --data" in refused.stderr
+
+    made = run_kvcq("user", "add", "ops", "--admin", "--config", str(settings), "--json")
+    assert made.returncode == 0, made.stderr
+    with ServerProcess(data, "--config", str(settings)) as server:
+        server.wait_for("ready")
+        found = Site(directory, server.target, authority.ca, server)
+        found.secrets["ops"] = json.loads(made.stdout)["secret"]
+        yield found
+
+
+def test_users_are_made_given_rights_and_work(site: Site) -> None:
+    for name in ("app", "reader"):
+        added = site.run("ops", "user", "add", name)
+        assert added.returncode == 0, added.stderr
+        site.secrets[name] = added.stdout.decode().strip()
+        assert len(site.secrets[name]) >= 40
+    nothing = site.run("app", "put", "orders", "x")
+    assert nothing.returncode == 1
+    assert b"kvcq acl grant app publish --topic orders" in nothing.stderr
+    site.json("ops", "acl", "grant", "app", "publish", "--topic", "orders*")
+    site.json("ops", "acl", "grant", "reader", "subscribe", "--topic", "orders", "--group", "g*")
+    assert site.run("app", "put", "orders", "hello").returncode == 0
+    consumed = site.run("reader", "consume", "orders", "--group", "g1", "--to-end")
+    assert b"hello" in consumed.stdout + site.run("reader", "pull", "orders").stdout
+    assert site.run("app", "pull", "orders").returncode == 1
+    assert site.run("reader", "topic", "list", "--prefix", "orders").returncode == 1, "no pattern"
+
+    found = site.json("ops", "acl", "list", "reader")
+    assert found[0]["rights"] == [
+        {"role": "subscribe", "kind": "group", "pattern": "g*"},
+        {"role": "subscribe", "kind": "topic", "pattern": "orders"},
+    ]
+    limited = site.json("ops", "user", "limit", "app", "--messages-per-s", "1000")
+    assert limited[0]["limits"]["messagesPerS"] == 1000
+    again = site.json("ops", "user", "limit", "app", "--calls", "9")
+    assert (again[0]["limits"]["messagesPerS"], again[0]["limits"]["calls"]) == (1000, 9)
+    assert [one["user"] for one in site.json("ops", "user", "list")] == ["app", "ops", "reader"]
+    table = site.run("ops", "acl", "list").stdout.decode()
+    assert "everything" in table
+    assert "orders*" in table
+
+    revoked = site.run("ops", "acl", "revoke", "app", "publish", "--topic", "orders")
+    assert b"nothing was taken" in revoked.stderr
+    site.json("ops", "acl", "revoke", "app", "publish", "--topic", "orders*")
+    assert site.run("app", "put", "orders", "x").returncode == 1
+
+
+def test_secrets_are_rotated_and_users_removed(site: Site, tmp_path: Path) -> None:
+    given = site.run(
+        "ops", "user", "add", "short", "--new-secret-file", "-", stdin=b"a-secret-from-a-pipe\n"
+    )
+    assert given.returncode == 0, given.stderr
+    assert b"a-secret" not in given.stdout + given.stderr
+    site.secrets["short"] = "a-secret-from-a-pipe"
+    file = tmp_path / "secret"
+    file.write_text("a-secret-from-a-file\n")
+    assert (
+        site.run("short", "user", "rotate", "short", "--new-secret-file", str(file)).returncode == 0
+    )
+    old = site.run("short", "stats")
+    assert old.returncode == 1
+    assert b"is not that of a user" in old.stderr
+    assert site.run("short", "stats", secret="a-secret-from-a-file").returncode == 0
+    assert site.run("ops", "user", "remove", "short", "--yes").returncode == 0
+    assert site.run("short", "stats", secret="a-secret-from-a-file").returncode == 1
+    assert site.run("ops", "user", "remove", "short", "--yes").returncode == 1
+    assert site.run("ops", "user", "remove", "ops", "--yes").returncode == 1
+    weak = site.run("ops", "user", "add", "weak", "--new-secret-file", "-", stdin=b"1234\n")
+    assert weak.returncode == 2
+
+
+def test_commands_say_what_is_missing(site: Site, tmp_path: Path) -> None:
+    nobody = site.run(None, "stats")
+    assert nobody.returncode == 1
+    assert b"--access-key" in nobody.stderr
+    for words, said in (
+        (("stats", "--access-key", "ops"), b"no secret for ops"),
+        (("stats", "--secret-file", str(tmp_path / "none")), b"--secret-file"),
+        (("acl", "grant", "app", "publish"), b"--topic or --group"),
+        (("acl", "grant", "app", "publish", "--group", "g"), b""),
+        (("user", "add", "a b"), b""),
+        (("user", "add", "x", "--key-file", "k"), b"--key-file needs --data"),
+    ):
+        user = "ops" if words[0] != "stats" else None
+        result = site.run(user, *words)
+        assert result.returncode == 2, (words, result.stderr)
+        assert said in result.stderr
+
+
+def test_a_store_that_is_served_is_not_changed_from_outside(site: Site) -> None:
+    refused = run_kvcq("user", "add", "x", "--data", str(site.directory / "store"))
+    assert refused.returncode == 1
+    assert b"leave out --data" in refused.stderr
+
+
+def test_no_secret_is_in_files_command_lines_or_logs(site: Site) -> None:
+    """Behind the other tests, which made and used some."""
+    secrets = [secret.encode() for secret in site.secrets.values()]
+    assert len(secrets) > 2
+    assert not any(secret in b"\n".join(_command_lines()) for secret in secrets)
+    files = [file for file in site.directory.rglob("*") if file.is_file()]
+    for file in files:
+        if file.name != "store.key" and file.stat().st_size < 1 << 20:
+            data = file.read_bytes()
+            assert not any(secret in data for secret in secrets), file
+    assert site.audit in files
+
+
+def _command_lines() -> list[bytes]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(process.read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+def test_the_audit_is_a_file_of_json_lines_that_others_rotate(site: Site) -> None:
+    lines = [json.loads(line) for line in site.audit.read_text().splitlines()]
+    events = {(line["event"], line["method"]) for line in lines}
+    assert {("done", "CreateUser"), ("done", "Grant"), ("refused", "Put")} <= events
+    rotated = site.directory / "audit.jsonl.1"
+    site.audit.rename(rotated)
+    before = rotated.read_bytes()
+    assert site.run(None, "stats").returncode == 1
+    [line] = [json.loads(line) for line in site.audit.read_text().splitlines()]
+    assert (line["event"], line["reason"]) == ("refused", "UNAUTHENTICATED")
+    assert rotated.read_bytes() == before
