@@ -14,7 +14,7 @@ takes a backup says which database serves the queues.
 """
 
 from kvcq.backup.manifest import Backup, BackupFile
-from kvcq.backup.places import Place, open_place
+from kvcq.backup.places import Place, keeps_backups, open_place
 from kvcq.backup.process import copy_in_process
 from kvcq.backup.reading import choose_backup, choose_by_id, list_backups, newest_backup
 from kvcq.backup.restoring import Cut, Restored, restore
@@ -33,6 +33,7 @@ __all__ = [
     "choose_backup",
     "choose_by_id",
     "copy_in_process",
+    "keeps_backups",
     "list_backups",
     "newest_backup",
     "open_place",

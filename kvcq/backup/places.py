@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kvcq.backup.bucket import SCHEMES, Bucket
 from kvcq.backup.directory import Directory
+from kvcq.backup.manifest import MARKER
 from kvcq.errors import BackupRefusedError
 
 if TYPE_CHECKING:
@@ -60,6 +61,15 @@ class Place(Protocol):
     def link(self, name: str, source: Path) -> bool:
         """The file itself under that name, without copying; False where that cannot be."""
         ...
+
+
+def keeps_backups(path: str) -> bool:
+    """Whether the path or URL names a place of backups, rather than a store or its log. A bucket
+    does: a store is not in one. Asks the disk alone."""
+    scheme, separator, _ = path.partition("://")
+    if separator and scheme != "file":
+        return scheme in SCHEMES
+    return Path(path.removeprefix("file://"), MARKER).is_file()
 
 
 def open_place(url: str, *, make: bool = False) -> Place:

@@ -4,6 +4,7 @@ A second reading of the log beside store's walk, tied to it by tests: a Python l
 is what it avoids. Uses store and kvcq; knows nothing of Spark.
 """
 
+from migration.columnar.backup_log import backup_layout
 from migration.columnar.block import RecordBlock
 from migration.columnar.decoder import DEFAULTS, ReadOptions, read_blocks
 from migration.columnar.derived_rows import IndexRows, UnitRows, derive, derive_index, places_of
@@ -47,6 +48,7 @@ __all__ = [
     "Strings",
     "UnitRows",
     "advance",
+    "backup_layout",
     "derive",
     "derive_index",
     "first_store_time",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from migration.columnar.errors import LogDamageError, LogLayoutError
 from migration.columnar.walk import Stop, walk_to
 from store.format import BLANK_BYTES, check_record, store_time_of
-from store.log import parse_segment_name
+from store.log import parse_segment_name, segment_name
 
 
 class Segment(NamedTuple):
@@ -24,7 +24,7 @@ class Segment(NamedTuple):
 
     @property
     def name(self) -> str:
-        return Path(self.path).name
+        return segment_name(self.start)
 
 
 class Start(enum.Enum):
@@ -55,7 +55,15 @@ class LogLayout(NamedTuple):
 
 
 def open_segment(path: str | Path) -> mmap.mmap:
-    """The whole file, read-only. The mapping lives as long as something refers to it."""
+    """The whole file, read-only. The mapping lives as long as something refers to it.
+
+    One in a bucket is fetched first: see backup_log.py.
+    """
+    if "://" in str(path):
+        # Here, since it knows the layout, and brings what reads buckets.
+        from migration.columnar.backup_log import fetch_segment
+
+        return fetch_segment(str(path))
     with Path(path).open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 

@@ -2,9 +2,12 @@
 
 | option               | default     | meaning                                                   |
 |----------------------|-------------|-----------------------------------------------------------|
-| path                 |             | the directory of the store, or of its segments            |
+| path                 |             | the directory of the store, or of its segments; or where  |
+|                      |             | backups are kept: a directory, s3://BUCKET/PREFIX, s3a:// |
+| backup               | newest      | where backups are kept: the id of one                     |
 | segmentBytes         | file size   | size every segment must have                              |
-| maxBytesPerPartition | 67108864    | a task reads this much of a segment; 0: a whole segment   |
+| maxBytesPerPartition | 67108864    | a task reads this much of a segment; 0: a whole segment,  |
+|                      |             | which is the default in a bucket: it is fetched whole     |
 | verifyCrc            | false       | check the CRCs of every record read                       |
 | failOnCorrupt        | true        | false: go on at the next record that can be found         |
 | endingOffset         | end of log  | physical offset to stop at, exclusive: the committed end  |
@@ -51,12 +54,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from kvcq.backup import keeps_backups
 from migration.columnar import (
     LogLayout,
     LogRange,
     ReadOptions,
     Segment,
     advance,
+    backup_layout,
     first_store_time,
     read_layout,
     split,
@@ -79,7 +84,8 @@ DEFAULT_PARTITION_BYTES = 64 << 20
 class LogOptions(NamedTuple):
     """The options of the table above, checked."""
 
-    path: Path
+    path: Path | str  # text: a place of backups
+    backup_id: str | None
     segment_bytes: int | None
     max_bytes_per_partition: int
     read: ReadOptions
@@ -92,7 +98,14 @@ class LogOptions(NamedTuple):
     push_filters: bool
 
     def layout(self, known_end: int | None = None) -> LogLayout:
+        if isinstance(self.path, str):
+            return self._backup()
         return read_layout(self.path, self.segment_bytes, self.ending_offset, known_end)
+
+    def _backup(self) -> LogLayout:
+        layout = backup_layout(str(self.path), self.backup_id)
+        end = self.ending_offset
+        return layout if end is None else layout._replace(end=min(end, layout.end))
 
 
 class LogPartition(InputPartition):
@@ -129,10 +142,15 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         raise SourceOptionError(
             "startingOffset", f"{starting!r} is none of earliest, latest, a physical offset"
         )
+    segments = _segments(given.text("path"))
     found = LogOptions(
-        path=_segments(given.text("path")),
+        path=segments,
+        backup_id=given.maybe_text("backup"),
         segment_bytes=given.maybe_whole("segmentBytes"),
-        max_bytes_per_partition=given.whole("maxBytesPerPartition", DEFAULT_PARTITION_BYTES),
+        # What is in a bucket comes as a whole: one task reads it then.
+        max_bytes_per_partition=given.whole(
+            "maxBytesPerPartition", 0 if "://" in str(segments) else DEFAULT_PARTITION_BYTES
+        ),
         read=ReadOptions(
             verify_crc=given.flag("verifyCrc", default=False),
             fail_on_corrupt=given.flag("failOnCorrupt", default=True),
@@ -149,8 +167,11 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
     return found
 
 
-def _segments(path: str) -> Path:
-    """The directory of the segments, also where that of the store was given."""
+def _segments(path: str) -> Path | str:
+    """The directory of the segments, also where that of the store was given; or a place of
+    backups, as it is."""
+    if keeps_backups(path):
+        return path
     given = Path(path.removeprefix("file://"))
     inside = given / "commitlog"
     return inside if inside.is_dir() else given

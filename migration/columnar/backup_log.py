@@ -1,0 +1,51 @@
+"""The log of a backup, read where backups are kept: in a directory, or in a bucket."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+
+from kvcq.backup import choose_by_id, open_place
+from kvcq.errors import BackupError
+from migration.columnar.errors import LogLayoutError
+from migration.columnar.log_layout import LogLayout, Segment
+
+_FILES = "/files/"
+
+
+def backup_layout(url: str, backup_id: str | None = None) -> LogLayout:
+    """The log of that backup, or of the newest: its segments lie where its files do.
+
+    The last one is as long as the log, not as a segment. Raises LogLayoutError.
+    """
+    try:
+        place = open_place(url)
+        backup = choose_by_id(place, backup_id)
+    except BackupError as error:
+        raise LogLayoutError(str(error)) from error
+    base = place.url.rstrip("/")
+    segments = tuple(
+        Segment(f"{base}/{file.name}", start)
+        for start, file in zip(
+            range(backup.start_offset, backup.end_offset, backup.segment_bytes),
+            backup.segments,
+            strict=False,  # an empty log has a file of no bytes
+        )
+    )
+    return LogLayout(segments, backup.segment_bytes, backup.start_offset, backup.end_offset)
+
+
+def fetch_segment(path: str) -> mmap.mmap:
+    """The whole file, from a bucket to a file without a name: it goes with the mapping.
+
+    Takes as much space in the directory for temporary files. Raises LogLayoutError.
+    """
+    base, _, name = path.rpartition(_FILES)
+    try:
+        with tempfile.TemporaryFile(prefix="kvcq-segment-") as file:
+            for piece in open_place(base).read(f"{_FILES[1:]}{name}"):
+                file.write(piece)
+            file.flush()
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except BackupError as error:
+        raise LogLayoutError(str(error)) from error
