@@ -106,3 +106,22 @@ def test_what_comes_again_by_itself_passes_over_a_busy_side(
     double, _ = busy(store, monkeypatch, name)
     getattr(double, name)()
     check_in_use(double)
+
+
+def test_a_compaction_that_is_left_off_stops_no_side(store: MessageStore) -> None:
+    double = live(store).double
+    shares: list[float] = []
+
+    def left_off(share: float) -> None:
+        shares.append(share)
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        double.compact(left_off)
+    assert len(shares) == 1
+    side = double.side(SideName.ROCKSDB)
+    assert side is not None
+    assert side.failure is None
+    told: list[float] = []
+    double.compact(told.append)
+    assert told[-1] == 1.0
