@@ -26,8 +26,10 @@ from server.process import (
     ServiceManager,
     TextLines,
     end_process_soon,
+    in_words,
     prepare_to_open_stores,
 )
+from server.process import as_json as lines_as_json
 from server.settings import RunningSettings
 from server.wire import CallFilter
 from store.errors import (
@@ -68,7 +70,8 @@ def serve(sources: Sources, as_json: bool) -> None:
     With --json, what happens is told as one JSON object a line on standard output.
     """
     settings = read_settings(sources)
-    errors = Outlet(_STANDARD_ERROR)
+    in_objects = settings.config.log_format is LogFormat.JSON
+    errors = Outlet(_STANDARD_ERROR, dropped=lines_as_json if in_objects else in_words)
     _begin_log(settings.config, errors)
     prepare_to_open_stores()
     try:
@@ -77,11 +80,11 @@ def serve(sources: Sources, as_json: bool) -> None:
         raise _why_not_opened(error, settings.config) from error
     config = settings.config
     audit = _begin_audit(config.audit_file, errors)
-    results = Outlet(_STANDARD_OUTPUT)
+    results = Outlet(_STANDARD_OUTPUT, dropped=lines_as_json)
     listener: Listener
     if as_json:
         listener = JsonListener(results.write)
-    elif config.log_format is LogFormat.JSON:
+    elif in_objects:
         listener = JsonListener(errors.write)  # so that each line there is an object
     else:
         listener = TextListener(config, errors.write)

@@ -6,7 +6,7 @@ from server.process.collector import calm_collector
 from server.process.files import prepare_to_open_stores
 from server.process.last_resort import end_process_soon
 from server.process.log_lines import JsonLines, TextLines
-from server.process.outlet import Outlet, OutletHandler
+from server.process.outlet import Outlet, OutletHandler, as_json, in_words
 from server.process.service_manager import ServiceManager
 from server.process.streams import open_standard_streams
 from server.process.terminal import has_terminal
@@ -18,10 +18,12 @@ __all__ = [
     "OutletHandler",
     "ServiceManager",
     "TextLines",
+    "as_json",
     "calm_collector",
     "end_process_soon",
     "give_back",
     "has_terminal",
+    "in_words",
     "open_standard_streams",
     "prepare_to_open_stores",
     "private_bytes",

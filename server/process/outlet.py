@@ -6,15 +6,30 @@ that is the event loop: all calls would wait for the reader of a log.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: At the end of a process its last lines are waited for.
 FLUSH_S = 1.0
 #: Characters that wait for a reader. Beyond that lines are dropped, and counted.
 WAITING_MOST = 1 << 20
+
+
+def in_words(lines: int) -> str:
+    """For people."""
+    return f"{lines} lines were dropped here: nobody read them in time"
+
+
+def as_json(lines: int) -> str:
+    """Between lines that are objects."""
+    return json.dumps({"event": "dropped", "lines": lines})
 
 
 class Outlet:
@@ -26,9 +41,17 @@ class Outlet:
     Failure: a descriptor that cannot be written takes nothing more; what comes is dropped.
     """
 
-    def __init__(self, descriptor: int, *, waiting_most: int = WAITING_MOST) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        waiting_most: int = WAITING_MOST,
+        dropped: Callable[[int], str] = in_words,
+    ) -> None:
+        """`dropped` makes the line that says how many were."""
         # Constant after construction.
         self._descriptor = descriptor
+        self._dropped_line = dropped
         self._most = waiting_most
         self._changed = threading.Condition()
         # Guarded by _changed.
@@ -46,7 +69,7 @@ class Outlet:
                 self._dropped += text.count("\n")
                 return
             if self._dropped:
-                text = f"{self._dropped} lines were dropped here: nobody read them in time\n{text}"
+                text = f"{self._dropped_line(self._dropped)}\n{text}"
                 self._dropped = 0
             self._waiting.append(text)
             self._size += len(text)

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import socket
-import subprocess
 from collections import Counter
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
 from docs import dashboard
-from tests.deploy.live import names_in, use, used_server
+from tests.deploy.live import PATIENCE_S, names_in, prometheus, use, used_server
 from tests.deploy.test_prometheus import promtool
 from tests.support.http import scrape
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-
-    Ask = Callable[[str], Awaitable[list[Any]]]
 
 #: What Grafana puts in before it asks.
 _FILLED = {"$__rate_interval": "5s", "$instance": ".*"}
 #: They have an answer only after what they tell of.
 _MAY_BE_EMPTY = ("kvcq_job_progress_ratio",)
-_PATIENCE_S = 60.0
 
 
 def _targets() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -95,63 +87,17 @@ def test_promtool_takes_every_query(tmp_path: Path) -> None:
     assert f"{len(queries)} rules found" in promtool("check", "rules", "queries.yml", cwd=tmp_path)
 
 
-@asynccontextmanager
-async def _prometheus(program: str, directory: Path, target: str) -> AsyncIterator[Ask]:
-    """A Prometheus that asks `target` four times a second, and how to ask it."""
-    settings = {
-        "global": {"scrape_interval": "250ms"},
-        "scrape_configs": [{"job_name": "kvcq", "static_configs": [{"targets": [target]}]}],
-    }
-    (directory / "prometheus.yml").write_text(json.dumps(settings))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    process = subprocess.Popen(
-        [
-            *(program, "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb"),
-            f"--web.listen-address={address}",
-        ],
-        cwd=directory,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        async with aiohttp.ClientSession() as session:
-
-            async def ask(query: str) -> list[Any]:
-                """What it answers; nothing as long as it does not."""
-                try:
-                    url = f"http://{address}/api/v1/query"
-                    async with session.get(url, params={"query": query}) as response:
-                        answer = await response.json()
-                except (aiohttp.ClientError, ValueError):
-                    assert process.poll() is None
-                    return []
-                assert answer["status"] == "success", answer
-                found: list[Any] = answer["data"]["result"]
-                return found
-
-            yield ask
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.mark.integration
 async def test_each_query_has_an_answer_in_a_real_prometheus(tmp_path: Path) -> None:
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
-    async with used_server(tmp_path / "store") as served:
-        target = f"127.0.0.1:{served.server.sites.ports['metrics']}"
-        async with _prometheus(program, tmp_path, target) as ask:
-            waiting = _queries()
-            try:
-                async with asyncio.timeout(_PATIENCE_S):
-                    while waiting:
-                        await asyncio.sleep(0.25)  # a rate takes two scrapes
-                        await use(served)
-                        for query in list(waiting):
-                            if query.startswith(_MAY_BE_EMPTY) or await ask(query):
-                                del waiting[query]
-            except TimeoutError:
-                pytest.fail(f"no answer to {waiting}")
+    async with used_server(tmp_path / "store") as served, prometheus(tmp_path, served) as ask:
+        waiting = _queries()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while waiting:
+                    await asyncio.sleep(0.25)  # a rate takes two scrapes
+                    await use(served)
+                    for query in list(waiting):
+                        if query.startswith(_MAY_BE_EMPTY) or await ask(query):
+                            del waiting[query]
+        except TimeoutError:
+            pytest.fail(f"no answer to {waiting}")

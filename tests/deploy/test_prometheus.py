@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -13,8 +14,10 @@ import yaml
 
 from server.observe import families, observer
 from server.observe.families import Row
-from tests.deploy.live import names_in, used_server
+from store.errors import StoreFailedError
+from tests.deploy.live import PATIENCE_S, names_in, prometheus, used_server
 from tests.support.http import scrape
+from tests.support.serving import serving
 
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "deploy" / "prometheus"
@@ -88,6 +91,25 @@ def test_the_tests_of_the_rules_use_metrics_that_there_are() -> None:
                 assert name.removesuffix("_bucket") in known
         for alert in test["alert_rule_test"]:
             assert alert["alertname"] in ALERTS
+
+
+@pytest.mark.integration
+async def test_an_alert_fires_in_a_real_prometheus(tmp_path: Path) -> None:
+    firing = 'ALERTS{alertname="KvcqStoreFailed", alertstate="firing"}'
+    async with (
+        serving(tmp_path / "store", metrics_port=0, damaged=True) as served,
+        prometheus(tmp_path, served, RULES) as ask,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        while not await ask("kvcq_store_failed == 0"):
+            await asyncio.sleep(0.1)
+        assert await ask(firing) == []
+        served.store._appends.fail(StoreFailedError("as if an fsync had failed"))
+        while not (alerts := await ask(firing)):
+            await asyncio.sleep(0.1)
+    [alert] = alerts
+    assert alert["metric"]["severity"] == "critical"
+    assert alert["metric"]["job"] == "kvcq"
 
 
 def _known() -> set[str]:

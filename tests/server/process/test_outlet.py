@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import TYPE_CHECKING
 
-from server.process.outlet import Outlet, OutletHandler
+import pytest
+
+from server.process.outlet import Outlet, OutletHandler, as_json, in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_lines_come_out_in_order() -> None:
@@ -21,9 +27,18 @@ def test_lines_come_out_in_order() -> None:
     os.close(reader)
 
 
-def test_without_a_reader_lines_are_dropped_and_counted() -> None:
+@pytest.mark.parametrize(
+    ("dropped", "says"),
+    [
+        (in_words, "800 lines were dropped here"),
+        (as_json, '{"event": "dropped", "lines": 800}\n'),
+    ],
+)
+def test_without_a_reader_lines_are_dropped_and_counted(
+    dropped: Callable[[int], str], says: str
+) -> None:
     reader, writer = os.pipe()
-    outlet = Outlet(writer, waiting_most=200_000)  # more than a pipe holds
+    outlet = Outlet(writer, waiting_most=200_000, dropped=dropped)  # more than a pipe holds
     for _ in range(1000):
         outlet.write("x" * 999 + "\n")
     assert not outlet.drain(0)
@@ -35,7 +50,7 @@ def test_without_a_reader_lines_are_dropped_and_counted() -> None:
     outlet.write("there is a reader again\n")
     assert outlet.drain(60)
     text = os.read(reader, 1 << 16).decode()
-    assert text.startswith("800 lines were dropped here")
+    assert text.startswith(says)
     assert text.endswith("there is a reader again\n")
     os.close(writer)
     os.close(reader)
