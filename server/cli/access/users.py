@@ -109,7 +109,7 @@ def add(
     _show_secret(name, made, as_json=as_json, given=bool(secret))
     if not (as_json or admin or data or config_file):
         grant = command_at(server, f"acl grant {name} publish", "--topic", "orders*")
-        notes.print(f"it may do nothing yet; for example: {grant}", markup=False)
+        notes.print(f"it may do nothing yet; for example: {grant}", markup=False, soft_wrap=True)
 
 
 @user.command()
