@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import shutil
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
-from rocksdict import Cache, Checkpoint, IngestExternalFileOptions, WriteBatch
+from rocksdict import Cache, Checkpoint, IngestExternalFileOptions
 
 from kvcq.engine.rocks.carry_over import CarryOver, carry_over
 from kvcq.engine.rocks.compaction import compact_options, pieces
+from kvcq.engine.rocks.durability import Durability
 from kvcq.engine.rocks.expiry_filter import build_filter_options
-from kvcq.engine.rocks.failures import damage_mark, failure, is_log_failed, is_stall, lack
+from kvcq.engine.rocks.failures import damage_mark, failure, is_log_failed, lack
 from kvcq.engine.rocks.gate import Gate
 from kvcq.engine.rocks.opening import (
     Opened,
@@ -26,7 +26,7 @@ from kvcq.engine.rocks.opening import (
     scratch_of,
 )
 from kvcq.engine.rocks.proof import NoteKeeper, cut, prove, sync_logs
-from kvcq.engine.rocks.rows import encode, read_options, scan_rows, write_options
+from kvcq.engine.rocks.rows import encode, read_options, scan_rows
 from kvcq.engine.rocks.statistics import BACKGROUND_ERRORS, read_statistics
 from kvcq.errors import (
     EngineClosedError,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from rocksdict import Options, Rdict
+    from rocksdict import Options
 
     from kvcq.engine.protocol import KvBatch, Pair
     from kvcq.engine.rocks.options import Profile
@@ -57,9 +57,6 @@ _MANY_RANGE_DELETIONS = 64
 #: RocksDB looks for room every five seconds; after so many calls of `settle`, one a second, it is
 #: not waited for any more.
 _RESUME_ROUNDS = 15
-#: Opening a database again writes its memtables, and takes space ahead for log and manifest.
-_ROOM_BYTES = 64 << 20
-_ROOM_DESCRIPTORS = 32
 
 _SLOW = "slow calls may enter"  # slow calls share this gate; arm and close take it alone
 
@@ -91,21 +88,13 @@ class RocksEngine:
         self._numbers = count(1)  # names in the scratch directory
         # Kept when the database is reopened: cached blocks stay valid.
         self._cache = Cache(profile.cache_bytes)
-        self._write_options = write_options(profile)
+        self._durability = Durability(path, profile, self._scratch)
         self._note = NoteKeeper(path, wal=profile.wal)
         self._slow: Gate[str] = Gate()
         self._gate: Gate[Opened] = Gate()
-        # About how many range deletions the memtables hold: those that write add to it without a
-        # lock, and RocksDB flushes by itself as well.
-        self._range_deletions = 0
-        # Set when RocksDB met a full disk or found no descriptor, taken back by `settle`. Until
-        # then it is left alone: a flush or a sync asked for again would keep it from resuming.
-        self._lack: type[EngineFullError] | type[EngineOutOfDescriptorsError] | None = None
         self._waited = 0  # calls of `settle` since there is room again
         self._is_away = False  # it could not be opened again yet
         self._carried: CarryOver | None = None  # what is to go into it before it counts as open
-        # Set once, by the call whose sync failed.
-        self._unsynced: str | None = None
         # Owned by the caller who took `_slow`.
         self._ttl_s: int | None = None
 
@@ -206,15 +195,13 @@ class RocksEngine:
         rows = None
         try:
             rows = encode(batch, opened.handles)
-            if self._unsynced is not None:
-                raise EngineFailedError(f"{self._path}: {self._unsynced}")
-            if self._lack is not None:
-                self._check_room()
-            opened.db.write(rows, self._write_options)
+            self._durability.check_synced()
+            self._durability.check_room()
+            opened.db.write(rows, self._durability.write_options)
             if batch.delete_ranges:
-                self._range_deletions += len(batch.delete_ranges)
+                self._durability.range_deletions += len(batch.delete_ranges)
             if self._profile.wal and batch.sync:
-                self._sync(opened.db)
+                self._durability.sync(opened.db)
         except KvcqError:
             raise
         except Exception as error:
@@ -254,9 +241,9 @@ class RocksEngine:
         Raises EngineFullError, EngineFailedError; nothing is left then.
         """
         with self._slowly("kv backup") as opened:
-            self._check_room()
-            self._write_out(opened)
-            self._check_writable(opened.db)
+            self._durability.check_room()
+            self._durability.write_out(opened)
+            self._durability.check_writable(opened.db)
             self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
             target = self._scratch / f"backup-{next(self._numbers)}"
             try:
@@ -273,11 +260,14 @@ class RocksEngine:
 
         Raises EngineFailedError when it cannot be opened again.
         """
-        if self._lack is not None and self._has_room():
+        if self._durability.lack is not None and self._durability.has_room():
             self._come_back()
-        if self._range_deletions >= _MANY_RANGE_DELETIONS and self._lack is None:
+        if (
+            self._durability.range_deletions >= _MANY_RANGE_DELETIONS
+            and self._durability.lack is None
+        ):
             with self._slowly("flush") as opened:
-                self._write_out(opened)
+                self._durability.write_out(opened)
         self._refresh_note()  # RocksDB flushes and compacts by itself as well
 
     def compact(
@@ -305,7 +295,7 @@ class RocksEngine:
             numbers = read_statistics(opened)
         numbers["block_cache_bytes"] = float(self._cache.get_usage())
         numbers["block_cache_pinned_bytes"] = float(self._cache.get_pinned_usage())
-        numbers["range_deletions_in_memory"] = float(self._range_deletions)
+        numbers["range_deletions_in_memory"] = float(self._durability.range_deletions)
         numbers["filter_armed"] = float(self._ttl_s is not None)
         return numbers
 
@@ -372,7 +362,7 @@ class RocksEngine:
         finally:
             try:
                 # What is in a log that a full disk ended is durable there, and not to be flushed.
-                let_go(opened, flushed=flushed and self._lack is None)
+                let_go(opened, flushed=flushed and self._durability.lack is None)
             except Exception as error:
                 error.__traceback__ = None
                 if not (self._profile.wal and flushed and lack(error)):
@@ -421,8 +411,8 @@ class RocksEngine:
                 self._take_in(self._carried, opened)
         except EngineUnavailableError as error:
             self._is_away = True
-            self._lack = lack(error) or self._lack or EngineFullError
-            self._gate.end(self._lack, f"not opened again yet: {error}")
+            self._durability.lack = lack(error) or self._durability.lack or EngineFullError
+            self._gate.end(self._durability.lack, f"not opened again yet: {error}")
             raise
         except EngineFailedError as error:
             self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
@@ -439,9 +429,9 @@ class RocksEngine:
         try:
             if carried.removed.deletes or carried.removed.delete_ranges:
                 rows = encode(carried.removed, opened.handles)
-                opened.db.write(rows, self._write_options)
+                opened.db.write(rows, self._durability.write_options)
                 del rows
-                self._flush_all(opened)
+                self._durability.flush_all(opened)
             carried.apply(opened)
         except Exception as error:
             with suppress(Exception):
@@ -455,12 +445,12 @@ class RocksEngine:
         error = None if self._is_away else self._refusal()
         if self._is_away or (error is not None and (lack(error) or is_log_failed(error))):
             # It resumes by itself after a full disk, and only then.
-            waits = self._lack is EngineFullError and not self._is_away
+            waits = self._durability.lack is EngineFullError and not self._is_away
             if waits and self._waited < _RESUME_ROUNDS:
                 return
             self._open_again()
             error = None
-        self._lack = None
+        self._durability.lack = None
         self._waited = 0
         if error is None:
             logger.info("%s: writes are taken again", self._path)
@@ -471,7 +461,7 @@ class RocksEngine:
         """What RocksDB refuses an empty write with."""
         opened = self._gate.enter()
         try:
-            self._check_writable(opened.db)
+            self._durability.check_writable(opened.db)
         except Exception as error:  # noqa: BLE001 - looked at by the caller
             error.__traceback__ = None  # its frames would keep the directory locked
             return error
@@ -527,8 +517,11 @@ class RocksEngine:
         found = failure(doing, error)
         if isinstance(found, EngineDamagedError) and not self._read_only:
             damage_mark(self._path).touch()
-        if isinstance(found, EngineFullError | EngineOutOfDescriptorsError) and not self._lack:
-            self._lack = type(found)
+        if (
+            isinstance(found, EngineFullError | EngineOutOfDescriptorsError)
+            and not self._durability.lack
+        ):
+            self._durability.lack = type(found)
             # As a text: its frames would keep the directory locked for as long as the log keeps it.
             logger.warning("%s: writes are refused: %s", self._path, str(found))
         return found
@@ -559,90 +552,20 @@ class RocksEngine:
             self._slow.leave()
 
     def _flush(self, opened: Opened) -> None:
-        if self._read_only:
-            return
-        if self._profile.wal:
-            self._sync(opened.db)
-            return
-        self._check_room()
-        self._flush_all(opened)
-
-    def _flush_all(self, opened: Opened) -> None:
-        """For a database without a log."""
-        # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
-        # written in between.
-        self._write_out(opened)
-        self._check_writable(opened.db)  # a second try on a full disk would be one too many
-        self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
-        target = self._scratch / f"flush-{next(self._numbers)}"
-        try:
-            Checkpoint(opened.db).create_checkpoint(str(target))
-        finally:
-            shutil.rmtree(target, ignore_errors=True)
-
-    def _write_out(self, opened: Opened) -> None:
-        """Memtables go to files; without a log of writes all of them at one point.
-
-        A compaction of no range does so first, without the GIL; it does not say whether it worked.
-        """
-        self._range_deletions = 0
-        for table in opened.tables.values() if self._profile.wal else (opened.db,):
-            table.compact_range(None, b"", compact_options())
-
-    def _check_room(self) -> None:
-        if self._lack is not None:
-            what = "the disk is full" if self._lack is EngineFullError else "no descriptor is left"
-            raise self._lack(f"{self._path}: {what}")
-
-    def _has_room(self) -> bool:
-        """Whether there is room on the disk, and there are descriptors."""
-        with ExitStack() as stack:
-            try:
-                for _ in range(_ROOM_DESCRIPTORS):
-                    stack.callback(os.close, os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
-                found = os.statvfs(self._path)
-            except OSError:
-                return False
-        return found.f_bavail * found.f_frsize >= _ROOM_BYTES
+        if not self._read_only:
+            self._durability.flush(opened)
 
     def _refresh_note(self) -> None:
         """What flushes and compactions have changed is noted: see note.py."""
         if not self._read_only and self._note.is_due:
             self._note.refresh()
 
-    def _check_writable(self, db: Rdict) -> None:
-        """A database that failed before skips compactions without a word, but not a write."""
-        try:
-            db.write(WriteBatch(raw_mode=True), self._write_options)
-        except Exception as error:
-            if not is_stall(error):
-                raise
-
-    def _sync(self, db: Rdict) -> None:
-        if self._unsynced is not None:
-            raise EngineFailedError(f"{self._path}: {self._unsynced}")
-        try:
-            if self._lack is EngineFullError:
-                sync_logs(self._path)
-            else:
-                # Not WriteOptions.sync: that would hold the GIL for the whole fsync.
-                db.flush_wal(sync=True)
-        except Exception as error:
-            if is_log_failed(error) and self._lack is EngineFullError:
-                self._sync(db)  # another thread's append did not fit, just now
-                return
-            if isinstance(error, OSError) and lack(error) is EngineOutOfDescriptorsError:
-                raise  # the log's file was not even opened, so nothing was dropped
-            # The kernel may have dropped the pages: a second sync could claim what is not so.
-            self._unsynced = f"the write-ahead log could not be synced: {error}"
-            raise
-
     def _compact_piece(self, family: str, start: bytes | None, end: bytes | None) -> None:
         with self._slowly(f"compaction of {family}") as opened:
-            self._check_room()
+            self._durability.check_room()
             before = opened.db.property_int_value(BACKGROUND_ERRORS)
             opened.tables[family].compact_range(start, end, compact_options())
-            self._check_writable(opened.db)
+            self._durability.check_writable(opened.db)
             if opened.db.property_int_value(BACKGROUND_ERRORS) != before:
                 raise EngineFailedError(f"compaction of {family} failed; {self._path}/LOG says why")
             self._refresh_note()

@@ -185,7 +185,7 @@ def test_a_failure_that_comes_on_top_of_it_stays_final(
         def broken(_db: object) -> None:
             raise OSError("IO error: Input/output error")
 
-        patched.setattr(engine, "_check_writable", broken)
+        patched.setattr(engine._durability, "check_writable", broken)
         engine.settle()
         assert engine._carried is None  # not opened again
     assert engine.get("default", b"\xee") == b"value"
@@ -203,7 +203,7 @@ def test_metadata_that_cannot_be_opened_again_yet_is_durable(
     engine.write(KvBatch(puts={"default": [(b"1", b"value")]}, sync=False))
     with no_descriptor_left():
         with engine._inside("test") as opened:
-            engine._write_out(opened)
+            engine._durability.write_out(opened)
         with pytest.raises(EngineOutOfDescriptorsError):
             engine.write(one(b"2"))
 
@@ -230,7 +230,7 @@ def test_metadata_goes_on_with_all_that_is_in_its_log(tmp_path: Path) -> None:
     engine.write(one(b"1"))
     with no_descriptor_left():
         with engine._inside("test") as opened:
-            engine._write_out(opened)
+            engine._durability.write_out(opened)
         with pytest.raises(EngineOutOfDescriptorsError):
             engine.write(one(b"2"))
         engine.flush()  # what was taken before is durable

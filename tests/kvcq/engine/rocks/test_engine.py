@@ -142,7 +142,7 @@ def test_a_sync_that_failed_ends_writing(tmp_path: Path) -> None:
     engine = RocksEngine.open(tmp_path / "meta", META)
     engine.write(KvBatch(puts={"default": [(b"a", b"1")]}))
     with pytest.raises(Exception, match="IO error"):
-        engine._sync(Unsyncable())  # type: ignore[arg-type]  # stands for a failing disk
+        engine._durability.sync(Unsyncable())  # type: ignore[arg-type]  # stands for a failing disk
     with pytest.raises(EngineFailedError, match="could not be synced"):
         engine.write(KvBatch(puts={"default": [(b"b", b"2")]}))
     with pytest.raises(EngineFailedError, match="could not be synced"):

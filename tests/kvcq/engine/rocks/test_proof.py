@@ -68,7 +68,7 @@ def crashed(closed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for value in (b"newer", b"newest"):
         write(engine, value)
         with engine._inside("test") as opened:
-            engine._write_out(opened)
+            engine._durability.write_out(opened)
     write(engine, b"last")
     copy = closed.with_name("crashed")
     copy_open(closed, copy)
@@ -345,7 +345,7 @@ def test_a_note_that_cannot_be_written_fails_nothing(
     for number in range(3):
         write(engine, b"%d" % number)
         with engine._inside("test") as opened:
-            engine._write_out(opened)
+            engine._durability.write_out(opened)
     engine.close()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     monkeypatch.undo()

@@ -1,0 +1,134 @@
+"""How what was written to a database becomes durable, and when there is no room for more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import ExitStack
+from itertools import count
+from typing import TYPE_CHECKING
+
+from rocksdict import Checkpoint, WriteBatch
+
+from kvcq.engine.rocks.compaction import compact_options
+from kvcq.engine.rocks.failures import is_log_failed, is_stall, lack
+from kvcq.engine.rocks.proof import sync_logs
+from kvcq.engine.rocks.rows import write_options
+from kvcq.errors import EngineFailedError, EngineFullError, EngineOutOfDescriptorsError
+from store.files import DIRECTORY_MODE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rocksdict import Rdict
+
+    from kvcq.engine.rocks.opening import Opened
+    from kvcq.engine.rocks.options import Profile
+
+#: Opening a database again writes its memtables, and takes space ahead for log and manifest.
+_ROOM_BYTES = 64 << 20
+_ROOM_DESCRIPTORS = 32
+
+
+class Durability:
+    """Of one database, whichever time it is open.
+
+    Thread: any; the caller sees to it that the database stays open. Errors of RocksDB are raised as
+    they are.
+    """
+
+    def __init__(self, path: Path, profile: Profile, scratch: Path) -> None:
+        """`scratch`: a directory on the same file system."""
+        # Constant after construction.
+        self._path = path
+        self._wal = profile.wal
+        self._scratch = scratch
+        self._numbers = count(1)  # names in the scratch directory
+        self.write_options = write_options(profile)
+        #: About how many range deletions the memtables hold: those that write add to it without a
+        #: lock, and RocksDB flushes by itself as well.
+        self.range_deletions = 0
+        #: Set when RocksDB met a full disk or found no descriptor, until it takes writes again. It
+        #: is left alone meanwhile: a flush or a sync asked for again would keep it from resuming.
+        self.lack: type[EngineFullError] | type[EngineOutOfDescriptorsError] | None = None
+        # Set once, by the call whose sync failed.
+        self._unsynced: str | None = None
+
+    def check_room(self) -> None:
+        """Raises EngineFullError, EngineOutOfDescriptorsError while there is none."""
+        if self.lack is not None:
+            what = "the disk is full" if self.lack is EngineFullError else "no descriptor is left"
+            raise self.lack(f"{self._path}: {what}")
+
+    def check_synced(self) -> None:
+        """Raises EngineFailedError once a sync has failed."""
+        if self._unsynced is not None:
+            raise EngineFailedError(f"{self._path}: {self._unsynced}")
+
+    def check_writable(self, db: Rdict) -> None:
+        """A database that failed before skips compactions without a word, but not a write."""
+        try:
+            db.write(WriteBatch(raw_mode=True), self.write_options)
+        except Exception as error:
+            if not is_stall(error):
+                raise
+
+    def has_room(self) -> bool:
+        """Whether there is room on the disk, and there are descriptors."""
+        with ExitStack() as stack:
+            try:
+                for _ in range(_ROOM_DESCRIPTORS):
+                    stack.callback(os.close, os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+                found = os.statvfs(self._path)
+            except OSError:
+                return False
+        return found.f_bavail * found.f_frsize >= _ROOM_BYTES
+
+    def sync(self, db: Rdict) -> None:
+        """What is in the write-ahead log is durable."""
+        self.check_synced()
+        try:
+            if self.lack is EngineFullError:
+                sync_logs(self._path)
+            else:
+                # Not WriteOptions.sync: that would hold the GIL for the whole fsync.
+                db.flush_wal(sync=True)
+        except Exception as error:
+            if is_log_failed(error) and self.lack is EngineFullError:
+                self.sync(db)  # another thread's append did not fit, just now
+                return
+            if isinstance(error, OSError) and lack(error) is EngineOutOfDescriptorsError:
+                raise  # the log's file was not even opened, so nothing was dropped
+            # The kernel may have dropped the pages: a second sync could claim what is not so.
+            self._unsynced = f"the write-ahead log could not be synced: {error}"
+            raise
+
+    def flush(self, opened: Opened) -> None:
+        """All that was written is durable."""
+        if self._wal:
+            self.sync(opened.db)
+            return
+        self.check_room()
+        self.flush_all(opened)
+
+    def flush_all(self, opened: Opened) -> None:
+        """For a database without a log, and however little room there is."""
+        # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
+        # written in between.
+        self.write_out(opened)
+        self.check_writable(opened.db)  # a second try on a full disk would be one too many
+        self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
+        target = self._scratch / f"flush-{next(self._numbers)}"
+        try:
+            Checkpoint(opened.db).create_checkpoint(str(target))
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+
+    def write_out(self, opened: Opened) -> None:
+        """Memtables go to files; without a log of writes all of them at one point.
+
+        A compaction of no range does so first, without the GIL; it does not say whether it worked.
+        """
+        self.range_deletions = 0
+        for table in opened.tables.values() if self._wal else (opened.db,):
+            table.compact_range(None, b"", compact_options())
