@@ -412,7 +412,6 @@ class Server:
                 self._admin.numbers,
                 users or AnyViewer(may_administer=config.console_admin),
                 VERSION,
-                let_in=(lambda _: None) if users is None else users.let_in,
                 names=config.console_names,
             )
             tls = None if (files := _tls_files(config)) is None else http_tls(files)

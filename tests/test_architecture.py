@@ -254,6 +254,7 @@ UNITS |= {
     "server.console": {
         "server.access",
         "server.console.words",
+        "server.errors",
         "server.metrics",
         "server.moments",
         "server.stage",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from server.console.page import Page
-    from server.console.viewers import Viewer, Viewers
+    from server.console.viewers import Viewers
     from server.metrics import CallMetrics
     from server.stage import Stage
     from server.wire import Edge
@@ -31,7 +31,6 @@ def console(
     viewers: Viewers,
     version: str,
     *,
-    let_in: Callable[[Viewer], None] = lambda _: None,
     names: Collection[str] = (),
     pages: Iterable[Page] = PAGES,
     now_ms: Callable[[], int] = lambda: round(time() * 1000),
@@ -39,12 +38,12 @@ def console(
 ) -> web.Application:
     """To be served by a site of `server.http`.
 
-    `let_in`: see Calls. `read_numbers` gives those of GetStatistics, for the charts. `names`: host
-    names that browsers reach it by, beside its addresses.
+    `read_numbers` gives those of GetStatistics, for the charts. `names`: host names that browsers
+    reach it by, beside its addresses.
     """
     pages = tuple(pages)
     backend = Backend(
-        calls=Calls(edge.methods, edge.gate, metrics, let_in),
+        calls=Calls(edge.methods, edge.gate, metrics, viewers.let_in),
         viewers=viewers,
         stage=stage,
         metrics=metrics,

@@ -47,10 +47,9 @@ class Calls:
         methods: Mapping[str, Method],
         gate: CallGate,
         metrics: CallMetrics,
-        let_in: Callable[[Viewer], None] = lambda _: None,
+        let_in: Callable[[Viewer], None],
     ) -> None:
-        """`methods`: by name; may grow. `let_in` makes the viewer the caller of what the task asks
-        next, or raises what the call is refused with."""
+        """`methods`: by name; may grow. `let_in`: of Viewers."""
         self._let_in = let_in
         self._methods = methods
         self._gate = gate

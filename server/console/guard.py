@@ -104,7 +104,10 @@ class Guard:
             if visit.found_viewer is None and not self._is_open(request.path):
                 if request.method != "GET" or request.path == "/live":
                     raise web.HTTPUnauthorized
-                raise web.HTTPSeeOther(address("/sign-in", next=request.path_qs))
+                sign_in = address("/sign-in", next=request.path_qs)
+                if "HX-Request" in request.headers:  # a part of a page: all of it has to go
+                    return web.Response(status=401, headers={"HX-Redirect": sign_in})
+                raise web.HTTPSeeOther(sign_in)
             return await handler(request)
         except web.HTTPException as answer:
             if answer.status < 400:

@@ -12,3 +12,5 @@ class Row(NamedTuple):
     path: str
     #: Methods of the API without which the page is left out: a server may be built without them.
     needs: tuple[str, ...]
+    #: Where users sign in, for administrators alone: others have no right to what it shows.
+    for_administrators: bool

@@ -36,7 +36,8 @@ class Page:
     does: Mapping[str, Action] = field(default_factory=dict)
     #: See Row.
     needs: tuple[str, ...] = ()
+    for_administrators: bool = False
 
     @property
     def row(self) -> Row:
-        return Row(self.name, self.path, self.needs)
+        return Row(self.name, self.path, self.needs, self.for_administrators)

@@ -31,6 +31,10 @@ class Viewers(Protocol):
         """The user that has these, or None; which of the two is wrong is not told."""
         ...
 
+    def let_in(self, viewer: Viewer) -> None:
+        """What this task asks from now on, the viewer asks. Raises what it is refused with."""
+        ...
+
     def as_now(self, viewer: Viewer) -> Viewer | None:
         """The viewer with the rights of this moment; None when they may come in no more."""
         ...
@@ -55,3 +59,6 @@ class AnyViewer:
 
     def as_now(self, viewer: Viewer) -> Viewer | None:
         return self._viewer
+
+    def let_in(self, viewer: Viewer) -> None:
+        """Nobody is asked who they are."""

@@ -13,7 +13,7 @@ from server.moments import moment_ms
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from server.console.backend import Backend
     from server.console.navigation import Row
@@ -96,8 +96,17 @@ class Visit:
 
     def html(self, template: str, http_status: int = 200, /, **values: object) -> web.Response:
         """A whole page, with the values for its template."""
+        text = self._text(template, values)
+        return web.Response(status=http_status, text=text, content_type="text/html")
+
+    async def long_html(self, template: str, /, **values: object) -> web.Response:
+        """The same for a page of perhaps thousands of rows: not made in the event loop."""
+        text = await self.backend.workers.run(self._text, template, values)
+        return web.Response(text=text, content_type="text/html")
+
+    def _text(self, template: str, values: Mapping[str, object]) -> str:
         notice = self.request.query.get("notice", "")
-        text = page(
+        return page(
             template,
             self.words,
             viewer=self.found_viewer,
@@ -110,10 +119,15 @@ class Visit:
             is_open_to_all=not self.backend.viewers.sign_in_needed,
             **values,
         )
-        return web.Response(status=http_status, text=text, content_type="text/html")
 
     def _navigation(self) -> list[Row]:
-        if self.found_viewer is None:
+        viewer, backend = self.found_viewer, self.backend
+        if viewer is None:
             return []
-        offers: Callable[[str], bool] = self.backend.calls.offers
-        return [row for row in self.backend.navigation if all(map(offers, row.needs))]
+        sees_all = viewer.may_administer or not backend.viewers.sign_in_needed
+        return [
+            row
+            for row in backend.navigation
+            if all(map(backend.calls.offers, row.needs))
+            and (sees_all or not row.for_administrators)
+        ]

@@ -9,6 +9,7 @@ from server.console.addresses import address
 from server.console.page import Page
 from server.console.pages.topics import confirmed
 from server.console.visit import PAGE_ROWS
+from server.errors import ForbiddenError
 from server.moments import moment_ms
 from store.errors import InvalidArgumentError
 
@@ -25,11 +26,13 @@ SUMMED_QUEUES = 200
 
 
 async def _list(visit: Visit) -> web.StreamResponse:
-    found = await visit.ask(
-        "ListGroups",
-        pb.ListGroupsRequest(page_size=_GROUPS, page_token=visit.token("after")),
-        pb.ListGroupsResponse,
-    )
+    request = pb.ListGroupsRequest(page_size=_GROUPS, page_token=visit.token("after"))
+    try:
+        found = await visit.ask("ListGroups", request, pb.ListGroupsResponse)
+    except ForbiddenError as error:
+        return visit.html(
+            "groups.html", 403, refused=str(error), rows=(), is_first=True, following=""
+        )
     rows = []
     for group in found.groups:
         offsets = await _offsets(visit, group, "", SUMMED_QUEUES)
@@ -44,6 +47,7 @@ async def _list(visit: Visit) -> web.StreamResponse:
         )
     return visit.html(
         "groups.html",
+        refused="",
         rows=rows,
         summed=SUMMED_QUEUES,
         is_first=not visit.token("after"),

@@ -73,7 +73,7 @@ async def _list(visit: Visit) -> web.StreamResponse:
 async def _job(visit: Visit) -> web.StreamResponse:
     request = jobs_pb.GetJobRequest(job_id=visit.text("id"))
     job = await visit.ask("GetJob", request, jobs_pb.Job)
-    return visit.html(
+    return await visit.long_html(
         "job.html",
         job=job,
         state=status_name(job.status),
@@ -137,4 +137,5 @@ PAGE = Page(
         "/jobs/cancel": _cancel,
         "/jobs/cancel-migration": _cancel_migration,
     },
+    for_administrators=True,
 )

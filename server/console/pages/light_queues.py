@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
-from server.console.pages.topics import message_counts
-from server.console.visit import PAGE_ROWS
+from server.console.pages.topics import listed, message_counts, narrower
+from server.errors import ForbiddenError
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -18,19 +18,14 @@ if TYPE_CHECKING:
 
 async def _list(visit: Visit) -> web.StreamResponse:
     prefix = visit.text("prefix")
-    found = await visit.ask(
-        "ListTopics",
-        pb.ListTopicsRequest(
-            prefix=prefix,
-            page_size=PAGE_ROWS,
-            page_token=visit.token("after"),
-            light_queues=True,
-        ),
-        pb.ListTopicsResponse,
-    )
+    try:
+        found = await listed(visit, prefix, light_queues=True)
+    except ForbiddenError as error:
+        return narrower(visit, "light_queues.html", prefix, error)
     names = [one.name for one in found.topics]
     return visit.html(
         "light_queues.html",
+        refused="",
         prefix=prefix,
         names=names,
         counts=await message_counts(visit, [pb.Queue(topic=name) for name in names]),

@@ -149,7 +149,7 @@ def _page(
 async def _message(visit: Visit) -> web.StreamResponse:
     found = await visit.ask("Get", pb.GetRequest(message_id=visit.text("id")), pb.GetResponse)
     body = await visit.backend.workers.run(body_of, found.message)
-    return visit.html(
+    return await visit.long_html(
         "message.html",
         message=found.message,
         properties=sorted(found.message.properties.items()),

@@ -112,4 +112,5 @@ PAGE = Page(
     {"/migration": _show},
     {"/migration/step": _take},
     needs=("GetMigrationStatus",),
+    for_administrators=True,
 )

@@ -11,6 +11,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
 from server.console.visit import PAGE_ROWS
+from server.errors import ForbiddenError
 from store.errors import InvalidArgumentError
 from store.light_queue import is_light
 
@@ -27,19 +28,45 @@ MAX_COUNTED_QUEUES = 1000
 
 async def _list(visit: Visit) -> web.StreamResponse:
     prefix = visit.text("prefix")
-    found = await visit.ask(
-        "ListTopics",
-        pb.ListTopicsRequest(prefix=prefix, page_size=PAGE_ROWS, page_token=visit.token("after")),
-        pb.ListTopicsResponse,
-    )
+    try:
+        found = await listed(visit, prefix)
+    except ForbiddenError as error:
+        return narrower(visit, "topics.html", prefix, error)
     return visit.html(
         "topics.html",
+        refused="",
         prefix=prefix,
         topics=found.topics,
         counts=await _counts(visit, found.topics),
         is_first=not visit.token("after"),
         following=found.next_page_token
         and address("/topics", prefix=prefix, after=found.next_page_token),
+    )
+
+
+async def listed(visit: Visit, prefix: str, *, light_queues: bool = False) -> pb.ListTopicsResponse:
+    """The page of names that the visit asks for. Raises ForbiddenError."""
+    request = pb.ListTopicsRequest(
+        prefix=prefix,
+        page_size=PAGE_ROWS,
+        page_token=visit.token("after"),
+        light_queues=light_queues,
+    )
+    return await visit.ask("ListTopics", request, pb.ListTopicsResponse)
+
+
+def narrower(visit: Visit, template: str, prefix: str, error: ForbiddenError) -> web.StreamResponse:
+    """Instead of a list: what the user may not see, and the field to look for less."""
+    return visit.html(
+        template,
+        403,
+        refused=str(error),
+        prefix=prefix,
+        topics=(),
+        names=(),
+        counts={},
+        is_first=True,
+        following="",
     )
 
 
@@ -75,6 +102,7 @@ async def _topic(visit: Visit) -> web.StreamResponse:
     return visit.html(
         "topic.html",
         topic=found.topic,
+        retention=found.topic.retention if found.topic.HasField("retention") else None,
         queues=found.queues,
         is_first=not visit.token("after"),
         following=found.next_page_token

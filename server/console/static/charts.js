@@ -132,6 +132,7 @@
   async function ask() {
     try {
       const answer = await fetch(section.dataset.live, { cache: "no-store" });
+      if (answer.status === 401) location.reload(); // to sign in
       const columns = await answer.json();
       if (!answer.ok) throw new Error(columns.error);
       for (const chart of charts) chart.show(columns);

@@ -36,6 +36,9 @@ class Users:
             return None
         return Viewer(access_key, may_administer=access_key == "ann")
 
+    def let_in(self, viewer: Viewer) -> None:
+        assert viewer.name in SECRETS
+
     def as_now(self, viewer: Viewer) -> Viewer | None:
         return None if viewer.name in self.gone else viewer
 
@@ -53,6 +56,10 @@ async def test_strangers_are_sent_to_sign_in(served: Served, path: str) -> None:
         assert location.startswith("/sign-in?")
         assert parse_qs(urlsplit(location).query)["next"] == [f"{path}?prefix=a%26b"]
         assert (await client.get("/live")).status == 401
+        part = await client.get("/topics?prefix=x", HX_Request="true")
+        assert part.status == 401
+        assert part.headers["HX-Redirect"] == "/sign-in?next=%2Ftopics%3Fprefix%3Dx"
+        assert part.body == b""
         page = await client.follow(answer)
         assert "Access key" in page.text
         assert "Topics" not in page.text

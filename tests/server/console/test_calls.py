@@ -22,7 +22,7 @@ ANN = Viewer("ann", may_administer=True)
 
 def _calls(served: Served) -> Calls:
     server = served.server
-    return Calls(server._edge.methods, server._edge.gate, server._metrics)
+    return Calls(server._edge.methods, server._edge.gate, server._metrics, lambda _: None)
 
 
 async def test_a_call_is_answered_and_counted(served: Served) -> None:

@@ -370,7 +370,8 @@ async def test_a_page_of_another_origin_has_no_say(filled: Served, browser: Brow
 
 
 async def test_signing_in(filled: Served, browser: Browser) -> None:
-    async with console_of(filled, Users()) as client, browser.page() as page:
+    users = Users()
+    async with console_of(filled, users) as client, browser.page() as page:
         await page.goto(client.origin + "/topics?prefix=pay")
         await _shoot(page, "sign-in")
         await page.keyboard.type("bob")
@@ -386,3 +387,25 @@ async def test_signing_in(filled: Served, browser: Browser) -> None:
         assert await page.evaluate("document.cookie") == ""
         await page.get_by_role("button", name="Sign out").click()
         await page.wait_for_url("**/sign-in")
+        # A page that renews itself leaves when its user is removed.
+        await page.get_by_label("Access key").fill("bob")
+        await page.get_by_label("Secret").fill("pa55")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url(client.origin + "/")
+        await page.goto(client.origin + "/groups")
+        users.gone.add("bob")
+        await page.wait_for_url("**/sign-in?next=*")
+
+
+async def test_a_page_stays_as_it_is_while_the_server_refuses(
+    filled: Served, browser: Browser
+) -> None:
+    async with browser.page() as page:
+        await page.goto(_origin(filled) + "/groups")
+        rows = page.locator("#results tbody tr")
+        assert await rows.count() == 3
+        async with page.expect_response("**/groups") as answered:
+            await page.route("**/groups", lambda route: route.fulfill(status=503, body="busy"))
+        assert (await answered.value).status == 503
+        await page.wait_for_timeout(200)
+        assert await rows.count() == 3

@@ -181,3 +181,16 @@ async def test_names_that_are_none(console: ConsoleClient, path: str) -> None:
 async def test_a_token_of_somebody_else(console: ConsoleClient) -> None:
     assert (await console.get("/topic?name=x&after=%ff")).status in (400, 404)
     assert (await console.get("/groups?after=" + "x" * 3000)).status in (200, 400)
+
+
+async def test_what_a_topic_keeps(served: Served, console: ConsoleClient) -> None:
+    await _create(served, "kept", "other")
+    await served.topics.UpdateTopic(
+        pb.UpdateTopicRequest(
+            name="kept", retention_time_ms=7_200_000, retention_bytes=1 << 30, retention_messages=5
+        )
+    )
+    assert (
+        "Keeps at most: 2 h · 1.0 GiB · 5 messages" in (await console.get("/topic?name=kept")).text
+    )
+    assert "Keeps" not in (await console.get("/topic?name=other")).text
