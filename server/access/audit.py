@@ -1,5 +1,7 @@
 """The audit: one JSON line for each refusal of a caller, and for each administrative act.
 
+A caller that is refused on and on does not fill the disk: see audit_limit.py. Acts are all there.
+
 | field       | what                                                               |
 |-------------|--------------------------------------------------------------------|
 | `time`      | UTC, milliseconds                                                  |
@@ -11,6 +13,7 @@
 | `reason`    | of a refusal or failure: the reason of the error table             |
 | `message`   | the same in words                                                  |
 | `requestId` | that of the call                                                   |
+| `leftOut`   | refusals of this caller, method and reason before it without lines |
 
 Lines go to the logger `kvcq.audit`: to a file of their own, or among the lines of the log.
 """
@@ -20,9 +23,11 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from server.access.caller import current_caller
+from server.access.audit_limit import AuditLimit
+from server.access.caller import Stranger, current_caller
 from server.workers import CALLER
 
 if TYPE_CHECKING:
@@ -33,11 +38,26 @@ _logger = logging.getLogger(AUDIT)
 _LONGEST = 400
 #: Names of one act that are written; how many more there are is said.
 _NAMES = 20
+_limit = AuditLimit(monotonic)
 
 
 def audit_refusal(method: str, reason: str, message: str, request_id: str) -> None:
     """Somebody was not let in, or not allowed to do it."""
-    _write("refused", method, reason=reason, message=message[:_LONGEST], requestId=request_id)
+    caller = current_caller()
+    # A name that was not proved costs nothing: such callers are told apart by their machine.
+    is_known = caller.name and not isinstance(caller, Stranger)
+    who = caller.name if is_known else CALLER.get().rpartition(":")[0]
+    left_out = _limit.take((who, method, reason))
+    if left_out is not None:
+        more = {"leftOut": left_out} if left_out else {}
+        _write(
+            "refused",
+            method,
+            reason=reason,
+            message=message[:_LONGEST],
+            requestId=request_id,
+            **more,
+        )
 
 
 def audit_act(

@@ -26,6 +26,9 @@ class Caller:
     name = ""
     usage: Usage | None = None
 
+    def check_still_there(self) -> None:
+        """Raises UnauthenticatedError when the user is gone, or has another secret."""
+
     def check(self, role: Role | None, kind: Kind, name: str) -> None:
         """Raises ForbiddenError without the role on that name, None: any; UnauthenticatedError when
         the user is gone, or has another secret."""
@@ -49,6 +52,16 @@ class Caller:
     def subscribes(self, topic: str) -> None:
         self.check(Role.SUBSCRIBE, Kind.TOPIC, topic)
 
+    def reads_found(self, topics: Iterable[str], what: str) -> None:
+        """For what was found without its topic being asked for: whoever may not read it is not told
+        the topic. `what` is in words, such as "message X"."""
+        for topic in topics:
+            try:
+                self.subscribes(topic)
+            except ForbiddenError:
+                remedy = f"kvcq acl grant {self.name} subscribe --topic TOPIC, with its topic"
+                raise ForbiddenError(self.name, f"read {what}", remedy) from None
+
     def took_messages(self, count: int) -> None:
         """Messages were put or read."""
         if self.usage is not None:
@@ -65,12 +78,17 @@ class Stranger(Caller):
 class UserCaller(Caller):
     """A user of the store."""
 
-    def __init__(self, users: Users, user: User, usage: Usage) -> None:
+    def __init__(self, users: Users, user: User, generation: int, usage: Usage) -> None:
+        """`generation` of the users from before `user` was looked up: a change in between is
+        noticed then."""
         self.name = user.name
         self.usage = usage
         self._users = users
-        self._generation = users.generation
+        self._generation = generation
         self._user = user
+
+    def check_still_there(self) -> None:
+        self._now()
 
     def check(self, role: Role | None, kind: Kind, name: str) -> None:
         if not self._now().rights.allow(kind, role, name):

@@ -60,8 +60,9 @@ class Gatekeeper:
                 "SECRET)); on the command line --access-key and --secret-file, or KVCQ_ACCESS_KEY "
                 "and KVCQ_SECRET"
             )
+        generation = self.users.generation
         user = self._user_of(signed, self.users, any_zone=service.startswith(_ROCKETMQ))
-        caller = UserCaller(self.users, user, self._usage_of(user))
+        caller = UserCaller(self.users, user, generation, self._usage_of(user))
         set_caller(caller)
         return caller
 
@@ -72,11 +73,12 @@ class Gatekeeper:
         """
         if self.users is None:
             self._stage.check_open()
+        generation = 0 if self.users is None else self.users.generation
         user = None if self.users is None else self.users.find(name)
         if self.users is None or user is None:
             set_caller(Stranger(name))
             raise UnauthenticatedError(f"there is no user {name!r} any more")
-        set_caller(UserCaller(self.users, user, self._usage_of(user)))
+        set_caller(UserCaller(self.users, user, generation, self._usage_of(user)))
 
     def _user_of(self, signed: Signed, users: Users, *, any_zone: bool) -> User:
         user = users.find(signed.access_key)

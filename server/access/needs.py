@@ -36,7 +36,8 @@ class Need(NamedTuple):
 
 
 def _nothing(caller: Caller, request: object) -> None:
-    """Any user may."""
+    """Any user may, while there is such a user: streams outlive a deletion and a new secret."""
+    caller.check_still_there()
 
 
 def _put(caller: Caller, request: pb.PutRequest) -> None:
@@ -96,6 +97,7 @@ def _own_or_admin(what: str) -> Callable[[Caller, Any], None]:
     """A user may do it to itself."""
 
     def check(caller: Caller, request: Any) -> None:  # noqa: ANN401 - several have a user
+        caller.check_still_there()
         if not request.user or request.user != caller.name:
             caller.check_admin(what)
 

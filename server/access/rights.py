@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Names whose answer is remembered, of one user.
 _REMEMBERED = 16_384
+#: No topic, light queue or group has a longer name.
 _LONGEST_PATTERN = 255
 MAX_RIGHTS = 1000  # of one user
 
@@ -31,6 +32,9 @@ class Role(enum.Enum):
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"
     ADMIN = "admin"
+
+
+_ROLES = tuple(Role)
 
 
 class Kind(enum.Enum):
@@ -69,7 +73,8 @@ class Rights:
         self.rights = tuple(sorted(set(rights), key=_order))
         self.everything = everything
         self._exact: set[tuple[Kind, Role, str]] = set()
-        self._prefixes: list[tuple[Kind, Role, str]] = []
+        # By role on a kind, all its prefixes: `startswith` looks through them at once.
+        self._prefixes: dict[tuple[Kind, Role], tuple[str, ...]] = {}
         self._known: dict[tuple[Kind, Role | None, str], bool] = {}
         for role, kind, pattern in self.rights:
             roles = [role]
@@ -77,7 +82,8 @@ class Rights:
                 roles += [Role.SUBSCRIBE] if kind is Kind.GROUP else [Role.PUBLISH, Role.SUBSCRIBE]
             for each in roles:
                 if pattern.endswith("*"):
-                    self._prefixes.append((kind, each, pattern[:-1]))
+                    before = self._prefixes.get((kind, each), ())
+                    self._prefixes[kind, each] = (*before, pattern[:-1])
                 else:
                     self._exact.add((kind, each, pattern))
 
@@ -89,6 +95,8 @@ class Rights:
         known = self._known.get(key)
         if known is None:
             known = self._find(kind, role, name)
+            if len(name) > _LONGEST_PATTERN:
+                return known  # no name of anything: the caller's text is not kept
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[key] = known
@@ -97,18 +105,17 @@ class Rights:
     def allow_all(self, kind: Kind, role: Role | None, prefix: str) -> bool:
         """Whether the role is had on every name that begins so; None: any role on each."""
         return self.everything or any(
-            prefix.startswith(own) for of, has, own in self._prefixes if _fits(kind, role, of, has)
+            prefix.startswith(self._prefixes.get((kind, each), ())) for each in _any_of(role)
         )
 
     def _find(self, kind: Kind, role: Role | None, name: str) -> bool:
-        roles = (role,) if role is not None else tuple(Role)
-        return any((kind, each, name) in self._exact for each in roles) or self.allow_all(
+        return any((kind, each, name) in self._exact for each in _any_of(role)) or self.allow_all(
             kind, role, name
         )
 
 
-def _fits(kind: Kind, role: Role | None, of: Kind, has: Role) -> bool:
-    return of is kind and (role is None or has is role)
+def _any_of(role: Role | None) -> tuple[Role, ...]:
+    return _ROLES if role is None else (role,)
 
 
 def _order(right: Right) -> tuple[str, str, str]:

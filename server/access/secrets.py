@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -25,9 +26,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from server.errors import KeyFileError
 from store.errors import InvalidArgumentError
 from store.files import fsync_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FORM = b"\x01"
 _NONCE_BYTES = 12
@@ -118,8 +116,9 @@ def _make(path: Path) -> bytes:
     """Two that begin at once: one makes it, the other reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     key = secrets.token_bytes(_KEY_BYTES)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    # Named at random: in containers each start has the same pid, and finds what a crash left.
+    descriptor, name = tempfile.mkstemp(".new", f"{path.name}.", path.parent)
+    new = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(key.hex().encode() + b"\n")

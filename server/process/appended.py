@@ -6,6 +6,7 @@ import logging
 import logging.handlers
 import queue
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,13 +18,15 @@ logger = logging.getLogger(__name__)
 WAITING_MOST = 100_000
 _MODE = 0o640
 _DRAIN_S = 2.0
+#: A disk that is full refuses each line: the log says so this often.
+_COMPLAIN_EVERY_S = 10.0
 
 
 class AppendedFile(logging.Handler):
     """Writes records on a thread of its own: who logs never waits for the disk.
 
     Thread: "appended-file"; `emit` on any. Failure: what the disk refuses is lost, and the log of
-    the process says so.
+    the process says so. Later lines are written when the disk takes them again.
     """
 
     def __init__(self, path: Path, *, waiting_most: int = WAITING_MOST) -> None:
@@ -54,17 +57,29 @@ class AppendedFile(logging.Handler):
 
     def _run(self) -> None:
         while (record := self._waiting.get()) is not None:
-            self._file.handle(record)
+            try:
+                self._file.handle(record)
+            except OSError:  # it was moved, and cannot be made again
+                self._file.handleError(record)
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
                 logger.error("%d lines for %s were dropped", dropped, self._file.baseFilename)
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as error:  # what Python held back of lines that were counted as lost
+            logger.error("%s was not closed: %s", self._file.baseFilename, error)
 
 
 class _File(logging.handlers.WatchedFileHandler):
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8")
         self.setFormatter(logging.Formatter("%(message)s"))
+        self._lost = 0
+        self._complain_s = monotonic()
 
     def handleError(self, record: logging.LogRecord) -> None:
-        logger.exception("a line for %s is lost", self.baseFilename)
+        self._lost += 1
+        if monotonic() >= self._complain_s:
+            self._complain_s = monotonic() + _COMPLAIN_EVERY_S
+            logger.exception("lines for %s are lost: %d", self.baseFilename, self._lost)
+            self._lost = 0

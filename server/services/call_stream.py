@@ -179,6 +179,8 @@ class CallStream:
         except Exception as error:  # noqa: BLE001 - the answer to this call says so
             self._refuse(call.id, call.method if method else "Calls", error)
             return
+        if self._usage is not None:
+            self._usage.took(len(call.request))  # also of what is refused
         started = perf_counter()
         if alone and self._answer_now(call, method):
             self._leave(method, started)
@@ -199,7 +201,7 @@ class CallStream:
         if response is None:
             return False
         if self._usage is not None:
-            self._usage.took(len(call.request) + len(response))
+            self._usage.took(len(response))
         self._results.append(pb.CallResult(id=call.id, response=response))
         return True
 
@@ -224,7 +226,7 @@ class CallStream:
             self._refuse(call.id, method.name, error)
             return
         if self._usage is not None:
-            self._usage.took(len(call.request) + len(response))
+            self._usage.took(len(response))
         if len(response) > SMALL_BYTES:
             self._memory.sends(len(response))
         self._results.append(pb.CallResult(id=call.id, response=response))

@@ -121,7 +121,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
         def get() -> pb.GetResponse:
             message = stored_out(self._store.get(offset))
-            caller.subscribes(message.topic)
+            caller.reads_found((message.topic,), f"message {request.message_id}")
             return pb.GetResponse(message=message)
 
         try:
@@ -145,8 +145,8 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
                 )
             there = [record for record in records if record is not None]
             if not caller.is_unbound(Role.SUBSCRIBE, Kind.TOPIC):
-                for topic in {stored_out(record).topic for record in there}:
-                    caller.subscribes(topic)
+                topics = {stored_out(record).topic for record in there}
+                caller.reads_found(topics, f"batch {producer_id}:{sequence}")
             response = pb.GetBatchResponse(message_count=len(records), records=b"".join(there))
             return response.SerializeToString()
 

@@ -166,6 +166,8 @@ class Edge:
                     await memory.begin_large(peer)
                     may_be_large = True
                 request, size = await decoder.read(context)
+                if usage is not None:
+                    usage.took(size)  # also of what is refused
                 if may_be_large and size <= LARGE_BYTES:
                     memory.end_large(peer, size)
                     may_be_large = False
@@ -173,7 +175,7 @@ class Edge:
                     raise InvalidArgumentError("request", "is missing")
                 data = await served.handle(request, context, large=size > DECODED_IN_LOOP_BYTES)
                 if usage is not None:
-                    usage.took(size + len(data))
+                    usage.took(len(data))
                 if len(data) > SMALL_BYTES:
                     memory.sends(len(data))
                     self._at_end(context, partial(memory.sent, len(data)))
@@ -223,6 +225,8 @@ class Edge:
                     need.check(current_caller(), taken)
                 async with aclosing(handler(servicer(), taken, context)) as responses:
                     async for response in responses:
+                        if self._gatekeeper is not None and taken is not requests:
+                            need.check(current_caller(), taken)  # again: streams last for long
                         data = _encoded(response)
                         size = len(data)
                         if usage is not None:

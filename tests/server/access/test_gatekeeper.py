@@ -23,13 +23,17 @@ from kvcq_client import (
     UnauthenticatedError,
 )
 from kvcq_client.pb.v1 import access_pb2 as access
+from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.secured import Signer
-from server.access import AUDIT, Limits
+from server.access import AUDIT, Gatekeeper, Kind, Limits, Role, audit
+from server.access.audit_limit import AT_ONCE, AuditLimit
 from server.access.gatekeeper import MAX_SKEW_S
+from server.errors import UnauthenticatedError as ServerUnauthenticatedError
+from server.stage import Stage
 from server.wire import CallKind
 from store.errors import InvalidArgumentError
+from tests.support.held_jobs import HeldKind
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 from tests.support.users import ADMIN, client_of, guarded, secret_of, users_of
@@ -222,6 +226,55 @@ async def test_a_user_that_is_gone_is_gone_from_open_streams(served: Served, cha
                 assert (await again.access.who_am_i()).user == "app"
 
 
+@pytest.mark.parametrize("change", ["delete", "rotate"])
+async def test_an_open_stream_is_no_way_back_for_a_user_that_is_gone(
+    served: Served, change: str
+) -> None:
+    """As of one whose secret leaked: whoever has it may have a stream open."""
+    headers: Any = Signer(Credentials("app", secret_of("app"))).headers()
+    calls: Any = kvcq_pb2_grpc.CallServiceStub(served.channel).Calls(metadata=headers)
+
+    async def reason_of(method: str, request: Any) -> str:  # noqa: ANN401 - a message
+        one = pb.Call(id=1, method=method, request=request.SerializeToString())
+        await calls.write(pb.CallsRequest(calls=[one]))
+        return str((await calls.read()).results[0].error.reason)
+
+    assert await reason_of("Echo", pb.EchoRequest()) == ""
+    async with client_of(served, "ops") as ops:
+        if change == "rotate":
+            await ops.access.rotate_secret("app", "a-new-secret")
+        else:
+            await ops.access.delete_user("app")
+    asked: list[tuple[str, Any]] = [
+        ("RotateSecret", access.RotateSecretRequest(user="app", secret="taken-over")),
+        ("GetUser", access.GetUserRequest(user="app")),
+        ("WhoAmI", access.WhoAmIRequest()),
+        ("GetStatistics", pb.GetStatisticsRequest()),
+        ("Echo", pb.EchoRequest()),
+    ]
+    for method, request in asked:
+        assert await reason_of(method, request) == "UNAUTHENTICATED", method
+    calls.cancel()
+    if change == "rotate":
+        async with client_of(served, "app", "a-new-secret") as app:
+            assert (await app.access.who_am_i()).user == "app"
+
+
+async def test_whoever_watches_a_job_is_asked_again(served: Served) -> None:
+    kind = served.serving.jobs.jobs._kinds["compact"] = HeldKind()
+    async with client_of(served, "ops") as ops:
+        await ops.access.create_user("second", admin=True, secret=secret_of("second"))
+        job_id = (await ops.jobs.compact()).job_id
+        async with client_of(served, "second") as second:
+            watching = aiter(second.jobs.watch(job_id))
+            while (job := await anext(watching)).step != "half":
+                assert job.status == jobs_pb2.JOB_STATUS_RUNNING
+            await ops.access.delete_user("second")
+            kind.end.set()
+            with pytest.raises(UnauthenticatedError, match="deleted"):
+                await anext(watching)
+
+
 # --- managing ------------------------------------------------------------------------------
 
 
@@ -317,6 +370,28 @@ async def test_users_stay_over_a_restart(tmp_path: Path) -> None:
         assert [topic.name async for topic in app.topics()] == ["orders"]
 
 
+async def test_a_change_while_a_caller_is_let_in_is_noticed(served: Served) -> None:
+    users = users_of(served)
+
+    class Late:
+        """Deletes the user after it was looked up, before the call begins."""
+
+        generation = property(lambda _: users.generation)
+
+        def find(self, name: str) -> object:
+            found = users.find(name)
+            if found is not None:
+                users.delete(name)
+            return found
+
+    gatekeeper = Gatekeeper(Stage())
+    gatekeeper.users = Late()  # type: ignore[assignment] # as far as it is asked
+    signer = Signer(Credentials("app", secret_of("app")))
+    caller = gatekeeper.let_in(signer.headers(), "kvcq.v1.MessageService", needs_user=True)
+    with pytest.raises(ServerUnauthenticatedError, match="deleted"):
+        caller.check(Role.PUBLISH, Kind.TOPIC, "orders")
+
+
 # --- limits --------------------------------------------------------------------------------
 
 
@@ -372,6 +447,27 @@ async def test_connections_and_calls_of_a_user_are_limited(served: Served) -> No
         await kvcq_pb2_grpc.MessageServiceStub(apart).Put(put, metadata=headers)
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["calls", "stream"])
+async def test_what_is_refused_counts_as_well(served: Served, *, shared: bool) -> None:
+    users_of(served).set_limits("app", Limits(bytes_per_s=100))
+    headers: Any = Signer(Credentials("app", secret_of("app"))).headers()
+    put = pb.PutRequest(message=pb.Message(topic="not-theirs", body=b"x" * 1000))
+    reasons = []
+    if shared:
+        calls: Any = kvcq_pb2_grpc.CallServiceStub(served.channel).Calls(metadata=headers)
+        for number in range(2):
+            one = pb.Call(id=number, method="Put", request=put.SerializeToString())
+            await calls.write(pb.CallsRequest(calls=[one]))
+            reasons.append((await calls.read()).results[0].error.reason)
+        calls.cancel()
+    else:
+        for _ in range(2):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await served.messages.Put(put, metadata=headers)
+            reasons.append(error_info(refused.value).reason)
+    assert reasons == ["PERMISSION_DENIED", "USER_LIMIT"]
+
+
 # --- audit ---------------------------------------------------------------------------------
 
 
@@ -425,6 +521,38 @@ async def test_refusals_and_acts_are_audited(
         assert one["time"].endswith("Z")
     assert secret not in caplog.text
     assert "a-body" not in caplog.text
+
+
+async def test_a_caller_that_never_stops_does_not_fill_the_disk(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(audit, "_limit", AuditLimit(lambda: now_s))
+    caplog.set_level(logging.INFO, AUDIT)
+    put = pb.PutRequest(message=pb.Message(topic="not-theirs", body=b"x"))
+    many = [
+        pb.Call(id=number, method="Put", request=put.SerializeToString()) for number in range(60)
+    ]
+    headers: Any = Signer(Credentials("app", secret_of("app"))).headers()
+    calls: Any = kvcq_pb2_grpc.CallServiceStub(served.channel).Calls(metadata=headers)
+
+    async def flood() -> None:
+        await calls.write(pb.CallsRequest(calls=many))
+        left = len(many)
+        while left:
+            left -= len((await calls.read()).results)
+
+    for _ in range(5):
+        await flood()
+    assert len(lines(caplog)) == AT_ONCE
+    async with client_of(served, "reader") as reader:
+        with pytest.raises(PermissionDeniedError):
+            await reader.put(Message("orders", b"x"))
+    assert lines(caplog)[-1]["user"] == "reader", "others are still heard of"
+    now_s = 1.0
+    await flood()
+    assert [one.get("leftOut") for one in lines(caplog)[AT_ONCE + 1 :]] == [200]
+    calls.cancel()
 
 
 async def test_a_long_act_is_one_short_line(

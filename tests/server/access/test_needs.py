@@ -234,6 +234,7 @@ async def test_what_is_found_by_a_number_shows_its_topic_first(served: Served) -
                 await method(request, metadata=headers(user))
             except grpc.aio.AioRpcError as error:
                 assert error_info(error).reason == "PERMISSION_DENIED"  # noqa: PT017
+                assert "'T'" not in (error.details() or ""), "it tells the topic"  # noqa: PT017
             else:
                 raise AssertionError(user)
 

@@ -67,3 +67,10 @@ def test_nobody_publishes_to_a_group() -> None:
     with pytest.raises(InvalidArgumentError, match="not on groups"):
         check_right("rights[0]", right("publish group g"))
     assert check_right("rights[0]", right("publish topic %LMQ%a*"))
+
+
+def test_long_names_are_not_kept() -> None:
+    rights = Rights([right("publish topic a*")])
+    assert rights.allow(Kind.TOPIC, Role.PUBLISH, "a" * 256)
+    assert not rights.allow(Kind.TOPIC, Role.PUBLISH, "b" * (1 << 20))
+    assert not rights._known

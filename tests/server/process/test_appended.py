@@ -80,5 +80,45 @@ def test_what_the_disk_refuses_is_told(
     monkeypatch.setattr(handler._file, "format", full)
     say(handler, "lost")
     handler.close()
-    assert "is lost" in caplog.text
+    assert "are lost: 1" in caplog.text
     assert "No space left" in caplog.text
+
+
+class Complaints(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.set()
+
+
+def test_lines_are_written_again_when_the_directory_is_back(tmp_path: Path) -> None:
+    directory = tmp_path / "logs"
+    directory.mkdir()
+    handler = AppendedFile(directory / "lines")
+    complaints = Complaints()
+    logger = logging.getLogger("server.process.appended")
+    logger.addHandler(complaints)
+    try:
+        directory.rename(tmp_path / "gone")
+        say(handler, "lost")
+        assert complaints.heard.wait(10), "nobody says that lines are lost"
+        directory.mkdir()
+        say(handler, "kept")
+        handler.close()
+    finally:
+        logger.removeHandler(complaints)
+    assert (directory / "lines").read_text() == "kept\n"
+
+
+def test_a_full_disk_is_complained_of_once_in_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "lines"
+    path.symlink_to("/dev/full")
+    handler = AppendedFile(path)
+    for number in range(50):
+        say(handler, str(number))
+    handler.close()
+    assert caplog.text.count("are lost") == 1

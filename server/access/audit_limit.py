@@ -1,0 +1,42 @@
+"""How many lines one caller may cause. Each refusal is a line that costs disk, and anyone may be
+refused as often as they like."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Lines of one kind and caller that go at once; a person's mistakes are all there.
+AT_ONCE = 100
+#: Beyond these.
+A_SECOND = 1.0
+#: Callers that are remembered, the latest ones.
+REMEMBERED = 1024
+
+
+class AuditLimit:
+    """Owned by the event loop's thread."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        # Caller to [lines it may cause now, as of when, lines left out]; least recently used first.
+        self._callers: OrderedDict[tuple[str, ...], list[float]] = OrderedDict()
+
+    def take(self, caller: tuple[str, ...]) -> int | None:
+        """How many lines like it were left out since the last one; None: so is this one."""
+        now_s = self._now_s()
+        entry = self._callers.pop(caller, None) or [AT_ONCE, now_s, 0]
+        self._callers[caller] = entry
+        if len(self._callers) > REMEMBERED:
+            self._callers.popitem(last=False)
+        entry[0] = min(AT_ONCE, entry[0] + (now_s - entry[1]) * A_SECOND)
+        entry[1] = now_s
+        if entry[0] < 1:
+            entry[2] += 1
+            return None
+        entry[0] -= 1
+        left_out, entry[2] = int(entry[2]), 0
+        return left_out
