@@ -1,0 +1,210 @@
+"""The check of rows in RocksDB: exact about each planted fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.engine.protocol import KvBatch
+from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks.options import DERIVED, metadata_profile
+from kvcq.inspect.findings import Kind
+from kvcq.metadata_store import MetadataStore
+from kvcq.tables.keys import (
+    BOUNDS,
+    DISPATCHED_KEY,
+    INDEX,
+    UNITS,
+    index_key,
+    max_key,
+    pack_i64,
+    unit_key,
+)
+from kvcq.tables.values import pack_max, pack_unit, unpack_unit
+from migration.check import check_store
+from store.metadata import DeleteMark
+from tests.support.checking import database, faults, fill, flip, only
+from tests.support.fake_clock import FakeClock
+from tests.support.stores import open_small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_missing_unit(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(UNITS, unit_key("alpha", 1, 4))]))
+    found = faults(root)
+    assert {finding.kind for finding in found} == {Kind.MISSING_UNIT, Kind.HOLE}
+    for finding in found:
+        assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
+
+
+def test_a_missing_unit_of_a_topic_that_was_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvcq.inspect.sums._BUCKETS", 1)  # every row is looked at again
+    root = tmp_path / "store"
+    clock = FakeClock()
+    with open_small(root, clock) as store:
+        fill(store, clock, 20)
+        store.delete_topic("beta")
+        store.create_topics([("beta", 3)])
+        fill(store, clock, 12)
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(UNITS, unit_key("beta", 0, 3))]))
+    found = faults(root)
+    assert {finding.kind for finding in found} == {Kind.MISSING_UNIT, Kind.HOLE}
+    assert len(found) == 2
+
+
+def test_missing_first_and_last_units(root: Path) -> None:
+    with database(root) as engine:
+        keys = [unit_key("alpha", 1, 0), unit_key("beta", 0, 14)]
+        engine.write(KvBatch(deletes=[(UNITS, key) for key in keys]))
+    kinds = {finding.kind for finding in faults(root)}
+    assert kinds == {Kind.MISSING_UNIT, Kind.WRONG_BOUND}
+
+
+@pytest.mark.parametrize("change", ["size", "tag", "time", "stamp", "offset"])
+def test_a_wrong_unit(root: Path, change: str) -> None:
+    key = unit_key("alpha", 1, 4)
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, key) or b"")
+        other = unpack_unit(engine.get(UNITS, unit_key("alpha", 0, 4)) or b"")
+        value = pack_unit(
+            {
+                "size": unit._replace(record_size=unit.record_size + 1),
+                "tag": unit._replace(tag_code=1),
+                "time": unit._replace(store_time_ms=unit.store_time_ms + 1),
+                "stamp": unit,
+                "offset": other,  # a record of another queue
+            }[change]
+        )
+        if change == "stamp":
+            value = value[:-1] + b"\x00"
+        engine.write(KvBatch(puts={UNITS: [(key, value)]}))
+    assert only(root, Kind.WRONG_UNIT).queue_offset == 4
+
+
+def test_a_unit_that_points_at_no_record(root: Path) -> None:
+    key = unit_key("alpha", 1, 4)
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, key) or b"")
+        moved = unit._replace(physical_offset=unit.physical_offset + 1)
+        engine.write(KvBatch(puts={UNITS: [(key, pack_unit(moved))]}))
+    assert only(root, Kind.WRONG_UNIT).physical_offset == moved.physical_offset
+
+
+def test_two_units_of_one_record(root: Path) -> None:
+    # As a light queue gets them when one offset is given out twice.
+    with database(root) as engine:
+        value = engine.get(UNITS, unit_key("%LMQ%light", 0, 3)) or b""
+        engine.write(KvBatch(puts={UNITS: [(unit_key("%LMQ%light", 0, 4), value)]}))
+    kinds = {finding.kind for finding in faults(root)}
+    assert kinds == {Kind.WRONG_UNIT, Kind.FALLING_OFFSET}
+
+
+def test_a_unit_behind_the_end_of_its_queue(root: Path) -> None:
+    with database(root) as engine:
+        value = engine.get(UNITS, unit_key("alpha", 1, 4)) or b""
+        engine.write(KvBatch(puts={UNITS: [(unit_key("alpha", 1, 99), value)]}))
+    kinds = {finding.kind for finding in faults(root)}
+    assert {Kind.WRONG_UNIT, Kind.HOLE, Kind.WRONG_BOUND} <= kinds
+
+
+def test_missing_and_wrong_bounds(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(deletes=[(BOUNDS, max_key("alpha", 1))]))
+    assert only(root, Kind.MISSING_BOUND).queue_id == 1
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 13)) or b"")
+        stale = pack_max(unit.physical_offset, 13)
+        engine.write(KvBatch(puts={BOUNDS: [(max_key("alpha", 1), stale)]}))
+    assert only(root, Kind.WRONG_BOUND).queue_offset == 14
+
+
+def test_a_bound_without_units(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(puts={BOUNDS: [(max_key("alpha", 3), pack_max(0, 0))]}))
+    assert only(root, Kind.WRONG_BOUND).queue_id == 3
+
+
+def test_families_at_two_points(root: Path) -> None:
+    # The checkpoint is behind the units: as if families had been flushed one by one.
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("beta", 1, 14)) or b"")
+        row = (DISPATCHED_KEY, pack_i64(unit.physical_offset))
+        engine.write(KvBatch(puts={BOUNDS: [row]}))
+    found = check_store(root)
+    assert {finding.kind for finding in found} == {Kind.OLD_DATABASE, Kind.BEYOND_CHECKPOINT}
+    places = {finding.place for finding in found if finding.is_fault}
+    assert places == {UNITS, BOUNDS, INDEX}
+
+
+def test_a_checkpoint_ahead_of_a_closed_log(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(puts={BOUNDS: [(DISPATCHED_KEY, pack_i64(1 << 40))]}))
+    assert only(root, Kind.AHEAD_OF_LOG).physical_offset == 1 << 40
+
+
+def test_missing_and_wrong_index_rows(root: Path) -> None:
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+        key = index_key("alpha", "k4", unit.store_time_ms, unit.physical_offset)
+        value = engine.get(INDEX, key) or b""
+        assert value
+        engine.write(KvBatch(deletes=[(INDEX, key)]))
+    assert only(root, Kind.MISSING_INDEX_ROW).physical_offset == unit.physical_offset
+    wrong = index_key("alpha", "other", unit.store_time_ms, unit.physical_offset)
+    with database(root) as engine:
+        engine.write(KvBatch(puts={INDEX: [(key, value), (wrong, value)]}))
+    assert "other" in only(root, Kind.WRONG_INDEX_ROW).found
+
+
+def test_rows_of_a_topic_that_does_not_exist(root: Path) -> None:
+    engine = RocksEngine.open(root / "meta", metadata_profile())
+    MetadataStore(engine).delete_topic(DeleteMark("beta", 1 << 40, 1))
+    MetadataStore(engine).drop_marks([1])
+    engine.close()
+    finding = only(root, Kind.DEAD_ROW)
+    assert finding.topic == "beta"
+    assert finding.count == 1
+
+
+def test_a_deletion_to_be_finished_is_no_fault(root: Path) -> None:
+    engine = RocksEngine.open(root / "meta", metadata_profile())
+    MetadataStore(engine).delete_topic(DeleteMark("beta", 1 << 40, 1))
+    engine.close()
+    assert [finding.kind for finding in check_store(root)] == [Kind.PENDING_DELETION]
+    open_small(root).close()
+    assert check_store(root) == []
+
+
+def test_rows_of_no_layout(root: Path) -> None:
+    with database(root) as engine:
+        engine.write(
+            KvBatch(
+                puts={
+                    UNITS: [(b"\x00\x00\x00\x01\x01", b"x"), (unit_key("alpha", 1, 4), b"x" * 5)],
+                    BOUNDS: [(b"\x00", b"")],
+                    INDEX: [(b"\x00\x00", b"")],
+                }
+            )
+        )
+    kinds = [finding.kind for finding in faults(root)]
+    assert kinds.count(Kind.BAD_ROW) == 4
+
+
+@pytest.mark.parametrize("family", ["kvcq", "meta"])
+def test_a_damaged_database(root: Path, family: str) -> None:
+    engine = RocksEngine.open(root / family, DERIVED if family == "kvcq" else metadata_profile())
+    for name in engine._profile.names:
+        engine.compact(name)
+    engine.close()
+    for path in (root / family).glob("*.sst"):
+        for position in range(10, path.stat().st_size, 300):
+            flip(path, position, 0x10)
+    kind = Kind.DATABASE if family == "kvcq" else Kind.METADATA
+    assert kind in {finding.kind for finding in faults(root)}

@@ -1,0 +1,114 @@
+"""The check of a log: exact about each planted fault."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.engine.protocol import KvBatch
+from kvcq.inspect.findings import Kind
+from kvcq.tables.keys import (
+    INDEX,
+    UNITS,
+    unit_key,
+    unpack_index_key,
+)
+from kvcq.tables.values import unpack_unit
+from migration.check import check_store
+from store.format.checkpoint import read_checkpoint
+from tests.support.checking import database, faults, flip, only, segment
+from tests.support.stores import SEGMENT_BYTES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("position", [3, 5, 30, 60, 100, 1000])
+def test_a_damaged_record(root: Path, position: int) -> None:
+    with database(root) as engine:
+        record = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+    flip(segment(root), record.physical_offset + position)
+    finding = only(root, Kind.DAMAGED_RECORD)
+    assert finding.physical_offset == record.physical_offset
+    assert finding.place == f"commitlog/{0:020}"
+    assert str(record.physical_offset + record.record_size) in finding.found
+    assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
+    assert "41 records follow" in finding.found
+
+
+def test_a_damaged_record_without_queues_is_named_by_its_header(root: Path) -> None:
+    with database(root) as engine:
+        record = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+    shutil.rmtree(root / "kvcq")
+    flip(segment(root), record.physical_offset + 500)
+    finding = only(root, Kind.DAMAGED_RECORD)
+    assert (finding.topic, finding.queue_id, finding.queue_offset) == ("alpha", 1, 4)
+
+
+def test_a_damaged_record_that_no_row_leads_to_is_information(root: Path) -> None:
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+        rows = [
+            (UNITS, unit_key("alpha", 1, 4)),
+            (UNITS, unit_key("%LMQ%light", 0, 6)),
+            *(
+                (INDEX, key)
+                for key, _ in engine.scan(INDEX, b"", b"\xff" * 8)
+                if unpack_index_key(key)[3] == unit.physical_offset
+            ),
+        ]
+        assert len(rows) == 4
+    flip(segment(root), unit.physical_offset + 500)
+    for row in rows:
+        assert only(root, Kind.DAMAGED_RECORD).queue_offset == 4
+        with database(root) as engine:
+            engine.write(KvBatch(deletes=[row]))
+    [told] = check_store(root)
+    assert (told.kind, told.is_fault) == (Kind.LEFT_OUT, False)
+    assert (told.topic, told.queue_id, told.queue_offset) == ("alpha", 1, 4)
+
+
+def test_a_hole_with_damage_in_it_hides_no_missing_unit(root: Path) -> None:
+    with database(root) as engine:
+        unit = unpack_unit(engine.get(UNITS, unit_key("alpha", 1, 4)) or b"")
+        rows = [unit_key("alpha", 1, 4), unit_key("alpha", 1, 5)]
+        engine.write(KvBatch(deletes=[(UNITS, key) for key in rows]))
+    flip(segment(root), unit.physical_offset + 500)
+    found = faults(root)
+    assert Kind.MISSING_UNIT in {finding.kind for finding in found}
+    [missing] = [finding for finding in found if finding.kind is Kind.MISSING_UNIT]
+    assert missing.queue_offset == 5
+
+
+def test_a_zeroed_end_of_the_durable_log(root: Path) -> None:
+    checkpoint = read_checkpoint(root / "checkpoint")
+    assert checkpoint is not None
+    end = checkpoint.flushed_offset
+    path = root / "commitlog" / f"{end - end % SEGMENT_BYTES:020}"
+    data = path.read_bytes()
+    path.write_bytes(data[: end % SEGMENT_BYTES - 500].ljust(SEGMENT_BYTES, b"\0"))
+    kinds = {finding.kind for finding in faults(root)}
+    assert Kind.DAMAGED_RECORD in kinds
+
+
+def test_a_log_that_ends_early(root: Path) -> None:
+    segment(root).write_bytes(bytes(SEGMENT_BYTES))
+    kinds = {finding.kind for finding in faults(root)}
+    assert {Kind.DAMAGED_RECORD, Kind.WRONG_UNIT} & kinds
+
+
+def test_a_gap_between_segments(root: Path) -> None:
+    shutil.copy(segment(root), segment(root, 2))
+    assert only(root, Kind.SEGMENTS).place.endswith(f"{2 * SEGMENT_BYTES:020}")
+
+
+def test_a_damaged_checkpoint_file(root: Path) -> None:
+    flip(root / "checkpoint", 44)
+    assert only(root, Kind.CHECKPOINT_FILE).place == "checkpoint"
+
+
+def test_a_damaged_store_json(root: Path) -> None:
+    (root / "store.json").write_bytes(b"{")
+    assert only(root, Kind.IDENTITY).place == "store.json"
