@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: A message that deletes its key stays visible so long, ms.
 DELETES_KEPT_MS = 86_400_000
-#: Keys that are remembered at a time, about 150 bytes each. A queue with more messages is gone
+#: Keys that are remembered at a time, about 240 bytes each. A queue with more messages is gone
 #: through several times, for a part of the keys each.
 MOST_KEYS = 500_000
 _UNITS_A_READ = 512

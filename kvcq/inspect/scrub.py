@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from store.log import CommitLog
     from store.topics import Admission
 
-#: Records of one step: a millisecond of the interpreter, which other threads wait for.
+#: Records of one step: a millisecond or two of the interpreter, which other threads wait for.
 _RUN = 256
 #: Fields of a unit that every side keeps: physical offset, size, tag code.
 _KEPT = 3

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Offsets of one row.
 CHUNK = 8192
-#: Queues kept to their latest messages, at most: about 300 bytes each.
+#: Queues kept to their latest messages, at most: about 400 bytes each.
 MOST_QUEUES = 100_000
 
 
