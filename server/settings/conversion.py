@@ -35,8 +35,8 @@ def converted(known: Known, value: object) -> object:
         text: object = value
         if typing.get_origin(kind) is tuple:
             text = [part.strip() for part in value.split(",")] if value.strip() else []
-        elif not _is_path(kind):
-            text = value.lower()
+        elif not _is_path(kind) and str not in typing.get_args(kind):
+            text = value.lower()  # words of our own: True, SYNC
         return msgspec.convert(text, kind, strict=False, dec_hook=_from_plain)
     except _PathError as error:
         raise InvalidArgumentError(known.name, str(error)) from None
