@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from kvcq.opening import open_store
 from store.config import FlushMode, StoreConfig
+from store.format.record import unpack_record
 from tests.support.fake_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -60,3 +61,7 @@ def open_small(
     store = open_store(small_config(root, **settings), clock=clock or FakeClock())
     store._services.jobs.stop()
     return store
+
+
+def bodies(records: list[bytes]) -> list[bytes]:
+    return [unpack_record(record).body for record in records]

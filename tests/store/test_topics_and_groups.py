@@ -1,0 +1,172 @@
+"""Topics that come and go, and what groups have committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.errors import EngineBusyError
+from store.errors import (
+    InvalidArgumentError,
+    OffsetOutOfRangeError,
+    StoreBusyError,
+    TopicExistsError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+from store.message import Message
+from tests.support.rebuild import differences, live_engine
+from tests.support.stores import bodies, open_small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvcq.engine.protocol import KvBatch
+    from store.message_store import MessageStore
+    from tests.support.fake_clock import FakeClock
+
+
+def test_who_creates_topics_waits_for_the_disk_without_holding_up_appends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_small(tmp_path / "store") as store:
+        store.create_topics([("other", 1)])
+        sync = store.metadata.sync
+        appended: list[int] = []
+
+        def slow() -> None:
+            assert not store.log.lock.locked()
+            if not appended:
+                appended.append(store.append([Message("T", b"x")]).requests[0].queue_offset)
+            sync()
+
+        monkeypatch.setattr(store.metadata, "sync", slow)
+        assert [topic.name for topic in store.create_topics([("T", 1)])] == ["T"]
+        assert appended == [0]
+
+
+def test_creating_topics(store: MessageStore) -> None:
+    assert [topic.queue_count for topic in store.create_topics([("A", 2), ("B", 0)])] == [2, 4]
+    store.create_topics([("A", 2)])  # repeatable
+    with pytest.raises(TopicExistsError):
+        store.create_topics([("C", 1), ("A", 3)])
+    with pytest.raises(UnknownTopicError):
+        store.describe_topic("C")  # all or none
+    for bad in ([("a b", 1)], [("A", -1)], [("A", 1 << 20)], [("D", 1), ("D", 2)]):
+        with pytest.raises(InvalidArgumentError, match=r"topics\[\d\]"):
+            store.create_topics(bad)
+    assert [topic.name for topic in store.list_topics("", None, 10)] == ["A", "B"]
+    assert [topic.name for topic in store.list_topics("", "A", 10)] == ["B"]
+    assert [topic.name for topic in store.list_topics("A", None, 10)] == ["A"]
+
+
+def test_p9_a_deleted_topic_leaves_nothing_and_comes_back_clean(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    root = tmp_path / "store"
+    with open_small(root, clock) as store:
+        store.put([Message("T", b"old", 1, keys=("k",)), Message("U", b"x", keys=("k",))])
+        store.commit_offsets("g", [("T", 1, 1), ("U", 0, 1)])
+        store.delete_topic("T")
+        with pytest.raises(UnknownTopicError):
+            store.pull("T", 1, 0)
+        assert store.committed_offsets("g", [("T", 1), ("U", 0)]) == [None, 1]
+        assert [
+            key for key in live_engine(store).scan("default", b"", b"\xff") if b"T" in key[0]
+        ] == []
+        store.put([Message("T", b"new", 1, keys=("k",))])
+        assert bodies(store.pull("T", 1, 0).records) == [b"new"]
+        assert bodies(store.query("T", "k").records) == [b"new"]
+        assert differences(store) == []
+        with pytest.raises(UnknownTopicError):
+            store.delete_topic("none")
+    # Neither a clean opening nor one without the database brings the old one back.
+    with open_small(root, clock) as store:
+        assert bodies(store.pull("T", 1, 0).records) == [b"new"]
+    (root / "kvcq").rename(root / "gone")
+    with open_small(root, clock) as store:
+        assert bodies(store.pull("T", 1, 0).records) == [b"new"]
+        assert bodies(store.query("T", "k").records) == [b"new"]
+        assert differences(store) == []
+
+
+def test_a_deleted_light_queue_starts_anew(store: MessageStore) -> None:
+    message = Message("T", b"x", light_queues=("%LMQ%a",))
+    store.put([message] * 3)
+    store.commit_offsets("g", [("%LMQ%a", 0, 2)])
+    store.delete_topic("%LMQ%a")
+    with pytest.raises(UnknownTopicError):
+        store.pull("%LMQ%a", 0, 0)
+    with pytest.raises(UnknownTopicError):
+        store.delete_topic("%LMQ%a")
+    assert store.list_light_queues("", None, 9) == []
+    assert store.put([message]).placed[0].light_queue_offsets == (0,)
+    assert store.bounds([("T", 0)])[0].max_offset == 4
+
+
+def test_a_deletion_that_meets_a_stall_is_finished(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put([Message("T", b"old")])
+    engine = live_engine(store)
+    write = engine.write
+    stalls = iter(range(3))
+
+    def stalling(batch: KvBatch) -> None:
+        if (batch.deletes or batch.delete_ranges) and next(stalls, None) is not None:
+            raise EngineBusyError("planted")
+        write(batch)
+
+    monkeypatch.setattr(engine, "write", stalling)
+    store.delete_topic("T")
+    store.put([Message("T", b"new")])
+    assert bodies(store.pull("T", 0, 0).records) == [b"new"]
+
+
+def test_a_deletion_that_fails_keeps_writers_out_until_it_is_finished(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    monkeypatch.setattr("store.busy._TRIES", 2)
+    with open_small(root, clock) as store:
+        store.put([Message("T", b"old"), Message("U", b"x")])
+        engine = live_engine(store)
+        write = engine.write
+
+        def stalling(batch: KvBatch) -> None:
+            if batch.deletes or batch.delete_ranges:
+                raise EngineBusyError("planted")
+            write(batch)
+
+        monkeypatch.setattr(engine, "write", stalling)
+        with pytest.raises(StoreBusyError):
+            store.delete_topic("T")
+        with pytest.raises(StoreBusyError):
+            store.put([Message("T", b"new")])
+        with pytest.raises(StoreBusyError):
+            store.create_topics([("T", 1)])
+        store.put([Message("U", b"y")])
+    with open_small(root, clock) as store:
+        with pytest.raises(UnknownTopicError):
+            store.describe_topic("T")
+        store.put([Message("T", b"new")])
+        assert bodies(store.pull("T", 0, 0).records) == [b"new"]
+        assert differences(store) == []
+
+
+def test_groups(store: MessageStore) -> None:
+    store.put([Message("T", b"x")] * 3)
+    store.commit_offsets("g", [("T", 0, 2), ("T", 1, 0)])
+    assert store.list_committed("g", None, 9) == [("T", 0, 2), ("T", 1, 0)]
+    assert store.list_groups(None, 9) == ["g"]
+    for offset in (-1, 4):
+        with pytest.raises(OffsetOutOfRangeError):
+            store.commit_offsets("g", [("T", 0, offset)])
+    with pytest.raises(UnknownQueueError):
+        store.commit_offsets("g", [("T", 9, 0)])
+    with pytest.raises(InvalidArgumentError):
+        store.commit_offsets("", [])
+    store.delete_group("g")
+    assert store.committed_offsets("g", [("T", 0)]) == [None]
+    assert store.list_groups(None, 9) == []
