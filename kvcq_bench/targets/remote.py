@@ -119,7 +119,10 @@ class OwnServer(RemoteTarget):
     is_ours = True
 
     def __init__(self, directory: Path, settings: Mapping[str, Any], program: str) -> None:
-        """`program`: the module that is run as `python -m … serve`."""
+        """`settings`: of the store, or of the server with its table, as `server.worker_threads`.
+
+        `program`: the module that is run as `python -m … serve`.
+        """
         self._root = directory
         self._settings = dict(settings)
         self._program = program
@@ -160,7 +163,7 @@ class OwnServer(RemoteTarget):
         arguments += ["--data", str(self._root / "store")]
         for name, value in self._settings.items():
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            arguments += ["--set", f"store.{name}={text}"]
+            arguments += ["--set", f"{name if '.' in name else f'store.{name}'}={text}"]
         self._root.mkdir(parents=True, exist_ok=True)
         with (self._root / "server.log").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from kvcq_bench.machine import machine, versions
 from kvcq_bench.report.numbers import number_text
-from tests.benchmarks import console, in_process, migration, over_grpc, pipeline, start_up
+from tests.benchmarks import console, in_process, metrics, migration, over_grpc, pipeline, start_up
 from tests.benchmarks.measure import Bench, Row
 
 CASES = {
@@ -25,6 +25,7 @@ CASES = {
     "query": in_process.query_by_key,
     "replay": start_up.replay,
     "many-queues": start_up.many_queues,
+    "put-metrics": metrics.put_with_metrics,
     "console-topics": console.topic_page,
     "migration-backfill": migration.live_backfill,
     "migration-double-write": migration.double_write,

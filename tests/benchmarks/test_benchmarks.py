@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     [
         "put-in-process",
         "put-grpc",
+        "put-metrics",
         "query",
         "replay",
         "many-queues",
