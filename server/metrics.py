@@ -37,6 +37,7 @@ class CallNumbers(NamedTuple):
     refusals: Mapping[tuple[str, str], int]  # by method and reason
     faults: Mapping[str, int]  # by code
     counts: Mapping[str, int]
+    streams: Mapping[str, int]  # that are open, by method
     message_bytes: Counted
     traffic: Mapping[str, Traffic]  # by topic
 
@@ -50,6 +51,7 @@ class CallMetrics:
         self._refusals: Counter[tuple[str, str]] = Counter()
         self._faults = dict.fromkeys(FAULTS, 0)
         self._counts: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
         self._message_bytes = Histogram(SIZE_BOUNDS)
         self._traffic = TopicTraffic(topic_rows)
         self._begun_s = monotonic()
@@ -62,6 +64,13 @@ class CallMetrics:
             except KeyError:
                 histogram = self._calls[method] = Histogram(CALL_BOUNDS_S)
                 histogram.add(seconds)
+
+    def stream_began(self, method: str) -> None:
+        """A stream of `method` is open until `stream_ended`."""
+        self._streams[method] += 1
+
+    def stream_ended(self, method: str) -> None:
+        self._streams[method] -= 1
 
     def refused(self, method: str, reason: str, code: str) -> None:
         """A call, or a batch in a stream, was answered with an error."""
@@ -101,6 +110,7 @@ class CallMetrics:
             dict(self._refusals),
             dict(self._faults),
             dict(self._counts),
+            dict(self._streams),
             self._message_bytes.read(),
             self._traffic.read(),
         )

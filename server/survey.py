@@ -1,4 +1,4 @@
-"""Topics and groups counted, and how far each group is behind, some of them at a time.
+"""Topics, light queues and groups counted, and how far each group is behind, some at a time.
 
 There may be millions of names, so nobody who asks has all of them looked at: each goes on where the
 one before stopped, and a number is told once its round is complete. With few names a round is one
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 #: Names of one look-up: a millisecond or two.
 PAGE = 500
-#: Rows of one question: topics, groups, and queues of groups, which cost about 30 us each.
+#: Rows of each kind that one question looks at: topics; light queues; groups and their queues,
+#: which cost about 30 us each.
 ROWS_AT_A_TIME = 5000
 #: Topics of one group that have a lag of their own; those of the others are one row.
 TOPICS_OF_A_GROUP = 100
@@ -30,15 +31,15 @@ class Lag(NamedTuple):
     """How far a group is behind in a topic, over all its queues."""
 
     messages: int
-    since_ms: (
-        int | None
-    )  # store time of the oldest message it has not committed; None: there is none
+    #: Store time of the oldest message that it has not committed; None: there is none.
+    since_ms: int | None
 
 
 class Surveyed(NamedTuple):
     """Of the rounds that were completed last; None before the first."""
 
     topics: int | None = None
+    light_queues: int | None = None
     groups: int | None = None
     #: By group, then by topic: the groups that are farthest behind. Light queues are one topic,
     #: named %LMQ%, and so are the topics beyond TOPICS_OF_A_GROUP, with an empty name.
@@ -55,19 +56,20 @@ class Survey:
         self._most = groups
         self._now_ms = now_ms
         self._done = Surveyed()
-        self._topics = self._count_topics()
-        self._groups = self._look_at_groups()
+        self._rounds = self._all_rounds()
 
     def go_on(self) -> Surveyed:
         """What is known after some more look-ups. Raises what the store raises."""
         try:
-            _advance(self._topics)
-            _advance(self._groups)
+            for rounds in self._rounds:
+                _advance(rounds)
         except StoreError:
-            # A generator that raised is at its end.
-            self._topics, self._groups = self._count_topics(), self._look_at_groups()
+            self._rounds = self._all_rounds()  # a generator that raised is at its end
             raise
         return self._done
+
+    def _all_rounds(self) -> tuple[Iterator[int | None], ...]:
+        return self._count_topics(), self._count_light_queues(), self._look_at_groups()
 
     def _count_topics(self) -> Iterator[int | None]:
         """Rows looked at, page by page; None after each round."""
@@ -78,6 +80,16 @@ class Survey:
                 after = page[-1].name
                 yield len(page)
             self._done = self._done._replace(topics=count)
+            yield None
+
+    def _count_light_queues(self) -> Iterator[int | None]:
+        while True:
+            count, after = 0, None
+            while page := self._store.list_light_queues("", after, PAGE):
+                count += len(page)
+                after = page[-1]
+                yield len(page)
+            self._done = self._done._replace(light_queues=count)
             yield None
 
     def _look_at_groups(self) -> Iterator[int | None]:

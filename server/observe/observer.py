@@ -52,12 +52,18 @@ _LOOP = Row("kvcq_loop_lag_seconds", "How late the event loop runs what is due."
 _FSYNC = Row("kvcq_fsync_seconds", "Flushes of the log that had something to do.")
 _WATERMARK = Row("rocketmq_processor_watermark", "Work that waits for a thread of its pool.")
 _UNDER_WAY = Row("kvcq_calls_under_way", "Calls now, by what they wait for.")
+#: By method of the streams that are counted.
+_STREAMS = {
+    "PutStream": Row("rocketmq_producer_connections", "Streams of producers that are open."),
+    "Subscribe": Row("rocketmq_consumer_connections", "Subscriptions that are open."),
+}
 _STORAGE = Row("rocketmq_storage_size", "Bytes of the log.")
 _FLUSH_BEHIND = Row("rocketmq_storage_flush_behind_bytes", "Appended, not yet durable.")
 _DISPATCH_BEHIND = Row("rocketmq_storage_dispatch_behind_bytes", "Appended, in no queue yet.")
 _RESERVE = Row("rocketmq_storage_message_reserve_time", "Age of the oldest message, ms.")
 _PERMISSION = Row("rocketmq_broker_permission", "6: reads and puts; 4: reads.")
 _TOPICS = Row("rocketmq_topic_number", "Topics, without light queues.")
+_LIGHT = Row("rocketmq_lmq_number", "Light queues that have had messages.")
 _GROUPS = Row("rocketmq_consumer_group_number", "Groups that have committed offsets.")
 _LAG = Row("rocketmq_consumer_lag_messages", "Messages that the group has not committed.")
 _LAG_MS = Row("rocketmq_consumer_lag_latency", "Age of the oldest of these, ms.")
@@ -212,6 +218,8 @@ class Observer:
         for topic, traffic in calls.traffic.items():
             for row, value in zip((_IN, _BYTES_IN, _OUT, _BYTES_OUT), traffic, strict=True):
                 gathered.add(row, value, {"topic": topic})
+        for method, row in _STREAMS.items():
+            gathered.add(row, calls.streams.get(method, 0))
         for pool, count in seen.waiting.items():
             gathered.add(_WATERMARK, count, {"processor": pool})
         for kind, count in seen.under_way.items():
@@ -243,6 +251,8 @@ class Observer:
 def _add_surveyed(gathered: Gathered, found: Surveyed, now_ms: int) -> None:
     if found.topics is not None:
         gathered.add(_TOPICS, found.topics)
+    if found.light_queues is not None:
+        gathered.add(_LIGHT, found.light_queues)
     if found.groups is not None:
         gathered.add(_GROUPS, found.groups)
     if found.lags_at_ms is not None:

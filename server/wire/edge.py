@@ -212,6 +212,7 @@ class Edge:
         async def call(requests: object, context: Context) -> AsyncIterator[bytes]:
             started = perf_counter()
             requests = Requests(decoder, context, memory)
+            metrics.stream_began(name)
             try:
                 self._enter(decoder.kind, context, method, need)
                 usage = current_caller().usage if is_measured else None
@@ -247,6 +248,7 @@ class Edge:
                 requests.end()
                 # See `ending`.
                 requests = taken = responses = response = None  # type: ignore[assignment]
+                metrics.stream_ended(name)
                 metrics.ended(name, perf_counter() - started)
             end = ending(refusal, context)
             del context

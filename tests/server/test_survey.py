@@ -66,6 +66,19 @@ def test_light_queues_are_one_topic(store: MessageStore, clock: FakeClock) -> No
     assert found.lags == {"g": {"%LMQ%": Lag(20, first_ms)}}
 
 
+def test_light_queues_are_counted_over_several_scrapes(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "PAGE", 4)
+    monkeypatch.setattr(survey, "ROWS_AT_A_TIME", 8)
+    names = tuple(f"%LMQ%{number}" for number in range(20))
+    store.put([Message("a", b"x", 0, light_queues=names)])
+    found = Survey(store, 1, clock.now_ms)
+    told = [found.go_on().light_queues for _ in range(4)]
+    assert told == [None, None, 20, 20]
+    assert Survey(store, 1, clock.now_ms).go_on().topics == 1
+
+
 def test_a_deleted_topic_is_passed_over(store: MessageStore, clock: FakeClock) -> None:
     for topic in ("a", "b"):
         _put(store, clock, topic, 1)

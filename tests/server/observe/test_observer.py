@@ -113,6 +113,7 @@ async def test_a_light_queue_has_no_series_of_its_own(tmp_path: Path) -> None:
         assert (
             samples.get("rocketmq_consumer_lag_messages", consumer_group="g", topic="%LMQ%") == 50
         )
+        assert samples.get("rocketmq_lmq_number") == 50
         assert "%LMQ%7" not in samples.text
 
 
@@ -170,6 +171,20 @@ async def test_a_closed_store_is_left_out(tmp_path: Path) -> None:
         samples = await scrape(served)
         assert samples.get("kvcq_store_unreadable") is None
         assert samples.get("kvcq_build_info", version="0.1.0") == 1
+
+
+async def test_streams_are_counted_while_they_are_open(tmp_path: Path) -> None:
+    async with serving(tmp_path, metrics_port=0) as served:
+        assert (await scrape(served)).get("rocketmq_producer_connections") == 0
+        stream = served.messages.PutStream()
+        await stream.write(pb.PutStreamRequest(batch=_batch("t", 1)))
+        await stream.read()
+        samples = await scrape(served)
+        assert samples.get("rocketmq_producer_connections") == 1
+        assert samples.get("rocketmq_consumer_connections") == 0
+        await stream.done_writing()
+        assert await stream.read() is grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
+        assert (await scrape(served)).get("rocketmq_producer_connections") == 0
 
 
 async def test_faults_are_there_before_the_first_one(
