@@ -16,6 +16,7 @@ takes a backup says which database serves the queues.
 from kvcq.backup.manifest import Backup, BackupFile
 from kvcq.backup.places import Place, keeps_backups, open_place
 from kvcq.backup.process import copy_in_process
+from kvcq.backup.pruning import Pruned, prune
 from kvcq.backup.reading import choose_backup, choose_by_id, list_backups, newest_backup
 from kvcq.backup.restoring import Cut, Restored, restore
 from kvcq.backup.taking import Taken, take_backup
@@ -27,6 +28,7 @@ __all__ = [
     "Broken",
     "Cut",
     "Place",
+    "Pruned",
     "Restored",
     "Taken",
     "Verified",
@@ -37,6 +39,7 @@ __all__ = [
     "list_backups",
     "newest_backup",
     "open_place",
+    "prune",
     "restore",
     "take_backup",
     "verify",

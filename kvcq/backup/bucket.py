@@ -116,6 +116,10 @@ class Bucket:
         with self._errors():
             self._obstore.put(self._store, name, data)
 
+    def remove(self, name: str) -> None:
+        with self._errors():
+            self._obstore.delete(self._store, name)
+
     def link(self, name: str, source: Path) -> bool:
         return False
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -211,5 +212,6 @@ class _Copy:
 
 
 def lower_priority() -> None:
-    """This process takes what others leave of the processors."""
-    os.nice(10)
+    """This process takes what others leave of the processors, where that is allowed."""
+    with suppress(OSError):
+        os.nice(10)

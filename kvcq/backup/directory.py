@@ -101,6 +101,13 @@ class Directory:
                 raise
             self._settle(path)
 
+    def remove(self, name: str) -> None:
+        self._check_there()
+        path = self._root / name
+        with self._errors():
+            path.unlink(missing_ok=True)
+            fsync_directory(path.parent)
+
     def link(self, name: str, source: Path) -> bool:
         self._check_there()
         path = self._root / name

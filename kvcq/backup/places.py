@@ -58,6 +58,10 @@ class Place(Protocol):
         """As `put`."""
         ...
 
+    def remove(self, name: str) -> None:
+        """There is no file of that name any more, durably."""
+        ...
+
     def link(self, name: str, source: Path) -> bool:
         """The file itself under that name, without copying; False where that cannot be."""
         ...

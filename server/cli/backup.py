@@ -11,6 +11,7 @@ import click
 
 from server.cli.online import server_option, start_job
 from server.cli.terminal import (
+    COUNT,
     EXIT_REFUSED,
     OFFSET,
     TIME,
@@ -144,6 +145,40 @@ def verify(target: str, backup_id: str | None, as_json: bool) -> None:
         _tell_broken(target, found.broken)
     if found.broken:
         raise SystemExit(EXIT_REFUSED)
+
+
+@backup.command()
+@_target
+@click.option("--keep", type=COUNT, required=True, help="So many of the newest stay.")
+@click.option("--yes", is_flag=True, help="Remove them; otherwise only tell.")
+@json_option
+def prune(target: str, keep: int, yes: bool, as_json: bool) -> None:
+    """Remove old backups in TARGET, and the files that no other one needs.
+
+    Not while a backup is being taken there.
+    """
+    from kvcq.backup import open_place
+    from kvcq.backup import prune as prune_backups
+
+    with _errors():
+        found = prune_backups(open_place(target), keep, only_tell=not yes)
+    if as_json:
+        print_json(
+            {
+                "target": target,
+                "removed": yes,
+                "backups": list(found.backup_ids),
+                "files": found.files,
+                "bytes": found.size,
+            }
+        )
+        return
+    text_of = f"{counted(len(found.backup_ids), 'backup')}, {counted(found.files, 'file')}"
+    done = "removed" if yes else "to be removed"
+    notes.print(f"{done}: {text_of}, {found.size:,} bytes", markup=False)
+    if not yes and (found.backup_ids or found.files):
+        command = ["kvcq", "backup", "prune", target, "--keep", str(keep), "--yes"]
+        print_next(shlex.join(command), None)
 
 
 def _tell_broken(target: str, broken: tuple[Broken, ...]) -> None:

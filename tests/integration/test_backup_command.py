@@ -149,3 +149,18 @@ def test_damage_is_told_with_what_to_do(place: Place) -> None:
     finally:
         path.write_bytes(data)
     assert place.answer("backup", "verify", place.backups)["broken"] == []
+
+
+def test_old_ones_are_removed_when_that_is_confirmed(place: Place) -> None:
+    place.answer("backup", "create")
+    before = [each["backupId"] for each in place.answer("backup", "list", place.backups)]
+    told = place.answer("backup", "prune", place.backups, "--keep", "1")
+    assert (told["removed"], told["backups"]) == (False, before[:-1])
+    assert "--keep 1 --yes" in place.run("backup", "prune", place.backups, "--keep", "1").output
+    assert len(place.answer("backup", "list", place.backups)) == len(before)
+    done = place.answer("backup", "prune", place.backups, "--keep", "1", "--yes")
+    assert done == {**told, "removed": True}
+    [left] = place.answer("backup", "list", place.backups)
+    assert left["backupId"] == before[-1]
+    assert place.answer("backup", "verify", place.backups)["broken"] == []
+    assert place.run("backup", "prune", place.backups, "--keep", "0").exit_code == 2

@@ -10,6 +10,8 @@ import pytest
 from kvcq.backup import Cut, choose_backup, choose_by_id, open_place, restore, take_backup
 from kvcq.backup.log_cut import find_end
 from kvcq.errors import BackupDamagedError, BackupRefusedError
+from store.consume_queue import LastUnit
+from store.derive import EndsReserve
 from store.errors import InvalidArgumentError
 from store.files import DIRECTORY_MODE
 from store.log import SegmentSet
@@ -264,3 +266,17 @@ def test_no_cut_is_within_a_batch(batches: tuple[MessageStore, list[int]]) -> No
             assert found == wanted or (wanted < found <= at and found % size == 0), at
     finally:
         with_blanks.close()
+
+
+def test_ends_that_a_full_disk_kept_out_of_the_metadata_come_along(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_small(tmp_path / "store", clock) as store:
+        put_some(store, clock, 20)
+        reserve = EndsReserve(tmp_path / "store" / "ends", SEGMENT_BYTES)
+        reserve.prepare()
+        assert reserve.add(0, [[LastUnit("T0", 3, 41, 7)]])
+        taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
+        reserve.clear()
+    restore(open_place(str(tmp_path / "b")), taken.backup, tmp_path / "again")
+    found = EndsReserve(tmp_path / "again" / "ends", SEGMENT_BYTES)
+    assert (found.log_start, list(found.pages())) == (0, [[LastUnit("T0", 3, 41, 7)]])

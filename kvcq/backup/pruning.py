@@ -1,0 +1,45 @@
+"""Removes backups that are not wanted any more, and the files that only they needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvcq.backup.manifest import FILES, manifest_name
+from kvcq.backup.reading import backup_ids, read_backup
+from store.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kvcq.backup.places import Place
+
+
+class Pruned(NamedTuple):
+    """What is gone."""
+
+    backup_ids: tuple[str, ...]
+    files: int
+    size: int  # bytes of them
+
+
+def prune(place: Place, keep: int, *, only_tell: bool = False) -> Pruned:
+    """The newest `keep` backups are left, and the files that they need. `only_tell`: nothing goes.
+
+    No backup may be taken there meanwhile: its files are needed by no manifest yet. One that is
+    loses files, notices, and fails. Repeatable: manifests go first, oldest first, so that a crash
+    leaves whole backups, and files that the next call removes.
+    Raises InvalidArgumentError, BackupTargetError; BackupDamagedError when a manifest that is to
+    stay cannot be read: what it needs is not known. Nothing is removed then.
+    """
+    if keep < 1:
+        raise InvalidArgumentError("keep", f"{keep} is below 1")
+    ids = backup_ids(place)
+    gone, kept = ids[:-keep], ids[-keep:]
+    needed = {file.name for each in kept for file in read_backup(place, each).files}
+    unneeded = {
+        name: size for name, size in place.sizes(FILES).items() if kept and name not in needed
+    }
+    if not only_tell:
+        for each in gone:
+            place.remove(manifest_name(each))
+        for name in sorted(unneeded):
+            place.remove(name)
+    return Pruned(tuple(gone), len(unneeded), sum(unneeded.values()))

@@ -1,0 +1,93 @@
+"""kvcq/backup/pruning.py: what stays is whole, what goes is needed by nobody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq.backup import list_backups, open_place, prune, restore, take_backup, verify
+from kvcq.backup.manifest import manifest_name
+from kvcq.errors import BackupDamagedError
+from store.errors import InvalidArgumentError
+from tests.support.backups import bodies, opened, put_some, queues_of
+from tests.support.fake_clock import FakeClock
+from tests.support.s3 import BUCKET, s3_server
+from tests.support.stores import open_small
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kvcq.backup import Backup
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "directory":
+        yield str(tmp_path / "b")
+        return
+    with s3_server():
+        yield f"s3://{BUCKET}/x"
+
+
+def take(root: Path, url: str, clock: FakeClock) -> tuple[list[Backup], object]:
+    """Three backups; the first segments leave the log before the last one."""
+    found = []
+    with open_small(root, clock, reserved_hours=0.01) as store:
+        for number in range(3):
+            if number == 2:
+                clock.advance(3600)
+                store.flush()
+                assert store._services.retention.run_once(now=True) > 0
+            put_some(store, clock, 30)
+            found.append(take_backup(store, queues_of(store), url, clock=clock).backup)
+        return found, bodies(store)
+
+
+def test_what_stays_is_whole(url: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    backups, wanted = take(tmp_path / "store", url, clock)
+    place = open_place(url)
+    place.put_bytes("files/commitlog/left.1.00000000", b"x")
+    told = prune(place, 1, only_tell=True)
+    assert verify(place).unused == 1
+    assert len(list_backups(place)) == 3
+    pruned = prune(place, 1)
+    assert pruned == told
+    assert pruned.backup_ids == tuple(each.backup_id for each in backups[:2])
+    needed = {file.name for file in backups[2].files}
+    every = {file.name: file.size for each in backups for file in each.files}
+    assert pruned.files == len(every) - len(needed) + 1
+    assert pruned.size == 1 + sum(size for name, size in every.items() if name not in needed)
+    found = verify(place)
+    assert (found.backups, found.broken, found.unused) == (1, (), 0)
+    restore(place, backups[2], tmp_path / "again")
+    assert opened(tmp_path / "again", clock) == wanted
+    assert prune(place, 1) == ((), 0, 0)
+
+
+def test_nothing_goes_when_it_is_not_known_what_is_needed(tmp_path: Path) -> None:
+    clock = FakeClock()
+    backups, _ = take(tmp_path / "store", str(tmp_path / "b"), clock)
+    manifest = tmp_path / "b" / manifest_name(backups[2].backup_id)
+    data = manifest.read_bytes()
+    manifest.write_bytes(data[:-9])
+    place = open_place(str(tmp_path / "b"))
+    before = sorted((tmp_path / "b").rglob("*"))
+    with pytest.raises(BackupDamagedError):
+        prune(place, 2)
+    for keep in (0, -1):
+        with pytest.raises(InvalidArgumentError):
+            prune(place, keep)
+    assert sorted((tmp_path / "b").rglob("*")) == before
+    manifest.write_bytes(data)
+    assert len(prune(place, 2).backup_ids) == 1
+    assert verify(place).broken == ()
+
+
+def test_a_place_without_a_backup_keeps_what_one_has_begun(tmp_path: Path) -> None:
+    place = open_place(str(tmp_path / "b"), make=True)
+    place.put_bytes("files/commitlog/begun.1.00000000", b"x")
+    assert prune(place, 1) == ((), 0, 0)
+    assert list(place.sizes("files/")) == ["files/commitlog/begun.1.00000000"]
