@@ -212,10 +212,10 @@ def test_stats(target: str) -> None:
     assert (answer["server.version"], type(answer["server.ready"])) == (VERSION, int)
     shown = _run(target, "stats")
     assert shown.stdout.startswith(f"kvcq {VERSION} at {target}, up ")
-    for heading in ("\n\nserver\n", "\n\nstore\n", "\n\nkvcq/, in RocksDB\n"):
-        assert heading in shown.stdout
+    for heading in ("server", "store", "kvcq/, in RocksDB", "meta/, in RocksDB"):
+        assert f"\n\n{heading}\n" in shown.stdout
     named = _json(target, "stats")
-    assert {name.partition(".")[0] for name in named} == {"server", "store", "kvcq"}
+    assert {name.partition(".")[0] for name in named} == {"server", "store", "kvcq", "meta"}
     nothing = _run(target, "stats", "--prefix", "nonsense")
     assert "no name begins with 'nonsense'" in nothing.stderr
 
