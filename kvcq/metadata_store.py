@@ -5,7 +5,7 @@ One family; the first byte of a key says the table:
 | key                                       | value                                         |
 |-------------------------------------------|-----------------------------------------------|
 | `t` topic                                 | u8 1, i32 queues, i64 created, i64 log offset |
-| `t` topic                                 | u8 2, the same, i64 ms, i64 bytes, i64 count  |
+| `t` topic                                 | u8 2, the same, i64 ms, bytes, count, u8 0/1  |
 | `d` i64 sequence                          | i64 below offset, topic                       |
 | `g` group                                 | empty                                         |
 | `o` i16, group, i16, topic, i32 queue id  | i64 next offset to read                       |
@@ -55,7 +55,7 @@ META = "default"
 
 _TOPIC = struct.Struct(">Biqq")
 _TOPIC_FORM = 1
-_LIMITS = struct.Struct(">qqq")
+_LIMITS = struct.Struct(">qqq?")
 _LIMITED_FORM = 2
 _KEPT = struct.Struct(">qqqqq")
 _I64 = struct.Struct(">q")

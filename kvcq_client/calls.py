@@ -290,6 +290,7 @@ class Calls:
         retention_time_ms: int | None = None,
         retention_bytes: int | None = None,
         retention_messages: int | None = None,
+        retention_latest: bool | None = None,
         timeout_s: float | None = None,
     ) -> Topic:
         """What the topic keeps from now on: see Retention. What is None stays as it is.
@@ -303,6 +304,7 @@ class Calls:
                 retention_time_ms=retention_time_ms,
                 retention_bytes=retention_bytes,
                 retention_messages=retention_messages,
+                retention_latest=retention_latest,
             ),
             timeout_s,
         )
@@ -546,7 +548,7 @@ def _parts(queues: Iterable[Queue]) -> Iterable[list[pb.Queue]]:
 
 def _topic(topic: pb.Topic) -> Topic:
     kept = topic.retention
-    retention = Retention(kept.time_ms, kept.bytes, kept.messages)
+    retention = Retention(kept.time_ms, kept.bytes, kept.messages, kept.latest)
     return Topic(topic.name, topic.queue_count, topic.created_time_ms, retention)
 
 

@@ -67,9 +67,10 @@ class AsyncJobs:
         wanted = pb.BackupJob(target=target, bytes_per_s=bytes_per_s, link=link)
         return await self.start(pb.StartJobRequest(backup=wanted), timeout_s=timeout_s)
 
-    async def keep_latest(self, topic: str, *, timeout_s: float | None = None) -> pb.Job:
+    async def keep_latest(self, topic: str = "", *, timeout_s: float | None = None) -> pb.Job:
         """Hide all but the latest message of each key: in a topic's queues, in a light queue, or in
-        those whose names begin with what stands before a *."""
+        those whose names begin with what stands before a *. Without one: in all topics with
+        `retention_latest`."""
         wanted = pb.KeepLatestJob(topic=topic)
         return await self.start(pb.StartJobRequest(keep_latest=wanted), timeout_s=timeout_s)
 

@@ -67,6 +67,7 @@ class Retention(NamedTuple):
     time_ms: int = 0  # messages stored so long ago at most
     bytes: int = 0  # the last ones whose records have so many bytes together, one at least
     messages: int = 0  # the last ones, so many
+    latest: bool = False  # of each key the latest one, once the server has looked for it
 
 
 class Topic(NamedTuple):

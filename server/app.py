@@ -471,6 +471,7 @@ class Serving:
             store,
             scrub_period_hours=config.scrub_period_hours,
             scrub_bytes_per_s=config.scrub_bytes_per_s,
+            keep_latest_hours=config.keep_latest_hours,
             others=[self._backup],
         )
         self.services: dict[type, object] = {

@@ -134,6 +134,12 @@ class ServerConfig:
         bounds=(0.01, 1),
         live=True,
     )
+    keep_latest_hours: float = setting(
+        24.0,
+        "once in so long, topics that keep the latest message of each key are looked through; "
+        "0: never",
+        bounds=(0, 87_600),
+    )
     scrub_period_hours: float = setting(
         168.0,
         "each record of the log, and its units, are verified once in so long; 0: never",

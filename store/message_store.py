@@ -345,6 +345,7 @@ class MessageStore:
         time_ms: int | None = None,
         size_bytes: int | None = None,
         messages: int | None = None,
+        latest: bool | None = None,
     ) -> TopicConfig:
         """The topic keeps so much from now on, durably: see Retention. What is None stays.
 
@@ -359,6 +360,7 @@ class MessageStore:
                 kept.time_ms if time_ms is None else time_ms,
                 kept.bytes if size_bytes is None else size_bytes,
                 kept.messages if messages is None else messages,
+                kept.latest if latest is None else latest,
             )
             self._check_retention("retention_", changed)
             return changed

@@ -16,6 +16,7 @@ class Retention(NamedTuple):
     time_ms: int = 0  # messages that were stored so long ago at most
     bytes: int = 0  # the last ones whose records have so many bytes together, and one at least
     messages: int = 0  # the last ones, so many
+    latest: bool = False  # of each key, the latest one, as far as it was looked through
 
 
 #: All that is in the log.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kvcq_client.pb.v1 import jobs_pb2 as pb
     from server.jobs.kinds import Running, Work
     from store.message_store import MessageStore
+    from store.metadata import TopicConfig
 
 _PAGE = 1000
 #: Part of one processor that it takes: producers keep the rest.
@@ -22,10 +23,11 @@ _SHARE = 0.2
 
 
 class KeepLatest:
-    """A topic's queues, one after the other; a light queue; or light queues by prefix.
+    """A topic's queues, one after the other; a light queue; light queues by prefix; or all topics
+    that are to keep the latest message of each key.
 
-    Cancelled, the queues that it was done with stay as they are. A light queue that is deleted
-    meanwhile is passed over.
+    Cancelled, the queues that it was done with stay as they are. One that is deleted meanwhile is
+    passed over where several are meant.
     """
 
     name = "keep_latest"
@@ -37,13 +39,17 @@ class KeepLatest:
     def work(self, wanted: pb.KeepLatestJob) -> Work:
         """Raises InvalidArgumentError, UnknownTopicError."""
         store, topic = self._store, wanted.topic
-        if not topic:
-            raise InvalidArgumentError("topic", "is empty; name a topic or a light queue")
         by_prefix = topic.endswith("*")
         if by_prefix and not is_light(topic):
             raise InvalidArgumentError("topic", f"{topic!r} names no light queues: %LMQ%…*")
-        if not by_prefix:
+        if topic and not by_prefix:
             store.check_queue(topic, 0)
+        if not topic and not any(True for _ in self.topics()):
+            raise InvalidArgumentError(
+                "topic",
+                "is empty, and no topic keeps the latest message of each key: "
+                "`kvcq topic update NAME --latest`",
+            )
 
         def keep(running: Running) -> Outcome:
             queues = messages = hidden = 0
@@ -61,7 +67,7 @@ class KeepLatest:
                 try:
                     found = store.keep_latest(name, queue_id, progress)
                 except UnknownTopicError:
-                    if not by_prefix:
+                    if topic and not by_prefix:
                         raise
                     continue
                 queues += 1
@@ -75,14 +81,23 @@ class KeepLatest:
 
         return keep
 
+    def topics(self) -> Iterator[TopicConfig]:
+        """Those that keep the latest message of each key."""
+        after: str | None = None
+        while page := self._store.list_topics("", after, _PAGE):
+            yield from (topic for topic in page if topic.retention.latest)
+            after = page[-1].name
+
     def _queues(self, topic: str) -> Iterator[tuple[str, int]]:
         store = self._store
-        if not topic.endswith("*"):
+        if not topic:
+            for found in self.topics():
+                yield from ((found.name, queue_id) for queue_id in range(found.queue_count))
+        elif not topic.endswith("*"):
             count = 1 if is_light(topic) else store.describe_topic(topic).queue_count
             yield from ((topic, queue_id) for queue_id in range(count))
-            return
-        after: str | None = None
-        while page := store.list_light_queues(topic[:-1], after, _PAGE):
-            for name in page:
-                yield name, 0
-            after = page[-1]
+        else:
+            after: str | None = None
+            while page := store.list_light_queues(topic[:-1], after, _PAGE):
+                yield from ((name, 0) for name in page)
+                after = page[-1]

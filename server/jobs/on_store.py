@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from server.jobs.compact import Compact
 from server.jobs.expire import Expire
 from server.jobs.keep_latest import KeepLatest
+from server.jobs.latest_schedule import LatestSchedule
 from server.jobs.rebuild import Rebuild
 from server.jobs.registry import Jobs
 from server.jobs.scrub import ScrubKind
@@ -30,18 +31,20 @@ class StoreJobs:
         *,
         scrub_period_hours: float,
         scrub_bytes_per_s: int,
+        keep_latest_hours: float,
         others: Sequence[Kind] = (),
         clock: Clock | None = None,
     ) -> None:
         """`others`: kinds that need more than the store."""
         clock = clock or SystemClock()
         scrub = ScrubKind(store, scrub_bytes_per_s)
+        latest = KeepLatest(store)
         kinds: list[Kind] = [
             Compact(store),
             scrub,
             Rebuild(store),
             Expire(store),
-            KeepLatest(store),
+            latest,
             *others,
         ]
         self.jobs = Jobs(kinds, store.metadata, clock)
@@ -53,11 +56,13 @@ class StoreJobs:
             period_s=scrub_period_hours * 3600,
             bytes_per_s=scrub_bytes_per_s,
         )
+        self.latest = LatestSchedule(self.jobs, latest, clock, period_s=keep_latest_hours * 3600)
         self._scrub = scrub
 
     def start(self) -> None:
         """What is due begins by itself from now on."""
         self.scrubbing.start()
+        self.latest.start()
 
     def set_scrub_rate(self, bytes_per_s: int) -> None:
         """From now on no pass begins, or goes on, with more."""
@@ -74,4 +79,5 @@ class StoreJobs:
     def close(self) -> None:
         """Begin nothing more, cancel what runs, and wait for it, some seconds at most. Blocks."""
         self.scrubbing.close()
+        self.latest.close()
         self.jobs.close()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from migration.errors import JobCancelledError
 from server.errors import JobRunningError
+from server.jobs.looks import Looks
 from server.jobs.scrub import ScrubWork
-from store.errors import StoreClosedError, StoreError
+from store.errors import StoreError
 
 if TYPE_CHECKING:
     from kvcq.inspect import Scrub
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NAME = "scrub"
-#: How often it looks whether a pass is due, and writes down where it is.
-LOOK_S = 60.0
+#: How often it writes down where it is.
+_SAVE_S = 60.0
 #: Part of the period in which a pass is to be done.
 _SHARE = 0.9
 #: A small log is not spread thinner than this: a pass over 10 GB takes three hours.
@@ -74,8 +74,7 @@ class ScrubSchedule:
         self._kind = kind
         self._clock = clock
         self._period_s = period_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scrub-schedule", daemon=True)
+        self._looks = Looks("scrub-schedule", self.look)
         #: May be set by any thread.
         self.bytes_per_s = bytes_per_s
         # Owned by the thread, and by the job while one runs.
@@ -84,15 +83,13 @@ class ScrubSchedule:
         self._saved_s = 0.0
 
     def start(self) -> None:
-        """The first look is a minute later: a start has enough to do."""
+        """What is due begins by itself from now on."""
         if self._period_s:
-            self._thread.start()
+            self._looks.start()
 
     def close(self) -> None:
         """Begin no pass any more; one that runs is cancelled with the jobs. Repeatable."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._looks.close()
 
     def look(self) -> bool:
         """Begin a pass, or go on with one, if that is due; whether one was begun."""
@@ -148,13 +145,13 @@ class ScrubSchedule:
         def saved(scrub: Scrub) -> None:
             state.position = scrub.position
             state.faults = faults + scrub.damaged_records + scrub.wrong_units
-            if self._clock.monotonic_s() - self._saved_s >= LOOK_S:
+            if self._clock.monotonic_s() - self._saved_s >= _SAVE_S:
                 self._save(state)
 
         try:
             found = ScrubWork(scrub, self._kind.numbers, end, self._rate, saved).run(running)
         except JobCancelledError:
-            state.is_over = not self._stopping.is_set()
+            state.is_over = not self._looks.is_stopping
             raise
         except Exception:
             self._not_before_s = self._clock.monotonic_s() + _AFTER_FAILURE_S
@@ -192,14 +189,3 @@ class ScrubSchedule:
             self._store.metadata.put_state(_NAME, json.dumps(asdict(state)).encode())
         except StoreError as error:
             logger.warning("a restart will not know how far scrubbing is: %s", error)
-
-    # --- its own thread --------------------------------------------------------------------
-
-    def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
-            try:
-                self.look()
-            except StoreClosedError:
-                return
-            except StoreError as error:
-                logger.warning("scrubbing could not begin, and is tried again: %s", error)

@@ -44,7 +44,10 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
             ]
             retentions = {
                 topic.name: Retention(
-                    topic.retention.time_ms, topic.retention.bytes, topic.retention.messages
+                    topic.retention.time_ms,
+                    topic.retention.bytes,
+                    topic.retention.messages,
+                    topic.retention.latest,
                 )
                 for topic in request.topics
                 if topic.HasField("retention")
@@ -57,15 +60,23 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
         return await self._pools.changes.encoded(create)
 
     async def UpdateTopic(self, request: pb.UpdateTopicRequest, context: Context) -> bytes:
-        fields = ("retention_time_ms", "retention_bytes", "retention_messages")
-        given = [getattr(request, field) if request.HasField(field) else None for field in fields]
-        if given == [None] * len(fields):
-            raise InvalidArgumentError("retention_time_ms", f"none of {', '.join(fields)} is given")
+        names = ("time_ms", "bytes", "messages", "latest")
+        fields = [f"retention_{name}" for name in names]
+        given = {
+            name: getattr(request, field)
+            for name, field in zip(names, fields, strict=True)
+            if request.HasField(field)
+        }
+        if not given:
+            raise InvalidArgumentError(fields[0], f"none of {', '.join(fields)} is given")
 
         def update() -> pb.UpdateTopicResponse:
-            time_ms, size_bytes, messages = given
             topic = self._store.keep(
-                request.name, time_ms=time_ms, size_bytes=size_bytes, messages=messages
+                request.name,
+                time_ms=given.get("time_ms"),
+                size_bytes=given.get("bytes"),
+                messages=given.get("messages"),
+                latest=given.get("latest"),
             )
             return pb.UpdateTopicResponse(topic=topic_out(topic))
 

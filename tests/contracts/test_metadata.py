@@ -50,7 +50,7 @@ def test_topics_read_back_and_are_listed_by_prefix_in_pages(store: Metadata) -> 
 
 
 def test_what_a_topic_keeps_reads_back(store: Metadata) -> None:
-    limited = topic("T")._replace(retention=Retention(1, 2, (1 << 63) - 1))
+    limited = topic("T")._replace(retention=Retention(1, 2, (1 << 63) - 1, latest=True))
     store.put_topics([limited, topic("U")])
     assert store.topics(["T", "U"]) == [limited, topic("U")]
     assert store.list_topics("", None, 10) == [limited, topic("U")]

@@ -39,11 +39,17 @@ def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
 
 def test_what_a_topic_keeps_is_set_and_shown(target: str) -> None:
     [made] = answer(target, "create", "orders", "--queues", "1", "--keep", "36h")
-    assert made["retention"] == {"timeMs": 129_600_000, "bytes": 0, "messages": 0}
+    nothing = {"timeMs": 0, "bytes": 0, "messages": 0, "latest": False}
+    assert made["retention"] == {**nothing, "timeMs": 129_600_000}
     [changed] = answer(
         target, "update", "orders", "--keep", "0", "--keep-messages", "3", "--keep-bytes", "1GiB"
     )
-    assert changed["retention"] == {"timeMs": 0, "bytes": 1 << 30, "messages": 3}
+    assert changed["retention"] == {**nothing, "bytes": 1 << 30, "messages": 3}
+    [changed] = answer(target, "update", "orders", "--latest")
+    assert changed["retention"] == {**nothing, "bytes": 1 << 30, "messages": 3, "latest": True}
+    assert "the latest of each key" in run(target, "update", "orders", "--latest").stdout
+    [changed] = answer(target, "update", "orders", "--no-latest")
+    assert changed["retention"]["latest"] is False
     with Client(target) as client:
         with client.producer() as producer:
             producer.send_many([Message("orders", b"x", 0) for _ in range(10)])
@@ -72,11 +78,11 @@ def test_a_topic_that_keeps_all_is_shown_as_before(target: str) -> None:
 
 
 def test_what_later_messages_supersede_is_hidden_and_counted(target: str) -> None:
-    answer(target, "create", "state", "--queues", "1")
+    answer(target, "create", "state", "--queues", "1", "--latest")
     with Client(target) as client:
         for number in range(6):
             client.put(Message("state", b"%d" % number, 0, keys=(f"k{number % 2}",)))
-        job = client.jobs.keep_latest("state")
+        job = client.jobs.keep_latest()
         assert list(client.jobs.watch(job.job_id))[-1].numbers["hidden_messages"] == 4
         pulled = client.pull("state", 0, 0)
         assert [message.body for message in pulled.messages] == [b"4", b"5"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -237,7 +237,9 @@ def test_a_topic_is_created_with_what_it_keeps(store: MessageStore) -> None:
     ],
 )
 def test_limits_that_cannot_be_are_refused(
-    store: MessageStore, settings: dict[str, int], field: str
+    store: MessageStore,
+    settings: dict[str, Any],
+    field: str,
 ) -> None:
     with pytest.raises(InvalidArgumentError) as refused:
         store.keep("T", **settings)

@@ -23,6 +23,7 @@ def store_jobs_of(
         store,
         scrub_period_hours=period_hours,
         scrub_bytes_per_s=FAST,
+        keep_latest_hours=24.0,
         clock=clock or FakeClock(),
     )
 

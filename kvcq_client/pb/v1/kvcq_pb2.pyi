@@ -460,14 +460,16 @@ class SearchTimeResponse(_message.Message):
     def __init__(self, offset: _Optional[int] = ...) -> None: ...
 
 class Retention(_message.Message):
-    __slots__ = ("time_ms", "bytes", "messages")
+    __slots__ = ("time_ms", "bytes", "messages", "latest")
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
     time_ms: int
     bytes: int
     messages: int
-    def __init__(self, time_ms: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ...) -> None: ...
+    latest: bool
+    def __init__(self, time_ms: _Optional[int] = ..., bytes: _Optional[int] = ..., messages: _Optional[int] = ..., latest: _Optional[bool] = ...) -> None: ...
 
 class Topic(_message.Message):
     __slots__ = ("name", "queue_count", "created_time_ms", "retention")
@@ -492,16 +494,18 @@ class CreateTopicRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., queue_count: _Optional[int] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ...) -> None: ...
 
 class UpdateTopicRequest(_message.Message):
-    __slots__ = ("name", "retention_time_ms", "retention_bytes", "retention_messages")
+    __slots__ = ("name", "retention_time_ms", "retention_bytes", "retention_messages", "retention_latest")
     NAME_FIELD_NUMBER: _ClassVar[int]
     RETENTION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_LATEST_FIELD_NUMBER: _ClassVar[int]
     name: str
     retention_time_ms: int
     retention_bytes: int
     retention_messages: int
-    def __init__(self, name: _Optional[str] = ..., retention_time_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_messages: _Optional[int] = ...) -> None: ...
+    retention_latest: bool
+    def __init__(self, name: _Optional[str] = ..., retention_time_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_messages: _Optional[int] = ..., retention_latest: _Optional[bool] = ...) -> None: ...
 
 class UpdateTopicResponse(_message.Message):
     __slots__ = ("topic",)

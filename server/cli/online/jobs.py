@@ -100,13 +100,13 @@ def expire(wait: bool, server: str, as_json: bool) -> None:
 
 
 @start.command("keep-latest")
-@click.argument("topic", type=text)
+@click.argument("topic", type=text, default="")
 @_starting
 def keep_latest(topic: str, wait: bool, server: str, as_json: bool) -> None:
     """Hide all but the latest message of each key in TOPIC.
 
-    TOPIC may be a light queue, or several: %LMQ%state-* means all whose names begin so. A message
-    with an empty body deletes its key.
+    TOPIC may be a light queue, or several: %LMQ%state-* means all whose names begin so. Without
+    one: all topics made or updated with --latest. A message with an empty body deletes its key.
     """
     wanted = pb.KeepLatestJob(topic=topic)
     start_job(pb.StartJobRequest(keep_latest=wanted), server, wait=wait, as_json=as_json)

@@ -49,7 +49,12 @@ def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
         )
     ):
         command = click.option(option, type=kind, help=f"{what}; 0: all in the log.")(command)
-    return command
+    latest = click.option(
+        "--latest/--no-latest",
+        default=None,
+        help="Of messages with the same key, the latest; looked for once a day.",
+    )
+    return latest(command)
 
 
 @topic.command()
@@ -64,14 +69,14 @@ def create(
     keep: int | None,
     keep_bytes: int | None,
     keep_messages: int | None,
+    latest: bool | None,
     server: str,
     as_json: bool,
 ) -> None:
     """Create topics NAMES. Creating one again with the same settings changes nothing."""
-    given = (keep, keep_bytes, keep_messages)
     retention = None
-    if given != (None, None, None):
-        retention = Retention(*(each or 0 for each in given))
+    if (keep, keep_bytes, keep_messages, latest) != (None, None, None, None):
+        retention = Retention(keep or 0, keep_bytes or 0, keep_messages or 0, bool(latest))
     with connect(server) as client:
         made = client.create_topics(dict.fromkeys(names, queues), retention=retention)
     _show(made, as_json=as_json)
@@ -87,6 +92,7 @@ def update(
     keep: int | None,
     keep_bytes: int | None,
     keep_messages: int | None,
+    latest: bool | None,
     server: str,
     as_json: bool,
 ) -> None:
@@ -95,14 +101,16 @@ def update(
     Older messages are hidden from all readers at once, those beyond a number of bytes within some
     seconds; their space comes back when the log drops their segments.
     """
-    if (keep, keep_bytes, keep_messages) == (None, None, None):
-        raise click.UsageError("nothing to change: name --keep, --keep-bytes or --keep-messages")
+    if (keep, keep_bytes, keep_messages, latest) == (None, None, None, None):
+        options = "--keep, --keep-bytes, --keep-messages, --latest or --no-latest"
+        raise click.UsageError(f"nothing to change: name {options}")
     with connect(server) as client:
         changed = client.update_topic(
             name,
             retention_time_ms=keep,
             retention_bytes=keep_bytes,
             retention_messages=keep_messages,
+            retention_latest=latest,
         )
     _show([changed], as_json=as_json)
 
@@ -205,7 +213,7 @@ def _show(topics: list[Topic], *, as_json: bool) -> None:
 def _document(one: Topic) -> dict[str, object]:
     return {
         **document_of(one, "name queue_count created_time_ms"),
-        "retention": document_of(one.retention, "time_ms bytes messages"),
+        "retention": document_of(one.retention, "time_ms bytes messages latest"),
     }
 
 
@@ -217,4 +225,6 @@ def _kept(retention: Retention) -> str:
         parts.append(counted(retention.bytes, "byte"))
     if retention.messages:
         parts.append(counted(retention.messages, "message"))
+    if retention.latest:
+        parts.append("the latest of each key")
     return ", ".join(parts) or "all"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from migration.jobs import JobState
+from server.jobs import looks
 from server.jobs.keep_latest import KeepLatest
 from store.errors import InvalidArgumentError, UnknownTopicError
 from store.message import Message
-from tests.support.store_jobs import jobs_of, run
+from tests.support.fake_clock import FakeClock
+from tests.support.store_jobs import jobs_of, run, store_jobs_of
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
@@ -85,3 +88,52 @@ def test_a_light_queue_that_is_deleted_meanwhile_is_passed_over(
     assert view.state is JobState.DONE, view.error
     assert view.numbers["queues"] == 1
     assert KeepLatest.name == view.kind
+
+
+def test_without_a_name_all_topics_that_keep_the_latest(store: MessageStore) -> None:
+    store.put([Message("U", b"x", 0, keys=("k",)) for _ in range(3)])
+    store.put([Message("V", b"x", 0, keys=("k",)) for _ in range(3)])
+    for name in ("U", "V"):
+        store.keep(name, latest=True)
+    view = run(jobs_of(store), "keep_latest", pb.KeepLatestJob())
+    assert view.state is JobState.DONE, view.error
+    assert (seen(store, "T"), seen(store, "U"), seen(store, "V")) == (3, 1, 1)
+    store.keep("V", latest=False)
+    store.put([Message("V", b"x", 0, keys=("k",)) for _ in range(3)])
+    run(jobs_of(store), "keep_latest", pb.KeepLatestJob())
+    assert seen(store, "V") == 4  # what is hidden stays so
+
+
+def test_they_are_looked_through_once_in_a_period(store: MessageStore) -> None:
+    clock = FakeClock()
+    made = store_jobs_of(store, clock)
+    assert not made.latest.look()  # there is none
+    store.keep("T", latest=True)
+    assert not made.latest.look()
+    clock.advance(24 * 3600)
+    assert made.latest.look()
+    [job] = made.jobs.views()
+    assert job.scheduled
+    assert made.jobs.wait(job.job_id, 60).numbers["hidden_messages"] == 8
+    assert not made.latest.look()
+    again = store_jobs_of(store, clock)  # as after a restart
+    assert not again.latest.look()
+    clock.advance(24 * 3600)
+    assert again.latest.look()
+    again.jobs.wait(again.jobs.views()[0].job_id, 60)
+    again.close()
+
+
+def test_its_schedule_begins_and_ends_with_the_server(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "LOOK_S", 0.001)
+    store.keep("T", latest=True)
+    made = store_jobs_of(store, period_hours=0)
+    ended = threading.Event()
+    made.jobs.on_end(lambda _: ended.set())
+    made.start()
+    assert ended.wait(30)
+    made.close()
+    made.close()
+    assert not made.latest._looks.is_alive

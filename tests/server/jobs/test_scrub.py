@@ -12,8 +12,8 @@ from kvcq.inspect import Scrub
 from kvcq.tables.keys import UNITS, unit_key
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from migration.jobs import JobState
+from server.jobs import looks, scrub_schedule
 from server.jobs import scrub as scrub_module
-from server.jobs import scrub_schedule
 from store.errors import InvalidArgumentError, StoreBusyError
 from store.message import Message
 from tests.support.fake_clock import FakeClock
@@ -261,7 +261,7 @@ def test_an_empty_log_and_a_period_of_none_begin_nothing(tmp_path: Path) -> None
     with open_small(tmp_path / "empty") as store:
         made = store_jobs_of(store, period_hours=0)
         made.start()
-        assert not made.scrubbing._thread.is_alive()
+        assert not made.scrubbing._looks.is_alive
         assert not made.scrubbing.look()
         made.close()
 
@@ -269,7 +269,7 @@ def test_an_empty_log_and_a_period_of_none_begin_nothing(tmp_path: Path) -> None
 def test_its_thread_looks_now_and_then_and_ends(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scrub_schedule, "LOOK_S", 0.001)
+    monkeypatch.setattr(looks, "LOOK_S", 0.001)
     made = store_jobs_of(store)
     ended = threading.Event()
     made.jobs.on_end(lambda _: ended.set())
@@ -277,4 +277,4 @@ def test_its_thread_looks_now_and_then_and_ends(
     assert ended.wait(30)
     made.close()
     made.close()
-    assert not made.scrubbing._thread.is_alive()
+    assert not made.scrubbing._looks.is_alive
