@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq_client import (
+        TLS,
         Boundary,
         Bounds,
+        Credentials,
         Message,
         Producer,
         Pulled,
@@ -57,9 +59,11 @@ class RemoteTarget:
 
     is_ours = False
 
-    def __init__(self, address: str) -> None:
+    def __init__(
+        self, address: str, *, tls: TLS | None = None, credentials: Credentials | None = None
+    ) -> None:
         self.name = f"server {address}"
-        self._client = Client(address, timeout_s=_TIMEOUT_S)
+        self._client = Client(address, timeout_s=_TIMEOUT_S, tls=tls, credentials=credentials)
         self.directory: Path | None = None
 
     def writer(self) -> RemoteWriter:

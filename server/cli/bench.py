@@ -30,7 +30,7 @@ from kvcq_bench.report import (
 from kvcq_bench.scenario import load_scenario, shipped_scenarios
 from kvcq_bench.targets import EmbeddedTarget, OwnServer, RemoteTarget
 from kvcq_client import KvcqError
-from server.cli.online import connect
+from server.cli.online import connect, credentials_of, security_options, tls_of
 from server.cli.terminal import (
     BadRequestError,
     CommandError,
@@ -85,6 +85,7 @@ def list_scenarios(as_json: bool) -> None:
     metavar="HOST:PORT",
     help="A server that runs; it gets new topics.",
 )
+@security_options
 @click.option(
     "--embedded",
     type=click.Path(file_okay=False, path_type=Path),
@@ -144,7 +145,7 @@ def _run(
         if target is not None:
             with connect(target):
                 pass  # one that is not there is told at once; a scenario would try again for long
-            opened = RemoteTarget(target)
+            opened = RemoteTarget(target, tls=tls_of(), credentials=credentials_of())
         elif embedded is not None:
             opened = EmbeddedTarget(embedded, scenario.store)
         else:

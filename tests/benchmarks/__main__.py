@@ -13,7 +13,16 @@ from rich.table import Table
 
 from kvcq_bench.machine import machine, versions
 from kvcq_bench.report.numbers import number_text
-from tests.benchmarks import console, in_process, metrics, migration, over_grpc, pipeline, start_up
+from tests.benchmarks import (
+    console,
+    in_process,
+    metrics,
+    migration,
+    over_grpc,
+    pipeline,
+    security,
+    start_up,
+)
 from tests.benchmarks.measure import Bench, Row
 
 CASES = {
@@ -22,6 +31,7 @@ CASES = {
     "pull-grpc": over_grpc.pull,
     "single-put": over_grpc.single_put,
     "sync-put": over_grpc.sync_put,
+    "security": security.secured_puts,
     "query": in_process.query_by_key,
     "replay": start_up.replay,
     "many-queues": start_up.many_queues,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         "put-in-process",
         "put-grpc",
         "put-metrics",
+        "security",
         "query",
         "replay",
         "many-queues",

@@ -29,9 +29,13 @@ def secret_of(name: str) -> str:
     return f"the-secret-of-{name}"
 
 
-def add_users(directory: Path, users: dict[str, list[str]]) -> None:
+def add_users(
+    directory: Path,
+    users: dict[str, list[str]],
+    segment_bytes: int = SMALL_STORE["segment_bytes"],
+) -> None:
     """An administrator, and these users with their rights, in a stopped store."""
-    with users_of_stopped_store(directory, None, SMALL_STORE["segment_bytes"]) as found:
+    with users_of_stopped_store(directory, None, segment_bytes) as found:
         found.create(ADMIN.access_key, is_admin=True, secret=ADMIN.secret)
         for name, rights in users.items():
             found.create(name, secret=secret_of(name))

@@ -15,7 +15,12 @@ from server.cli.online.connection import (
     on_server,
     server_option,
 )
-from server.cli.online.security import read_secret
+from server.cli.online.security import (
+    credentials_of,
+    read_secret,
+    security_options,
+    tls_of,
+)
 
 if TYPE_CHECKING:
     from server.cli.online.jobs import start_job
@@ -24,10 +29,13 @@ __all__ = [
     "command_at",
     "command_error",
     "connect",
+    "credentials_of",
     "on_server",
     "read_secret",
+    "security_options",
     "server_option",
     "start_job",
+    "tls_of",
 ]
 
 
