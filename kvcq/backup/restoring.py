@@ -8,8 +8,10 @@ is what the next opening does after any crash. Everything is written beside the 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.backup.log_cut import LogEnd, find_end
@@ -37,7 +39,7 @@ from store.log import SegmentSet
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kvcq.backup.places import Place
@@ -82,7 +84,8 @@ def restore(
     log. Topics, groups and committed offsets, which are not in the log, are restored anyway: those
     of the backup, also when the log is cut before its end.
     Raises InvalidArgumentError for a cut outside the backup, BackupRefusedError when `root` is not
-    empty, BackupDamagedError when a file is not what it was, BackupTargetError, DiskFullError.
+    empty or another restore writes there, BackupDamagedError when a file is not what it was,
+    BackupTargetError, DiskFullError.
     `root` is as it was then; files under `<root>.restoring` are removed by the next restore.
     """
     root = root.absolute()
@@ -91,10 +94,33 @@ def restore(
     files = _wanted(place, backup, cut, segments_only=segments_only)
     new = root.with_name(root.name + _SUFFIX)
     make_directory(root.parent)
-    shutil.rmtree(new, ignore_errors=True)
-    _check_space(root.parent, files, backup.segment_bytes)
+    with _claimed(new):
+        try:
+            _check_space(root.parent, files, backup.segment_bytes)
+        except BackupRefusedError:
+            new.rmdir()
+            raise
+        end = _restore_to(new, place, backup, files, cut, segments_only, progress)
+        _check_free(root)
+        new.rename(root)  # an empty directory may be in the way
+        fsync_directory(root.parent)
+    progress("the end of the log", 1.0)
+    size = sum(file.size for file in files)
+    return Restored(root, backup, end.end_offset, end.last_time_ms, size)
+
+
+def _restore_to(
+    new: Path,
+    place: Place,
+    backup: Backup,
+    files: list[BackupFile],
+    cut: Cut,
+    segments_only: bool,  # noqa: FBT001 - as the caller has it
+    progress: Progress,
+) -> LogEnd:
+    """The empty directory has the store, durably."""
     directory = StoreDir(new)
-    for path in (new, directory.commitlog, directory.meta):
+    for path in (directory.commitlog, directory.meta):
         path.mkdir(DIRECTORY_MODE)
     _fetch(place, files, new, backup.segment_bytes, progress)
     progress("the end of the log", 0.0)
@@ -113,12 +139,31 @@ def restore(
     for path in (new, directory.commitlog, directory.meta, directory.kvcq):
         if path.exists():
             fsync_directory(path)
-    _check_free(root)
-    new.rename(root)  # an empty directory may be in the way
-    fsync_directory(root.parent)
-    progress("the end of the log", 1.0)
-    size = sum(file.size for file in files)
-    return Restored(root, backup, end.end_offset, end.last_time_ms, size)
+    return end
+
+
+@contextmanager
+def _claimed(new: Path) -> Iterator[None]:
+    """The directory is there, empty, and no other restore writes to it. Raises
+    BackupRefusedError."""
+    new.mkdir(DIRECTORY_MODE, exist_ok=True)
+    descriptor = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = new.exists() and os.path.samestat(new.stat(), os.fstat(descriptor))
+        except BlockingIOError:
+            is_ours = False
+        if not is_ours:  # the other one may have ended just now, and given it its name
+            raise BackupRefusedError(f"another restore writes to {new}: wait until it has ended")
+        for path in new.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _check_cut(backup: Backup, cut: Cut) -> None:

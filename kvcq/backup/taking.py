@@ -16,7 +16,7 @@ as after a crash, the next opening takes them back to what the log and the queue
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,12 +78,12 @@ def take_backup(
     Raises BackupRefusedError when the place is another store's, BackupTargetError, and what
     flushing raises. The next backup uses what one that failed has copied.
     """
-    place = open_place(url, make=True)
     root = store.config.root.absolute()
     _, identity = inspect(root)
     if identity is None or not isinstance(store.metadata, MetadataStore):
         raise BackupRefusedError(f"{root} is no store on disk")
     _keep_apart(root, url)
+    place = open_place(url, make=True)
     check_owner(place, identity.created_ms, identity.segment_bytes)
     report("a copy of the databases", 0, 0)
     with ExitStack() as stack:
@@ -92,6 +92,7 @@ def take_backup(
         with store.at_one_point():
             kvcq = _kept(stack, queues.back_up())
             ends = _ends(root, identity.segment_bytes, kvcq)
+            loose = _loose(root, kvcq)
             meta = _kept(stack, store.metadata.back_up())
         end = _dispatched_offset(kvcq)
         start = min(store.log.start_offset, end)
@@ -102,11 +103,7 @@ def take_backup(
             *_of_database(QUEUES, kvcq),
             *_of_database(METADATA, meta),
             *ends,
-            *(
-                Source(name, str(root / name), (root / name).stat().st_size, may_link=False)
-                for name in _LOOSE
-                if (root / name).exists()
-            ),
+            *loose,
         ]
         backup = Backup(
             id_of(taken_ms),
@@ -161,6 +158,18 @@ def _ends(root: Path, segment_bytes: int, scratch: Path) -> list[Source]:
     copy = scratch / "LOG.ends"
     shutil.copyfile(path, copy)
     return [Source(path.name, str(copy), copy.stat().st_size, may_link=False)]
+
+
+def _loose(root: Path, scratch: Path) -> list[Source]:
+    """Copies of small files, in `scratch`: a step of a migration replaces or removes one, and may
+    come hours before the copy of the log ends."""
+    sources = []
+    for name in _LOOSE:
+        copy = scratch / f"LOG.{name}"
+        with suppress(FileNotFoundError):
+            shutil.copyfile(root / name, copy)
+            sources.append(Source(name, str(copy), copy.stat().st_size, may_link=False))
+    return sources
 
 
 def _dispatched_offset(kvcq: Path) -> int:

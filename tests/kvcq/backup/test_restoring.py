@@ -207,6 +207,21 @@ def test_what_an_earlier_restore_left_is_no_hindrance(case: Case, tmp_path: Path
     assert not (tmp_path / "again.restoring").exists()
 
 
+def test_two_at_once_do_not_write_one_store(case: Case, tmp_path: Path) -> None:
+    """By an operator who lost patience with the first."""
+    second: list[str] = []
+
+    def begin_another(step: str, share: float) -> None:
+        if step == "files" and not second:
+            with pytest.raises(BackupRefusedError, match="another restore writes to") as refused:
+                restore(case.place, case.backup, tmp_path / "again")
+            second.append(str(refused.value))
+
+    restore(case.place, case.backup, tmp_path / "again", progress=begin_another)
+    assert second
+    assert opened(tmp_path / "again", case.clock) == case.rows
+
+
 def test_too_little_space_is_told_before_anything_is_written(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvcq.backup import choose_by_id, list_backups, open_place, restore, take_backup, verify
-from kvcq.backup.copying import Pace
+from kvcq.backup.copying import Pace, copy_files
 from kvcq.errors import BackupRefusedError, BackupTargetError, KvcqError
 from store.errors import StoreError
 from tests.support.backups import LIGHT, TOPICS, bodies, opened, put_some, queues_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcq.backup import Taken
+    from kvcq.backup.copying import Copied, CopyPlan, Report
     from store.message_store import MessageStore
 
 
@@ -169,9 +170,30 @@ def test_a_store_does_not_keep_its_own_backups(
     with pytest.raises(BackupRefusedError, match="in the store itself"):
         take_backup(store, queues_of(store), str(root / inside))
     assert names(root) == before
+    assert not (root / "backups").exists()
     (tmp_path / "link").symlink_to(root)
     with pytest.raises(BackupRefusedError, match="in the store itself"):
         take_backup(store, queues_of(store), str(tmp_path / "link" / "b"))
+
+
+@pytest.mark.parametrize("later", [b'{"step": "cut over", "and": "more"}', b"{}", None])
+def test_a_migration_that_goes_on_meanwhile_is_not_in_it(
+    store: MessageStore, later: bytes | None, tmp_path: Path
+) -> None:
+    state = store.config.root / "migration.json"
+    state.write_bytes(b'{"step": "finished"}')
+
+    def copy(plan: CopyPlan, report: Report) -> Copied:
+        if later is None:
+            state.unlink()
+        else:
+            state.write_bytes(later)
+        return copy_files(plan, report)
+
+    url = str(tmp_path / "backups")
+    taken = take_backup(store, queues_of(store), url, copy=copy)
+    [file] = [each for each in taken.backup.files if each.place == "migration.json"]
+    assert b"".join(open_place(url).read(file.name)) == b'{"step": "finished"}'
 
 
 def test_a_place_of_an_unknown_kind_is_refused(store: MessageStore) -> None:
