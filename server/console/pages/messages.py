@@ -33,6 +33,8 @@ async def _list(visit: Visit) -> web.StreamResponse:
         return await _by_key(visit, topic)
     queue_id = visit.whole("queue", most=INT32_MAX)
     if by == "time":
+        if not visit.text("time"):
+            return _page(visit, by, None)
         offset = await _offset_at(visit, topic, queue_id)
         raise web.HTTPSeeOther(
             address("/messages", by="offset", topic=topic, queue=queue_id, offset=offset)

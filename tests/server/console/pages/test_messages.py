@@ -80,6 +80,9 @@ async def test_by_time(served: Served, console: ConsoleClient) -> None:
     answer = await console.get(f"/messages?by=time&topic=orders&queue=0&time={later}")
     page = await console.follow(answer)
     assert _offsets(page)[0] != "0"
+    page = await console.get("/messages?by=time&topic=orders&queue=0")
+    assert page.status == 200
+    assert 'name="time"' in page.html
     page = await console.get("/messages?by=time&topic=orders&queue=0&time=soon")
     assert page.status == 400
     assert "is no time such as" in page.text
