@@ -2,7 +2,7 @@
 
 | option     | default        | meaning                                                      |
 |------------|----------------|--------------------------------------------------------------|
-| server     |                | host and port                                                |
+| server     |                | host and port; accessKey, tlsCa and the like as for reading  |
 | topic      |                | for all rows, over the column `topic`                        |
 | producerId | the query's id | stream: who writes; the same after a restart                 |
 

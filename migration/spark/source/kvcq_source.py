@@ -17,6 +17,9 @@
 | minPartitions              | 1        | tasks to share a read at least, when it has the messages |
 | failOnDataLoss             | true     | messages expired unread: fail, or go on                 |
 | timeoutSeconds             | 30       | for one call, and for the next message of a read        |
+| accessKey, secretFile      |          | the user, and a file with its secret, on every machine  |
+| tls, tlsCa                 |          | encrypt: true, or the file of an authority; the same    |
+| tlsCert, tlsKey            |          | the client's own certificate; the same                  |
 
 The names are those of Spark's Kafka source; any other is refused. A batch begins at the earliest
 offset, a stream at the latest, unless told otherwise; a queue that a stream finds later is read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ import pyarrow as pa
 
 from kvcq_client import (
     LIGHT_PREFIX,
+    TLS,
     Client,
+    Credentials,
     NotFoundError,
     OffsetOutOfRangeError,
     Queue,
@@ -19,7 +22,7 @@ from kvcq_client import (
 )
 from migration.columnar import Names, RecordBlock, Strings
 from migration.spark.arrow import column_of, from_names
-from migration.spark.errors import PipelineError
+from migration.spark.errors import PipelineError, SourceOptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,17 +41,52 @@ class Service(NamedTuple):
 
     target: str
     timeout_s: float
+    tls: TLS | None = None
+    #: The user to be, and the file with its secret: in a plan, or in Spark's pages, there is none.
+    access_key: str | None = None
+    secret_file: str | None = None
 
     @contextmanager
     def connect(self) -> Iterator[Client]:
-        """A client for the length of the block. One a task: a connection cannot be pickled."""
-        with Client(self.target, timeout_s=self.timeout_s) as client:
+        """A client for the length of the block. One a task: a connection cannot be pickled.
+
+        Raises SourceOptionError for files that this machine does not have.
+        """
+        credentials: Credentials | None = None
+        if self.access_key is not None and self.secret_file is not None:
+            credentials = Credentials(self.access_key, _secret_in(self.secret_file))
+        try:
+            client = Client(
+                self.target, timeout_s=self.timeout_s, tls=self.tls, credentials=credentials
+            )
+        except OSError as error:
+            raise SourceOptionError(
+                "tlsCa", f"{error.filename} cannot be read: {error.strerror}"
+            ) from error
+        with client:
             yield client
 
 
 def parse_service(options: Options) -> Service:
     """Raises SourceOptionError."""
-    return Service(options.text("server"), float(options.count("timeoutSeconds", 30)))
+    target = options.text("server")
+    timeout_s = float(options.count("timeoutSeconds", 30))
+    ca, cert, key = (options.maybe_text(name) for name in ("tlsCa", "tlsCert", "tlsKey"))
+    access_key, secret_file = options.maybe_text("accessKey"), options.maybe_text("secretFile")
+    if (cert is None) != (key is None):
+        raise SourceOptionError("tlsKey", "and tlsCert belong together: give both")
+    if (access_key is None) != (secret_file is None):
+        raise SourceOptionError("secretFile", "and accessKey belong together: give both")
+    encrypted = options.flag("tls", default=False)  # asked for in any case: it is known then
+    tls = TLS(ca=ca, cert=cert, key=key) if encrypted or ca or cert else None
+    return Service(target, timeout_s, tls, access_key, secret_file)
+
+
+def _secret_in(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SourceOptionError("secretFile", f"{file} cannot be read: {error.strerror}") from error
 
 
 class Subscription(NamedTuple):
