@@ -270,6 +270,13 @@ class MetadataStore:
         row = self._engine.get(META, b"k" + _sized(topic) + _I32.pack(queue_id))
         return None if row is None else KeptQueue(topic, queue_id, *_KEPT.unpack(row))
 
+    def forget_kept(self) -> None:
+        """What was counted of queues, for a log that was cut since: it is counted again."""
+        with self._changing:
+            batch = KvBatch()
+            remove_range(self._engine, batch, META, b"k", b"l")
+            self._engine.write(batch)
+
     # --- what is superseded ----------------------------------------------------------------
 
     def put_hidden(self, head: LatestHead, bits: Mapping[int, bytes]) -> None:

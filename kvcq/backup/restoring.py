@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq.backup.log_cut import LogEnd, find_end
 from kvcq.backup.manifest import QUEUES, SEGMENTS, Backup, BackupFile
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.rocks import DERIVED, RocksEngine, crc32c
+from kvcq.engine.rocks import DERIVED, RocksEngine, crc32c, metadata_profile
 from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError
+from kvcq.metadata_store import MetadataStore
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.files import (
     DIRECTORY_MODE,
@@ -125,8 +126,10 @@ def _restore_to(
     _fetch(place, files, new, backup.segment_bytes, progress)
     progress("the end of the log", 0.0)
     end = _cut_log(directory, backup, cut)
-    if end.end_offset < backup.end_offset and not segments_only:
-        _cut_queues(directory.kvcq, end.end_offset)
+    if end.end_offset < backup.end_offset:
+        if not segments_only:
+            _cut_queues(directory.kvcq, end.end_offset)
+        _forget_later(directory.meta)
     write_checkpoint(
         directory.checkpoint,
         Checkpoint(
@@ -296,6 +299,15 @@ def _cut_queues(path: Path, end: int) -> None:
         queues.truncate(end)
     finally:
         queues.close()
+
+
+def _forget_later(path: Path) -> None:
+    """What the metadata counted of the log that is gone. Opening sees to what else is ahead."""
+    metadata = MetadataStore(RocksEngine.open(path, metadata_profile()))
+    try:
+        metadata.forget_kept()
+    finally:
+        metadata.close()
 
 
 def _open_new(path: str, flags: int) -> int:

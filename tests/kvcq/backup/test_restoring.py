@@ -16,7 +16,9 @@ from store.errors import InvalidArgumentError
 from store.files import DIRECTORY_MODE
 from store.log import SegmentSet
 from store.message import Message
+from store.metadata import KeptQueue, LatestHead
 from tests.support.backups import bodies, opened, put_some, queues_of
+from tests.support.checked import assert_whole
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import SEGMENT_BYTES, open_small
 
@@ -295,3 +297,31 @@ def test_ends_that_a_full_disk_kept_out_of_the_metadata_come_along(tmp_path: Pat
     restore(open_place(str(tmp_path / "b")), taken.backup, tmp_path / "again")
     found = EndsReserve(tmp_path / "again" / "ends", SEGMENT_BYTES)
     assert (found.log_start, list(found.pages())) == (0, [[LastUnit("T0", 3, 41, 7)]])
+
+
+def test_what_was_noted_of_the_log_behind_a_cut_hides_nothing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_small(tmp_path / "store", clock) as store:
+        put_some(store, clock, 20)
+        half = store.log.appended_offset
+        put_some(store, clock, 20)
+        end = store.log.appended_offset
+        metadata = store.metadata
+        metadata.put_kept([KeptQueue("T0", 0, 0, 100, 30, 40, 99)])
+        metadata.put_hidden(LatestHead("T0", 0, end, 5), {0: b"\x1f"})
+        metadata.put_hidden(LatestHead("T0", 1, half // 2, 1), {0: b"\x01"})
+        metadata.sync()
+        taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
+    place = open_place(str(tmp_path / "b"))
+    for name, cut, kept, hidden in (
+        ("whole", Cut(), True, {0, 1}),
+        ("cut", Cut(until_offset=half), False, set()),
+        ("cut-segments", Cut(until_offset=half), False, set()),
+    ):
+        root = tmp_path / name
+        restore(place, taken.backup, root, cut, segments_only="segments" in name)
+        with open_small(root, FakeClock(clock.now_ms())) as store:
+            assert (store.metadata.kept("T0", 0) is not None) == kept
+            # Bits of a topic go together when those of one of its queues are ahead.
+            assert {head.queue_id for head in store.metadata.latest_heads()} == hidden
+        assert_whole(root)
