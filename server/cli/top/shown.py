@@ -9,7 +9,7 @@ from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
-from server.cli.terminal import byte_count, camel_case, duration, one_line
+from server.cli.terminal import byte_count, camel_case, counted, duration, one_line
 from store.light_queue import LMQ_PREFIX
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def _head(figures: Figures, server: str) -> Text:
     elif not figures.ready:
         state, style = "NOT READY: it takes no puts", "bold red"
     counts = [
-        f"{count:,} {name}"
-        for count, name in ((figures.topic_count, "topics"), (figures.group_count, "groups"))
+        counted(count, name)
+        for count, name in ((figures.topic_count, "topic"), (figures.group_count, "group"))
         if count is not None
     ]
     return Text.assemble(
