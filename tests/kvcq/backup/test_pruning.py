@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcq.backup import list_backups, open_place, prune, restore, take_backup, verify
-from kvcq.backup.manifest import manifest_name
-from kvcq.errors import BackupDamagedError
+from kvcq.backup.directory import Directory
+from kvcq.backup.manifest import id_of, manifest_name, pack_manifest
+from kvcq.errors import BackupDamagedError, BackupRefusedError
 from store.errors import InvalidArgumentError
 from tests.support.backups import bodies, opened, put_some, queues_of
 from tests.support.fake_clock import FakeClock
@@ -91,3 +93,29 @@ def test_a_place_without_a_backup_keeps_what_one_has_begun(tmp_path: Path) -> No
     place.put_bytes("files/commitlog/begun.1.00000000", b"x")
     assert prune(place, 1) == ((), 0, 0)
     assert list(place.sizes("files/")) == ["files/commitlog/begun.1.00000000"]
+
+
+@pytest.mark.parametrize("at", ["manifest", "file"])
+def test_a_backup_that_ends_meanwhile_is_told_of(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shares files with those that go."""
+    clock = FakeClock()
+    url = str(tmp_path / "b")
+    take(tmp_path / "store", url, clock)
+    place = open_place(url)
+    old, newest = list_backups(place)[-2:]
+    late = replace(old, backup_id=id_of(newest.taken_ms + 1), taken_ms=newest.taken_ms + 1)
+    plain_remove = type(place).remove
+
+    def remove(self: Directory, name: str) -> None:
+        plain_remove(self, name)
+        if at == ("manifest" if name.startswith("backups/") else "file"):
+            self.put_bytes(manifest_name(late.backup_id), pack_manifest(late))
+
+    monkeypatch.setattr(Directory, "remove", remove)
+    wanted = "prune again" if at == "manifest" else "has lost some"
+    with pytest.raises(BackupRefusedError, match=wanted):
+        prune(place, 1)
+    broken = {each.name for each in verify(place).broken}
+    assert bool(broken) == (at == "file")
