@@ -104,6 +104,9 @@ async def _topic(visit: Visit) -> web.StreamResponse:
         topic=found.topic,
         retention=found.topic.retention if found.topic.HasField("retention") else None,
         queues=found.queues,
+        # What is hidden by now, and gives its space back later.
+        hides=any(one.log_min_offset < one.min_offset for one in found.queues),
+        supersedes=any(one.superseded_messages for one in found.queues),
         is_first=not visit.token("after"),
         following=found.next_page_token
         and address("/topic", name=name, after=found.next_page_token),

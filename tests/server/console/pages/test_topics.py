@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -194,3 +195,20 @@ async def test_what_a_topic_keeps(served: Served, console: ConsoleClient) -> Non
         "Keeps at most: 2 h · 1.0 GiB · 5 messages" in (await console.get("/topic?name=kept")).text
     )
     assert "Keeps" not in (await console.get("/topic?name=other")).text
+
+
+async def test_what_is_hidden_and_still_in_the_log(
+    served: Served, console: ConsoleClient, admin: ConsoleClient
+) -> None:
+    await _create(served, "kept")
+    await _put(served, "kept", 5)
+    await asyncio.to_thread(served.store.wait_visible)
+    assert "Hidden" not in (await console.get("/topic?name=kept")).text
+    await served.topics.UpdateTopic(
+        pb.UpdateTopicRequest(name="kept", retention_messages=2, retention_latest=True)
+    )
+    page = await admin.get("/topic?name=kept")
+    assert "2 messages · of each key, the latest" in page.text
+    assert "Hidden, still in the log" in page.text
+    assert "0 3 5 2 3 Messages" in page.text
+    assert "kvcq topic update kept --keep 7d" in page.text
