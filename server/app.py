@@ -272,8 +272,8 @@ class Server:
                 read = await asyncio.to_thread(self._settings.read)
                 reloaded = self._settings.take(read)
             except (StoreError, OSError) as error:
-                refused = SettingsRefusedError(error)
-                logger.error("%s", refused)
+                refused = SettingsRefusedError(error, self._settings.look_command)
+                logger.error("%s; to see them: %s", refused, refused.next_command)
                 self._listener.reload_refused(refused)
                 raise refused from error
             self._listener.reloaded(*reloaded)

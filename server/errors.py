@@ -82,9 +82,11 @@ class UnknownSettingError(InvalidArgumentError):
 class SettingsRefusedError(ServerError):
     """The settings were read again and are wrong, or could not be read. The old ones stay."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, next_command: str = "kvcq config") -> None:
+        """`next_command`: what shows whether they are right, on the server's machine."""
         super().__init__(f"settings not taken, the old ones stay: {error}")
         self.field = error.field if isinstance(error, InvalidArgumentError) else ""
+        self.next_command = next_command
 
 
 class OutOfSequenceError(ServerError):

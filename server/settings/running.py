@@ -6,6 +6,7 @@ Thread: the event loop's, but for `read`, which blocks.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.settings.names import KNOWN
@@ -47,6 +48,12 @@ class RunningSettings:
     @property
     def config(self) -> ServerConfig:
         return self._settings.config
+
+    @property
+    def look_command(self) -> str:
+        """What shows, on this machine, whether the sources can be taken."""
+        file = None if self._sources is None else self._sources.file
+        return "kvcq config" if file is None else f"kvcq config --config {shlex.quote(str(file))}"
 
     @property
     def settings(self) -> Settings:

@@ -93,7 +93,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
             "NUMBER_PASSED field producer_id sequence expected_sequence"
         ),
         server_errors.JobRunningError: "JOB_RUNNING kind job_id",
-        server_errors.SettingsRefusedError: "SETTINGS_REFUSED field",
+        server_errors.SettingsRefusedError: "SETTINGS_REFUSED field next_command",
         migration_errors.IllegalStepError: "ILLEGAL_STEP step phase next_command hint",
         migration_errors.VerificationError: "VERIFICATION_BROKE_OFF side",
         kvcq_errors.BackupRefusedError: "BACKUP_REFUSED",

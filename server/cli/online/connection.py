@@ -276,6 +276,10 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
         case "ILLEGAL_STEP":
             command = metadata.get("nextCommand", "")
             return on_server(command, server) if command else "", metadata.get("hint", "")
+        case "SETTINGS_REFUSED":
+            again = command_at(server, "config reload")
+            hint = f"that is for the machine of the server; when it shows them: {again}"
+            return metadata.get("nextCommand", ""), hint
         case "SERVED_ELSEWHERE":
             return "", f"add --server {metadata.get('host', '')}:{metadata.get('port', '')}"
         case "DISK_FULL":

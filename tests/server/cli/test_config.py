@@ -122,3 +122,6 @@ def test_a_running_server_is_asked_and_reloaded(tmp_path: Path) -> None:
         done = run("reload", *at)
         assert done.exit_code == 1
         assert "store.reserved_hours: 0.0 is not a number from 0.000001" in done.stderr
+        assert f"next:  kvcq config --config {file}\n" in done.stderr
+        assert run("--config", str(file)).exit_code == 2, "it shows the same"
+        assert f"kvcq config reload --server {server.target}" in done.stderr
