@@ -7,7 +7,7 @@ from server.access.audit import AUDIT, audit_act, audit_refusal
 from server.access.caller import EVERYONE, Caller, current_caller
 from server.access.gatekeeper import Gatekeeper
 from server.access.limits import NO_LIMITS, Limits, Usage
-from server.access.needs import NEEDS, Need, check_batch, need_of
+from server.access.needs import NEEDS, Need, check_batch, is_laborious_batch, need_of
 from server.access.opening import open_users, users_of_stopped_store
 from server.access.rights import MAX_RIGHTS, Kind, Right, Rights, Role
 from server.access.tls import ReloadedTls, TlsFiles
@@ -38,6 +38,7 @@ __all__ = [
     "check_batch",
     "current_caller",
     "http_tls",
+    "is_laborious_batch",
     "need_of",
     "open_users",
     "users_of_stopped_store",

@@ -30,6 +30,8 @@ class Need(NamedTuple):
     user: bool = True
     #: Of an administrative act, which is audited: the names of what it is done to.
     target: Callable[[Any], Sequence[str]] | None = None
+    #: Whether the check of a request takes so long that a thread does it; None: never.
+    is_laborious: Callable[[Any], bool] | None = None
 
 
 # --- checks of requests --------------------------------------------------------------------
@@ -61,6 +63,23 @@ def check_batch(caller: Caller, batch: pb.PutBatchRequest) -> None:
         names.update(message.light_queues)
     names.discard("")  # of columns, a message without light queues; no topic has that name
     caller.publishes(names)
+
+
+#: Names that are looked at in the event loop, and characters of columns with names: some
+#: milliseconds.
+_NAMES_IN_LOOP = 4096
+_MESSAGES_IN_LOOP = 1024
+_CHARACTERS_IN_LOOP = 32 << 10
+
+
+def is_laborious_batch(batch: pb.PutBatchRequest) -> bool:
+    """Whether `check_batch` is for a thread: a batch may have a hundred thousand names."""
+    columns, messages = batch.columns, batch.messages
+    names = len(columns.topics) + len(columns.light_queues)
+    if names > _NAMES_IN_LOOP or len(messages) > _MESSAGES_IN_LOOP:
+        return True
+    names += sum(len(message.light_queues) for message in messages)
+    return names > _NAMES_IN_LOOP or sum(map(len, columns.light_queues)) > _CHARACTERS_IN_LOOP
 
 
 def _get_offsets(caller: Caller, request: pb.GetOffsetsRequest) -> None:
@@ -158,7 +177,7 @@ _STEP = Need(_MIGRATE, target=_no_target)
 _OURS: Mapping[str, Mapping[str, Need]] = {
     "MessageService": {
         "Put": Need(_put),
-        "PutBatch": Need(check_batch),
+        "PutBatch": Need(check_batch, is_laborious=is_laborious_batch),
         "PutStream": Need(_nothing),  # each batch is checked, and refused by itself: server/puts
         "Pull": Need(_topic(_SUBSCRIBE, "topic")),
         "Subscribe": Need(_nothing),  # each read of a queue is checked: server/reads

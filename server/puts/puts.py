@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.access import check_batch, current_caller
+from server.access import check_batch, current_caller, is_laborious_batch
 from server.puts.appender import Appender
 from server.puts.coalescer import PutCoalescer, of_single_put
 from server.puts.durability import Durability
@@ -157,7 +157,10 @@ class Puts:
 
         async def append(batch: pb.PutBatchRequest) -> Answer:
             try:
-                check_batch(caller, batch)
+                if is_laborious_batch(batch):
+                    await self._bulk.run(check_batch, caller, batch)
+                else:
+                    check_batch(caller, batch)
                 return await self._append(batch, born_host, large=requests.is_large)
             finally:
                 requests.end()

@@ -334,11 +334,15 @@ class Method:
         #: Around each `answer`, where calls are traced; those that come by themselves have a span.
         self.span: Callable[[str], AbstractContextManager[object]] | None = None
         self._check = need.check
+        self._is_laborious = need.is_laborious
         self._target = need.target  # None: no administrative act
 
     async def handle(self, request: Message, context: Context, *, large: bool) -> bytes:
         """The encoded response to the request. Raises what the call is refused with."""
-        self._check(current_caller(), request)
+        if self._is_laborious is None or not self._is_laborious(request):
+            self._check(current_caller(), request)
+        else:
+            await self._decoder.in_thread(self._check, current_caller(), request)
         if self._target is None:
             return await self._handle(request, context, large=large)
         target = self._target(request)
@@ -437,6 +441,10 @@ class _Decoder:
         if size > DECODED_IN_LOOP_BYTES:
             return await asyncio.wrap_future(self._thread.submit(self._decode, data)), size
         return self._decode(data), size
+
+    async def in_thread(self, work: Callable[..., None], *args: object) -> None:
+        """Do it where large requests are decoded."""
+        await asyncio.wrap_future(self._thread.submit(work, *args))
 
     def decode(self, data: bytes) -> Message:
         """A request that is short enough to be decoded in the loop."""

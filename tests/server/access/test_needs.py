@@ -15,7 +15,7 @@ from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.secured import Signer
-from server.access import NEEDS
+from server.access import NEEDS, is_laborious_batch
 from server.app import _SERVED
 from tests.support.rpc_errors import error_info
 from tests.support.users import ADMIN, guarded, secret_of
@@ -196,6 +196,43 @@ async def test_a_put_stream_refuses_batch_by_batch(served: Served) -> None:
         codes[answer.request_id] = answer.error.code
     stream.cancel()
     assert codes == {1: 0, 2: 7, 3: 7, 4: 7, 5: 0}
+
+
+async def test_a_batch_of_very_many_names_is_looked_through_to_its_end(served: Served) -> None:
+    """In a thread: it holds nobody up."""
+    own = [pb.Message(topic="X1", queue_id=0, body=b"x")]
+    batches = {
+        "own": pb.PutBatchRequest(messages=own * 5000),
+        "foreign": pb.PutBatchRequest(messages=own * 5000 + [_TOPIC]),
+        "foreign column": pb.PutBatchRequest(
+            columns=pb.MessageColumns(
+                topics=["X1"],
+                bodies=[b"x"] * 5000,
+                light_queues=[""] * 4999 + ["%LMQ%theirs"],
+            )
+        ),
+    }
+    batches["foreign light queue"] = pb.PutBatchRequest(
+        messages=[
+            pb.Message(topic="X1", body=b"x", light_queues=[f"X{at}-{part}" for part in range(50)])
+            for at in range(99)
+        ]
+        + [pb.Message(topic="X1", body=b"x", light_queues=["%LMQ%theirs"])]
+    )
+    batches["foreign light queue in a column"] = pb.PutBatchRequest(
+        columns=pb.MessageColumns(
+            topics=["X1"], bodies=[b"x"], light_queues=[",".join(["X"] * 20_000 + ["Y"])]
+        )
+    )
+    stream: Any = served.messages.PutStream(metadata=headers("other"))
+    for case, batch in batches.items():
+        assert is_laborious_batch(batch)
+        wanted = grpc.StatusCode.OK if case == "own" else grpc.StatusCode.PERMISSION_DENIED
+        [method] = [method for method in METHODS if method.name == "PutBatch"]
+        assert await call(served, method, batch, headers("other")) is wanted, case
+        await stream.write(pb.PutStreamRequest(request_id=1, batch=batch))
+        assert (await stream.read()).error.code == wanted.value[0], case
+    stream.cancel()
 
 
 async def test_a_subscription_refuses_queue_by_queue(served: Served) -> None:
