@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kvcq.inspect import Kind, RowSums
-from kvcq.tables import units_of_requests
+from kvcq.tables import units_of_queues, units_of_requests
 from migration.files.index_check import IndexCheck
 from migration.files.queue_check import NOWHERE, QueueCheck
 from migration.formats import QUEUE_DIRECTORY, UNIT_SIZE, entries_in, parse_queue_id
@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from migration.files.index_check import IsRequired, TagEntries
     from migration.files.options import FileQueueOptions
     from migration.files.queue_check import Log, Tell
+    from migration.formats import IntArray, UnitArray
     from store.consume_queue import DispatchRequest
     from store.progress import Progress
 
     Admit = Callable[[Sequence[DispatchRequest]], Sequence[DispatchRequest]]
+
+
+_GATHERED_UNITS = 16_384
 
 
 class _Range(NamedTuple):
@@ -67,6 +71,7 @@ class FileCheck:
         self._is_cut = cut_offset < NOWHERE
         self._progress = progress
         self._sums = RowSums()
+        self._there = _Gathered(self._sums)
         self._ranges: dict[tuple[str, int], _Range] = {}
         self._goes_beyond = False
         self._index = IndexCheck(
@@ -121,6 +126,7 @@ class FileCheck:
             )
             self._unit_count += check.unit_count
             self._goes_beyond |= check.goes_beyond
+        self._there.settle()
         if self._sums.differ:
             self._tell_ends(walk_again, admit, required_end)
         if self._sums.differ or self._goes_beyond:
@@ -138,6 +144,7 @@ class FileCheck:
             file_bytes=self._options.units_per_file * UNIT_SIZE,
             log=log,
             sums=self._sums,
+            are_there=self._there.add,
             tell=self._tell,
             sizes_are_due=not self._is_cut,
         )
@@ -220,6 +227,27 @@ class FileCheck:
             position=0,
             count=end - begin,
         )
+
+
+class _Gathered:
+    """Units that are there, of many small queues summed at once."""
+
+    def __init__(self, sums: RowSums) -> None:
+        self._sums = sums
+        self._parts: list[tuple[tuple[str, int], IntArray, UnitArray]] = []
+        self._count = 0
+
+    def add(self, queue: tuple[str, int], offsets: IntArray, units: UnitArray) -> None:
+        self._parts.append((queue, offsets, units))
+        self._count += len(offsets)
+        if self._count >= _GATHERED_UNITS:
+            self.settle()
+
+    def settle(self) -> None:
+        """All that was added is summed."""
+        if self._parts:
+            self._sums.are_there(units_of_queues(*zip(*self._parts, strict=True)).hashes())
+            self._parts, self._count = [], 0
 
 
 def _hashes(units: UnitColumns) -> Hashes:

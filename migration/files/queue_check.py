@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.inspect import RowSums
-    from kvcq.tables import Hashes
     from migration.formats import BoolArray, IntArray, UnitArray
     from store.consume_queue import DispatchRequest
+
+    #: Queue, queue offsets, units.
+    AreThere = Callable[[tuple[str, int], IntArray, UnitArray], None]
 
 #: Where a derived file and a record that verifies do not agree, either may be the wrong one.
 #: RocketMQ's checksum of a record covers its body alone, unless enabledAppendPropCRC is set.
@@ -85,14 +87,6 @@ class _File(NamedTuple):
     start: int  # bytes, of its first unit in the queue
 
 
-class _Live(NamedTuple):
-    """Units of a chunk that point into the log, in their order."""
-
-    at: IntArray  # index of each in the chunk
-    offsets: IntArray  # physical
-    hashes: Hashes
-
-
 class QueueCheck:
     """One queue. After `run`, [begin, end) are the queue offsets that it has in the log."""
 
@@ -105,10 +99,12 @@ class QueueCheck:
         file_bytes: int,
         log: Log,
         sums: RowSums,
+        are_there: AreThere,
         tell: Tell,
         sizes_are_due: bool = True,
     ) -> None:
-        """`sizes_are_due`: a file that is too short is a fault; after a crash it is not."""
+        """`are_there` is given the units that are to be summed. `sizes_are_due`: a file that is too
+        short is a fault; after a crash it is not."""
         self._root = root
         self._directory = root / "consumequeue" / topic / str(queue_id)
         self._topic = topic
@@ -116,6 +112,7 @@ class QueueCheck:
         self._file_bytes = file_bytes
         self._log = log
         self._sums = sums
+        self._are_there = are_there
         self._tell = tell
         self._sizes_are_due = sizes_are_due
         self.unit_count = 0
@@ -235,7 +232,9 @@ class QueueCheck:
         live = np.flatnonzero((offsets >= self._log.start_offset) & ~past & ~falls)
         if live.size and self.begin is None:
             self.begin = first + int(at[live[0]])
-        self._sums.are_there(self._in_question(first, units, at[live], offsets[live]).hashes)
+        asked = self._in_question(at[live], offsets[live])
+        if len(asked):
+            self._are_there((self._topic, self._queue_id), asked + first, units[asked])
 
     def _valid(self, units: UnitArray) -> BoolArray:
         return valid_units(units) & (units["physical_offset"] < self._log.cut_offset)
@@ -250,13 +249,13 @@ class QueueCheck:
         peaks = np.maximum.accumulate(np.concatenate(([self._highest], credible)))
         return past, ~past & (offsets < peaks[:-1]), max(0, int(peaks[-1]))
 
-    def _in_question(self, first: int, units: UnitArray, at: IntArray, offsets: IntArray) -> _Live:
+    def _in_question(self, at: IntArray, offsets: IntArray) -> IntArray:
+        """Those of the indexes whose records the walk told of."""
         wanted = self._log.in_question(offsets)
         if not wanted.all():
             self.goes_beyond |= bool((offsets >= self._log.walked_end).any())
-            at, offsets = at[wanted], offsets[wanted]
-        queue = [(self._topic, self._queue_id)]
-        return _Live(at, offsets, units_of_queues(queue, [at + first], [units[at]]).hashes())
+            at = at[wanted]
+        return at
 
     def _holes(self, file: _File, first: int, units: UnitArray, valid: BoolArray) -> None:
         """Places without a unit that have units behind them; what is impossible is told apart.
@@ -332,9 +331,11 @@ class QueueCheck:
     def _suspects(self, first: int, units: UnitArray, at: IntArray) -> IntArray:
         """Indexes of units that differ from the log, perhaps, or that the walk did not come to."""
         offsets = units["physical_offset"][at].astype(np.int64)
-        live = self._in_question(first, units, at, offsets)
+        asked = self._in_question(at, offsets)
+        queue = [(self._topic, self._queue_id)]
+        hashes = units_of_queues(queue, [asked + first], [units[asked]]).hashes()
         beyond = at[offsets >= self._log.walked_end]
-        return np.sort(np.concatenate((live.at[self._sums.suspects(live.hashes)], beyond)))
+        return np.sort(np.concatenate((asked[self._sums.suspects(hashes)], beyond)))
 
     def _ask(
         self,
