@@ -124,6 +124,9 @@ def test_what_the_image_installs_can_be_installed_from_the_context_alone(tmp_pat
     environment = Environment(tmp_path / "venv")
     environment.install(context / "kvcq_client", context)
     assert VERSION in environment.kvcq("--version", cwd=tmp_path)
+    assert "server.port" in environment.kvcq("config", cwd=tmp_path)
+    for command in ("serve", "top"):
+        assert "Usage" in environment.kvcq(command, "--help", cwd=tmp_path)
 
 
 def test_compose_gives_known_settings_on_this_machine_alone() -> None:
