@@ -72,10 +72,7 @@ def choose_backup(
         ):
             return backup
     newest = found[-1]
-    reached = (
-        f"physical offset {newest.end_offset}" if until_ms is None else f"{newest.taken_ms} ms"
-    )
     raise BackupRefusedError(
-        f"{place.url} reaches to {reached}, with the backup {newest.backup_id}: restore that whole,"
-        " or cut before its end"
+        f"{place.url} reaches to physical offset {newest.end_offset}, as the newest backup, "
+        f"{newest.backup_id}, was taken: restore that whole, or cut before its end"
     )
