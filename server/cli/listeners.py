@@ -45,6 +45,10 @@ class TextListener:
         where = "" if (host, port) == ("127.0.0.1", 8081) else f" --server {host}:{port}"
         kvcq = _command()
         self._note("[bold green]ready.[/] In a second terminal:")
+        if self._config.tls_cert is not None:
+            self._note("  export KVCQ_TLS_CA=FILE  # the authority that signed the certificate")
+        if self._config.access:
+            self._note("  export KVCQ_ACCESS_KEY=NAME KVCQ_SECRET_FILE=FILE")
         self._note(f'  {kvcq} put{where} orders "hello" --key order-1 --tag created')
         self._note(f"  {kvcq} pull{where} orders")
         self._note(f"  {kvcq} query{where} orders order-1")
