@@ -88,25 +88,20 @@ async def test_offsets_are_reset(
     assert await _offsets(served, "g") == (wanted or [0, 0])
 
 
-@pytest.mark.parametrize(
-    ("form", "status", "text"),
-    [
+async def test_a_reset_that_is_refused(served: Served, admin: ConsoleClient) -> None:
+    for form, status, text in [
         ({"group": "g", "topic": "orders", "to": ""}, 400, "to:"),
         ({"group": "g", "topic": "orders", "to": "soon"}, 400, "is not earliest, latest"),
         ({"group": "g", "topic": "none", "to": "latest"}, 404, "UNKNOWN_TOPIC"),
         ({"group": "a b", "topic": "orders", "to": "latest"}, 400, "group"),
         ({}, 400, "to"),
-    ],
-)
-async def test_a_reset_that_is_refused(
-    served: Served, admin: ConsoleClient, form: dict[str, str], status: int, text: str
-) -> None:
-    await _fill(served)
-    await _commit(served, "g", 1, 2)
-    answer = await admin.post("/groups/reset", form)
-    assert answer.status == status
-    assert text in answer.text
-    assert await _offsets(served, "g") == [1, 2]
+    ]:
+        await _fill(served)
+        await _commit(served, "g", 1, 2)
+        answer = await admin.post("/groups/reset", form)
+        assert answer.status == status
+        assert text in answer.text
+        assert await _offsets(served, "g") == [1, 2]
 
 
 async def test_a_group_is_deleted(served: Served, admin: ConsoleClient) -> None:

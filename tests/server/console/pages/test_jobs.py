@@ -92,22 +92,17 @@ async def test_a_job_that_failed_says_why(
         assert "the disk <is> gone" in page.text
 
 
-@pytest.mark.parametrize(
-    ("form", "status", "text"),
-    [
+async def test_a_job_that_cannot_be_started(served: Served, admin: ConsoleClient) -> None:
+    for form, status, text in [
         ({"kind": "nothing"}, 400, "kind"),
         ({}, 400, "kind"),
         ({"kind": "compact", "compact.family": "none"}, 400, "family"),
         ({"kind": "compact", "compact.topic": "none"}, 404, "UNKNOWN_TOPIC"),
-    ],
-)
-async def test_a_job_that_cannot_be_started(
-    served: Served, admin: ConsoleClient, form: dict[str, str], status: int, text: str
-) -> None:
-    answer = await admin.post("/jobs/start", form)
-    assert answer.status == status
-    assert text in answer.text
-    assert "No job runs" in (await admin.get("/jobs")).text
+    ]:
+        answer = await admin.post("/jobs/start", form)
+        assert answer.status == status
+        assert text in answer.text
+        assert "No job runs" in (await admin.get("/jobs")).text
 
 
 async def test_an_unknown_job(admin: ConsoleClient) -> None:
