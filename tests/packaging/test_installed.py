@@ -66,6 +66,10 @@ def test_wheels_have_every_module_of_the_repository(wheels: Wheels) -> None:
             assert below + path.relative_to(ROOT).as_posix() in there
     assert "kvcq_client/py.typed" in _modules(wheels.client)
     assert "kvcq_bench/scenarios/1-steady.toml" in _modules(wheels.server)
+    for name in ("templates", "static", "words"):
+        for path in (ROOT / "server/console" / name).iterdir():
+            if path.is_file():
+                assert f"kvcq/server/console/{name}/{path.name}" in _modules(wheels.server)
 
 
 def test_client_is_small_and_server_and_neighbour_come_after_it(
