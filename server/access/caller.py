@@ -33,6 +33,9 @@ class Caller:
         """Raises ForbiddenError without the role on that name, None: any; UnauthenticatedError when
         the user is gone, or has another secret."""
 
+    def check_each(self, role: Role | None, kind: Kind, names: Iterable[str]) -> None:
+        """The same for each of the names, of which there may be many."""
+
     def check_all(self, role: Role | None, kind: Kind, prefix: str) -> None:
         """The same for all names that begin so."""
 
@@ -46,8 +49,7 @@ class Caller:
     # --- what calls ask for, in short ------------------------------------------------------
 
     def publishes(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            self.check(Role.PUBLISH, Kind.TOPIC, topic)
+        self.check_each(Role.PUBLISH, Kind.TOPIC, topics)
 
     def subscribes(self, topic: str) -> None:
         self.check(Role.SUBSCRIBE, Kind.TOPIC, topic)
@@ -93,6 +95,11 @@ class UserCaller(Caller):
     def check(self, role: Role | None, kind: Kind, name: str) -> None:
         if not self._now().rights.allow(kind, role, name):
             raise self._forbidden(role, kind, name)
+
+    def check_each(self, role: Role | None, kind: Kind, names: Iterable[str]) -> None:
+        refused = self._now().rights.first_refused(kind, role, names)
+        if refused is not None:
+            raise self._forbidden(role, kind, refused)
 
     def check_all(self, role: Role | None, kind: Kind, prefix: str) -> None:
         if not self._now().rights.allow_all(kind, role, prefix):

@@ -87,8 +87,7 @@ def _get_offsets(caller: Caller, request: pb.GetOffsetsRequest) -> None:
 
 
 def _create(caller: Caller, request: pb.CreateTopicsRequest) -> None:
-    for topic in request.topics:
-        caller.check(_ADMIN, _TOPIC, topic.name)
+    caller.check_each(_ADMIN, _TOPIC, (topic.name for topic in request.topics))
 
 
 def _commit(caller: Caller, request: pb.CommitOffsetsRequest) -> None:
@@ -103,8 +102,7 @@ def _fetch(caller: Caller, request: pb.FetchOffsetsRequest) -> None:
 
 def _look_at(caller: Caller, queues: Sequence[pb.Queue] | Sequence[pb.QueuePosition]) -> None:
     if not caller.is_unbound(_SUBSCRIBE, _TOPIC):
-        for topic in {queue.topic for queue in queues}:
-            caller.check(None, _TOPIC, topic)
+        caller.check_each(None, _TOPIC, {queue.topic for queue in queues})
 
 
 def _reset(caller: Caller, request: pb.ResetOffsetsRequest) -> None:

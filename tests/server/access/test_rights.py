@@ -33,6 +33,11 @@ def test_rights_are_what_the_table_says(
     found = Rights(rights)
     for kind, role, name in [*asked, *asked]:  # again: answers are remembered
         assert found.allow(kind, role, name) == allowed(rights, kind, role, name)
+    for kind in Kind:
+        for role in [*Role, None]:
+            names = [name for _, _, name in asked]
+            refused = [name for name in names if not allowed(rights, kind, role, name)]
+            assert found.first_refused(kind, role, names) == (refused[0] if refused else None)
 
 
 @given(_RIGHTS, _NAMES, st.sampled_from([*Role, None]))
