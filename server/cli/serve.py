@@ -140,6 +140,7 @@ def _begin_audit(file: Path | None, errors: Outlet) -> logging.Handler:
             ) from error
     handler.setFormatter(logging.Formatter("%(message)s"))
     audit.addHandler(handler)
+    audit.setLevel(logging.INFO)  # whatever the log leaves out
     audit.propagate = False
     return handler
 

@@ -55,7 +55,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     settings = directory / "kvcq.toml"
     settings.write_text(
         f'[server]\ndata_dir = "{data}"\naccess = true\ntls_cert = "{cert}"\ntls_key = "{key}"\n'
-        f'audit_file = "{directory / "audit.jsonl"}"\n[store]\nsegment_bytes = 4194304\n'
+        f'log_level = "error"\naudit_file = "{directory / "audit.jsonl"}"\n'
+        "[store]\nsegment_bytes = 4194304\n"
     )
     refused = run_kvcq("serve", "--port", "0", "--config", str(settings))
     assert refused.returncode == 2
