@@ -70,8 +70,6 @@ class EmbeddedWriter:
 class EmbeddedTarget:
     """A MessageStore of this process."""
 
-    is_ours = True
-
     def __init__(
         self,
         directory: Path,

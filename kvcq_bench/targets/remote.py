@@ -57,8 +57,6 @@ class RemoteWriter:
 class RemoteTarget:
     """A server that somebody else runs."""
 
-    is_ours = False
-
     def __init__(
         self, address: str, *, tls: TLS | None = None, credentials: Credentials | None = None
     ) -> None:
@@ -119,8 +117,6 @@ class RemoteTarget:
 
 class OwnServer(RemoteTarget):
     """A server process that is started for the run, on a directory of the run."""
-
-    is_ours = True
 
     def __init__(self, directory: Path, settings: Mapping[str, Any], program: str) -> None:
         """`settings`: of the store, or of the server with its table, as `server.worker_threads`.

@@ -57,8 +57,6 @@ class Target(Protocol):
     """Something with topics and messages."""
 
     name: str
-    #: Whether `reopen` and `resources` work: it is ours.
-    is_ours: bool
     #: Of the run, where it is ours; None where it is far.
     directory: Path | None
 

@@ -111,33 +111,33 @@ def rows_in_buckets(
     task: VerifyTask, buckets: npt.NDArray[np.int64], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Units that fall into some buckets, from pickled pieces (one binary column)."""
-    for batch in batches:
-        for pickled in batch.column(0).to_pylist():
-            piece: Piece = pickle.loads(pickled)
-            for units, _ in _read(task, piece):
-                if units is None:
-                    continue
-                chosen = np.isin(buckets_of_units(units), buckets)
-                if chosen.any():
-                    kept = units.filter(pa.array(chosen))
-                    source = pa.repeat(piece.source, kept.num_rows)
-                    columns = [source, *kept.columns]
-                    yield pa.RecordBatch.from_arrays(columns, schema=SIDE)
+    for piece in _unpickled(batches):
+        for units, _ in _read(task, piece):
+            if units is None:
+                continue
+            chosen = np.isin(buckets_of_units(units), buckets)
+            if chosen.any():
+                kept = units.filter(pa.array(chosen))
+                source = pa.repeat(piece.source, kept.num_rows)
+                yield pa.RecordBatch.from_arrays([source, *kept.columns], schema=SIDE)
 
 
 def keys_in_buckets(
     task: VerifyTask, buckets: npt.NDArray[np.int64], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Index rows that fall into some buckets, from pickled pieces (one binary column)."""
+    for piece in _unpickled(batches):
+        for _, keys in _read(task, piece):
+            if keys is None:
+                continue
+            chosen = keys.where(np.isin(buckets_of_keys(keys), buckets))
+            if len(chosen.keys):
+                yield _key_batch(piece.source, chosen)
+
+
+def _unpickled(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
     for batch in batches:
-        for pickled in batch.column(0).to_pylist():
-            piece: Piece = pickle.loads(pickled)
-            for _, keys in _read(task, piece):
-                if keys is None:
-                    continue
-                chosen = keys.where(np.isin(buckets_of_keys(keys), buckets))
-                if len(chosen.keys):
-                    yield _key_batch(piece.source, chosen)
+        yield from map(pickle.loads, batch.column(0).to_pylist())
 
 
 def _key_batch(source: str, rows: KeyRows) -> pa.RecordBatch:
