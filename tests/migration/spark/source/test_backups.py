@@ -52,6 +52,7 @@ def test_a_backup_is_read_like_a_store_and_a_lost_machine_comes_back(
     assert opened(tmp_path / "again", clock) == wanted
 
 
+@pytest.mark.timeout(400)  # a second session, with Java of its own
 def test_a_backup_in_a_bucket_is_read(spark: SparkSession, tmp_path: Path) -> None:
     clock = FakeClock()
     assert spark.version, "Java is there"
