@@ -181,8 +181,8 @@ def _check_cut(backup: Backup, cut: Cut) -> None:
     if cut.until_ms is not None and cut.until_ms >= backup.taken_ms:
         raise InvalidArgumentError(
             "until_ms",
-            f"{cut.until_ms} ms is not before backup {backup.backup_id} was taken: restore it whole, "
-            "or name an earlier time",
+            f"{cut.until_ms} ms is not before backup {backup.backup_id} was taken: restore it "
+            "whole, or name an earlier time",
         )
 
 

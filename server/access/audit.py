@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -38,6 +39,8 @@ _logger = logging.getLogger(AUDIT)
 _LONGEST = 400
 #: Names of one act that are written; how many more there are is said.
 _NAMES = 20
+#: Of a connection over gRPC; an address of IPv6 stands in brackets, %5B and %5D.
+_PORT = re.compile(r"(?<=[\d\]D]):\d+$")
 _limit = AuditLimit(monotonic)
 
 
@@ -46,7 +49,7 @@ def audit_refusal(method: str, reason: str, message: str, request_id: str) -> No
     caller = current_caller()
     # A name that was not proved costs nothing: such callers are told apart by their machine.
     is_known = caller.name and not isinstance(caller, Stranger)
-    who = caller.name if is_known else CALLER.get().rpartition(":")[0]
+    who = caller.name if is_known else _PORT.sub("", CALLER.get())
     left_out = _limit.take((who, method, reason))
     if left_out is not None:
         more = {"leftOut": left_out} if left_out else {}

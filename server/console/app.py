@@ -14,6 +14,7 @@ from server.console.preferences import CHOICES
 from server.console.samples import keep_sampling
 from server.console.sessions import Attempts, Sessions
 from server.console.writing import static_files, templates
+from server.workers import CALLER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -144,6 +145,7 @@ class _Entry:
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         address = request.remote or ""
+        CALLER.set(f"http:{address}")  # for the audit
         if (wait_s := self._attempts.wait_s(address)) > 0:
             return self._page(request, status=429, error="wait", wait_s=wait_s)
         form = await form_of(request)

@@ -64,7 +64,10 @@ async def test_who_signs_in_is_the_caller(tmp_path: Path, caplog: pytest.LogCapt
         assert viewers.as_now(Viewer("ops", may_administer=True)) is None
 
 
-async def test_the_console_of_such_a_server_asks_who_it_is(tmp_path: Path) -> None:
+async def test_the_console_of_such_a_server_asks_who_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
     async with (
         guarded(tmp_path / "store", {}, console_port=0) as served,
         ClientSession(cookie_jar=CookieJar(unsafe=True)) as session,
@@ -78,6 +81,8 @@ async def test_the_console_of_such_a_server_asks_who_it_is(tmp_path: Path) -> No
             f"{address}/sign-in", data={**form, "secret": "wrong"}, headers=headers
         ) as answer:
             assert answer.status == 403
+        [refused] = [json.loads(one.message) for one in caplog.records if one.name == AUDIT]
+        assert refused["peer"] == "http:127.0.0.1"
         async with session.post(f"{address}/sign-in", data=form, headers=headers) as answer:
             assert answer.status == 200
         async with session.get(f"{address}/topics", allow_redirects=False) as answer:
