@@ -99,6 +99,39 @@ async def test_wrong_credentials_are_refused_and_the_rest_goes_on(served: Served
         await app.put(Message("orders", b"x"))
 
 
+async def test_strangers_cost_next_to_nothing(served: Served) -> None:
+    """A large request is refused before it is read; a crowd of them holds no user up."""
+    large = pb.PutBatchRequest(messages=[pb.Message(topic="orders", body=bytes(1 << 20))] * 8)
+    memory = served.server._edge.memory
+    wrong: Any = Signer(Credentials("app", "wrong-secret")).headers()
+
+    async def refused(request: pb.PutBatchRequest) -> grpc.StatusCode:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await served.messages.PutBatch(request, metadata=wrong)
+        return error.value.code()
+
+    taken = memory.was_used
+    used = 0
+
+    def was_used() -> None:
+        nonlocal used
+        used += 1
+        taken()
+
+    memory.was_used = was_used  # type: ignore[method-assign] # called for each large request read
+    small = pb.PutBatchRequest(messages=[pb.Message(topic="orders", body=b"x")])
+    async with client_of(served, "app") as app:
+        crowd = [asyncio.create_task(refused(small)) for _ in range(300)]
+        crowd += [asyncio.create_task(refused(large)) for _ in range(4)]
+        for number in range(50):
+            await app.put(Message("orders", b"%d" % number))
+        codes = await asyncio.gather(*crowd)
+    assert set(codes[:300]) == {grpc.StatusCode.UNAUTHENTICATED}
+    # Where the client was still sending, gRPC may tell it of the end in another way.
+    assert grpc.StatusCode.OK not in codes
+    assert used == 0
+
+
 async def test_altered_signatures_are_refused(served: Served) -> None:
     good = dict(Signer(Credentials("app", secret_of("app"))).headers())
     ask = served.admin.GetStatistics
