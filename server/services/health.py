@@ -9,7 +9,7 @@
 | each service of kvcq.v1 | the same                                                  |
 
 Watchers are told NOT_SERVING when draining begins; then their streams end, so that they do not
-hold the server up.
+hold the server up. There are so many at most; a watcher that is refused may ask again, or `Check`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from grpc_health.v1 import health_pb2
 
-from server.errors import UnknownServiceError
+from server.errors import TooManyCallsError, UnknownServiceError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from server.wire import Context
 
 READY = "kvcq.ready"
+#: Nobody is asked who watches. Without a bound a few connections take the streams of all users.
+MAX_WATCHERS = 256
 
 _Response = health_pb2.HealthCheckResponse
 
@@ -38,6 +40,7 @@ class HealthService:
     def __init__(self, stage: Stage, services: Iterable[str]) -> None:
         self._stage = stage
         self._ready_names = frozenset((READY, *services))
+        self._watchers = 0
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, context: Context
@@ -59,8 +62,11 @@ class HealthService:
     async def Watch(
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> AsyncGenerator[health_pb2.HealthCheckResponse, None]:
+        if self._watchers >= MAX_WATCHERS:
+            raise TooManyCallsError("streams", "that watch health", MAX_WATCHERS)
         changed = asyncio.Event()
         stop_listening = self._stage.on_change(changed.set)
+        self._watchers += 1
         try:
             last = None
             while True:
@@ -73,6 +79,7 @@ class HealthService:
                     return
                 await changed.wait()
         finally:
+            self._watchers -= 1
             stop_listening()
 
     def _status(self, service: str) -> int:

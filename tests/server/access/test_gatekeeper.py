@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 import pytest_asyncio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kvcq_client import (
     AsyncClient,
@@ -30,6 +31,7 @@ from server.access import AUDIT, Gatekeeper, Kind, Limits, Role, audit
 from server.access.audit_limit import AT_ONCE, AuditLimit
 from server.access.gatekeeper import MAX_SKEW_S
 from server.errors import UnauthenticatedError as ServerUnauthenticatedError
+from server.services import health
 from server.stage import Stage
 from server.wire import CallKind
 from store.errors import InvalidArgumentError
@@ -499,6 +501,26 @@ async def test_what_is_refused_counts_as_well(served: Served, *, shared: bool) -
                 await served.messages.Put(put, metadata=headers)
             reasons.append(error_info(refused.value).reason)
     assert reasons == ["PERMISSION_DENIED", "USER_LIMIT"]
+
+
+async def test_strangers_that_watch_health_leave_streams_to_users(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "MAX_WATCHERS", 2)
+    stub: Any = health_pb2_grpc.HealthStub(served.channel)
+    watching = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(2)]
+    for each in watching:
+        assert (await each.read()).status == health_pb2.HealthCheckResponse.SERVING
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.Watch(health_pb2.HealthCheckRequest()).read()
+    assert error_info(refused.value).reason == "TOO_MANY_CALLS"
+    watching[0].cancel()
+    while served.server._edge.gate.under_way(CallKind.STREAM) > 1:
+        await asyncio.sleep(0)
+    again = stub.Watch(health_pb2.HealthCheckRequest())
+    assert (await again.read()).status == health_pb2.HealthCheckResponse.SERVING
+    for each in (watching[1], again):
+        each.cancel()
 
 
 # --- audit ---------------------------------------------------------------------------------
