@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from kvcq.opening import open_metadata
 from server.access.secrets import Vault
-from server.access.users import Users
+from server.access.users import USER_STATES, Users
+from server.errors import KeyFileError
 from store.clock import SystemClock
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError
@@ -31,7 +32,7 @@ def open_users(metadata: Metadata, data_dir: Path, key_file: Path | None) -> Use
 
     Raises InvalidArgumentError while nobody could administer it, KeyFileError, CorruptValueError.
     """
-    users = Users(metadata, Vault.open(key_file or key_file_of(data_dir)), SystemClock())
+    users = Users(metadata, _vault_of(metadata, key_file or key_file_of(data_dir)), SystemClock())
     if not users.has_admin:
         key = "" if key_file is None else f" --key-file {key_file}"
         raise InvalidArgumentError(
@@ -61,8 +62,18 @@ def users_of_stopped_store(
     try:
         metadata = open_metadata(directory)
         try:
-            yield Users(metadata, Vault.open(key_file or key_file_of(data_dir)), clock)
+            yield Users(metadata, _vault_of(metadata, key_file or key_file_of(data_dir)), clock)
         finally:
             metadata.close()
     finally:
         directory.close()
+
+
+def _vault_of(metadata: Metadata, key_file: Path) -> Vault:
+    """With a new key for a store without users alone: beside a restored store, or one that was
+    moved, a new one would open nothing, and be taken for the right one."""
+    if not key_file.exists() and metadata.states(USER_STATES):
+        raise KeyFileError(
+            key_file, "is missing, and the store has users: bring back this store's key"
+        )
+    return Vault.open(key_file)

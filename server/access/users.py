@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.metadata import Metadata
 
-_PREFIX = "access.user."
+#: Their named values begin so.
+USER_STATES = "access.user."
 _FORM = 1
 MAX_USERS = 10_000
 
@@ -73,7 +74,7 @@ class Users:
         # Replaced as one; `generation` rises behind it.
         self._users = {
             user.name: user
-            for user in (self._unpack(name, row) for name, row in metadata.states(_PREFIX))
+            for user in (self._unpack(name, row) for name, row in metadata.states(USER_STATES))
         }
         self.generation = 0
 
@@ -128,7 +129,7 @@ class Users:
             user = self.get(name)
             if user.is_admin and sum(each.is_admin for each in self._users.values()) == 1:
                 raise LastAdminError(name)
-            self._metadata.drop_state(_PREFIX + name)
+            self._metadata.drop_state(USER_STATES + name)
             self._users = {key: each for key, each in self._users.items() if key != name}
             self.generation += 1
 
@@ -168,7 +169,7 @@ class Users:
             return self._put(replace(user, rights=Rights(left, everything=user.is_admin)))
 
     def _put(self, user: User) -> User:
-        self._metadata.put_state(_PREFIX + user.name, self._pack(user))
+        self._metadata.put_state(USER_STATES + user.name, self._pack(user))
         self._users = {**self._users, user.name: user}
         self.generation += 1
         return user
@@ -191,7 +192,7 @@ class Users:
         ).encode()
 
     def _unpack(self, state: str, row: bytes) -> User:
-        name = state.removeprefix(_PREFIX)
+        name = state.removeprefix(USER_STATES)
         try:
             found = json.loads(row)
             if found["form"] != _FORM:

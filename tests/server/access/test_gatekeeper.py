@@ -30,6 +30,7 @@ from kvcq_client.transport.secured import Signer
 from server.access import AUDIT, Gatekeeper, Kind, Limits, Role, audit
 from server.access.audit_limit import AT_ONCE, AuditLimit
 from server.access.gatekeeper import MAX_SKEW_S
+from server.errors import KeyFileError
 from server.errors import UnauthenticatedError as ServerUnauthenticatedError
 from server.services import health
 from server.stage import Stage
@@ -38,7 +39,7 @@ from store.errors import InvalidArgumentError
 from tests.support.held_jobs import HeldKind
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
-from tests.support.users import ADMIN, client_of, guarded, secret_of, users_of
+from tests.support.users import ADMIN, add_users, client_of, guarded, secret_of, users_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -425,6 +426,22 @@ async def test_a_change_while_a_caller_is_let_in_is_noticed(served: Served) -> N
     caller = gatekeeper.let_in(signer.headers(), "kvcq.v1.MessageService", needs_user=True)
     with pytest.raises(ServerUnauthenticatedError, match="deleted"):
         caller.check(Role.PUBLISH, Kind.TOPIC, "orders")
+
+
+async def test_a_store_without_its_key_gets_no_new_one(tmp_path: Path) -> None:
+    add_users(tmp_path / "store", {})
+    key = tmp_path / "store.key"
+    key.rename(tmp_path / "kept")
+    with pytest.raises(KeyFileError, match="is missing, and the store has users"):
+        async with serving(tmp_path / "store", access=True):
+            pytest.fail("it must not become ready")
+    assert not key.exists()
+    (tmp_path / "kept").rename(key)
+    async with (
+        serving(tmp_path / "store", access=True) as served,
+        client_of(served, "ops") as ops,
+    ):
+        await ops.statistics()
 
 
 # --- limits --------------------------------------------------------------------------------
