@@ -85,7 +85,8 @@ def test_messages_that_come_in_during_every_step_are_read_exactly_once(
 
     def produce() -> None:
         try:
-            while not stop.wait(0.002):
+            # Verifying is a guest beside it, and looks at each key.
+            while not stop.wait(0.01):
                 store.put(messages(put[0], 20))
                 put[0] += 20
         finally:
