@@ -16,22 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
-import os
 import signal
-import socket
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-import grpc
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
-from migration.migrator import Migrator
-from server.access import Gatekeeper, ReloadedTls, TlsFiles, http_tls, open_users
-from server.activity import Activity
+from server.access import Gatekeeper, ReloadedTls, http_tls, open_users
 from server.errors import (
     HttpBindError,
     ServedElsewhereError,
@@ -40,11 +34,9 @@ from server.errors import (
     SettingsRefusedError,
 )
 from server.http import HttpSites, Site, monitoring_app
-from server.jobs import BackupKind, StoreJobs
+from server.listening import bind, rpc_server, tls_files
 from server.metrics import CallMetrics
-from server.process import calm_collector, has_terminal, private_bytes, tune_allocator
-from server.puts import Puts
-from server.reads import Reads
+from server.process import calm_collector, has_terminal, tune_allocator
 from server.services import (
     AccessService,
     AdminService,
@@ -56,17 +48,18 @@ from server.services import (
     MigrationService,
     TopicService,
 )
+from server.serving import Serving
 from server.stage import Stage
 from server.version import VERSION
-from server.wire import UNREAD_BYTES, CallKind, Edge
-from server.workers import Pools
+from server.wire import Edge
 from server.write_watch import watch_writes
-from store.clock import SystemClock
 from store.errors import InvalidArgumentError, StoreError
 from store.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import grpc
 
     from migration.opening import Opened
     from server.access import Users
@@ -102,9 +95,6 @@ SERVICES = tuple(
     for kind, descriptor in _SERVED.items()
     if kind not in (HealthService, _Reflection)
 )
-
-#: About 10 KB each while they wait.
-MAX_PENDING_CALLS = 100_000
 
 
 class StoreOpener(Protocol):
@@ -195,12 +185,12 @@ class Server:
         self._serving: Serving | None = None
         self._reloading = asyncio.Lock()
         self._hangups: set[asyncio.Task[None]] = set()
-        files = _tls_files(self._config)
+        files = tls_files(self._config)
         self._tls = None if files is None else ReloadedTls(files)
         self._tracing = _tracing_of(self._config)
-        self._rpc = _rpc_server(self._config, self._tracing)
+        self._rpc = rpc_server(self._config, self._tracing)
         self._admin_rpc = (
-            None if self._config.admin_port is None else _rpc_server(self._config, self._tracing)
+            None if self._config.admin_port is None else rpc_server(self._config, self._tracing)
         )
         #: Where administration is served, if apart; known when it listens.
         self.admin_port: int | None = None
@@ -216,10 +206,10 @@ class Server:
     async def run(self) -> None:
         """Returns when the store is closed."""
         config = self._config
-        port = _bind(self._rpc, config.host, config.port, self._tls)
+        port = bind(self._rpc, config.host, config.port, self._tls)
         if self._admin_rpc is not None and config.admin_port is not None:
             try:
-                self.admin_port = _bind(
+                self.admin_port = bind(
                     self._admin_rpc, config.admin_address, config.admin_port, self._tls
                 )
             except ServerBindError as error:
@@ -414,7 +404,7 @@ class Server:
                 VERSION,
                 names=config.console_names,
             )
-            tls = None if (files := _tls_files(config)) is None else http_tls(files)
+            tls = None if (files := tls_files(config)) is None else http_tls(files)
             self.sites.add(Site("console", config.console_host, config.console_port, app, tls))
 
     def _begin_drain(self) -> None:
@@ -447,78 +437,6 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None
         loop.call_soon_threadsafe(callback)
 
 
-class Serving:
-    """What serves while the store is open."""
-
-    def __init__(
-        self,
-        opened: Opened,
-        config: ServerConfig,
-        stage: Stage,
-        metrics: CallMetrics,
-        edge: Edge,
-        users: Users | None,
-    ) -> None:
-        self.store = store = opened.store
-        self._gate, memory = edge.gate, edge.memory
-        self.puts = Puts(store, config, stage, metrics)
-        self.reads = Reads(store, config, memory, stage, metrics)
-        self._max_receive_bytes = config.max_receive_bytes
-        self._pools = pools = Pools(config.worker_threads)
-        self.activity = Activity(store, config.metrics_groups, SystemClock().now_ms)
-        self._backup = BackupKind(store, config.backup_to, config.backup_bytes_per_s)
-        self.jobs = StoreJobs(
-            store,
-            scrub_period_hours=config.scrub_period_hours,
-            scrub_bytes_per_s=config.scrub_bytes_per_s,
-            keep_latest_hours=config.keep_latest_hours,
-            others=[self._backup],
-        )
-        self.services: dict[type, object] = {
-            MessageService: MessageService(store, self.puts, self.reads, pools),
-            TopicService: TopicService(store, pools, self.puts.forget_topic),
-            GroupService: GroupService(store, pools),
-            AccessService: AccessService(users, pools),
-            JobService: JobService(self.jobs.jobs, pools, stage),
-            MigrationService: MigrationService(Migrator(opened), pools, config.ingest_directory),
-        }
-
-    def reconfigure(self, config: ServerConfig) -> None:
-        """Take the settings that may change at run time."""
-        self.puts.reconfigure(config)
-        self.reads.reconfigure(config)
-        self.jobs.set_scrub_rate(config.scrub_bytes_per_s)
-        self._backup.bytes_per_s = config.backup_bytes_per_s
-        self.store.reconfigure(config.store_config(config.port))
-
-    async def levels(self) -> dict[str, float]:
-        """For GetStatistics."""
-        return {**self.levels_here(), **await self._pools.lookups.run(self.store.statistics)}
-
-    def levels_here(self) -> dict[str, float]:
-        """Those of them that the event loop owns."""
-        return {
-            "server.max_receive_bytes": self._max_receive_bytes,
-            "server.memory_bytes": private_bytes(),
-            "server.producers": self.puts.sessions.producer_count,
-            "server.watched_queues": self.reads.growth.watched_queues,
-            **{f"server.{name}": value for name, value in self.jobs.statistics().items()},
-        }
-
-    def waiting(self) -> dict[str, int]:
-        """By pool of threads, the work that waits for one."""
-        return {**self._pools.waiting(), "bulk": self.puts.waiting, "read": self.reads.waiting}
-
-    def under_way(self) -> dict[str, int]:
-        """Calls by kind."""
-        return {kind.value: self._gate.under_way(kind) for kind in CallKind}
-
-    def close(self) -> None:
-        """Wait for what runs in threads. Blocks."""
-        for part in (self.jobs, self.activity, self._pools, self.reads, self.puts):
-            part.close()
-
-
 def _tracing_of(config: ServerConfig) -> Tracing | None:
     """None unless it is asked for. Raises InvalidArgumentError when it is not installed."""
     if not config.tracing:
@@ -532,61 +450,3 @@ def _tracing_of(config: ServerConfig) -> Tracing | None:
     tracing = Tracing()
     tracing.mark_log_lines()
     return tracing
-
-
-def _rpc_server(config: ServerConfig, tracing: Tracing | None) -> grpc.aio.Server:
-    return grpc.aio.server(
-        interceptors=() if tracing is None else (tracing.interceptor(),),
-        options=(
-            ("grpc.max_receive_message_length", config.max_receive_bytes),
-            ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
-            # Above its own limits gRPC drops calls at random, as CANCELLED. So they all wait to be
-            # let in, for a turn of the loop; then the edge takes them, or says why not.
-            ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
-            ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
-            # How much of a request may be here before it is read; the probe would raise it.
-            ("grpc.http2.bdp_probe", 0),
-            ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
-            ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
-            # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
-            # own limit of one ping in 5 minutes would close their connections.
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-            ("grpc.keepalive_permit_without_calls", 1),
-        ),
-    )
-
-
-def _tls_files(config: ServerConfig) -> TlsFiles | None:
-    if config.tls_cert is None or config.tls_key is None:
-        return None
-    return TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
-
-
-def _bind(server: grpc.aio.Server, host: str, port: int, tls: ReloadedTls | None) -> int:
-    """The port that is listened on."""
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:
-        if tls is None:
-            bound = server.add_insecure_port(address)
-        else:
-            bound = server.add_secure_port(address, tls.credentials)
-    except RuntimeError as error:
-        raise ServerBindError(host, port, _why_not(host, port)) from error
-    if bound == 0:
-        raise ServerBindError(host, port, _why_not(host, port))
-    return bound
-
-
-def _why_not(host: str, port: int) -> OSError:
-    """Why the address cannot be listened on: gRPC says so in its log alone, so ask again."""
-    try:
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
-                probe.bind(address)
-                probe.listen()
-    except OSError as error:
-        return error
-    return OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))  # it has just been let go

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from server.app import Serving, StoreOpener
+    from server.app import StoreOpener
     from server.errors import SettingsRefusedError
+    from server.serving import Serving
     from server.settings import Change, Sources
     from store.message_store import MessageStore
 

@@ -1,0 +1,81 @@
+"""The gRPC server and its address."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import grpc
+
+from server.access import TlsFiles
+from server.errors import ServerBindError
+from server.wire import UNREAD_BYTES
+
+if TYPE_CHECKING:
+    from server.access import ReloadedTls
+    from server.config import ServerConfig
+    from server.traces import Tracing
+
+#: About 10 KB each while they wait.
+MAX_PENDING_CALLS = 100_000
+
+
+def rpc_server(config: ServerConfig, tracing: Tracing | None) -> grpc.aio.Server:
+    return grpc.aio.server(
+        interceptors=() if tracing is None else (tracing.interceptor(),),
+        options=(
+            ("grpc.max_receive_message_length", config.max_receive_bytes),
+            ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
+            # Above its own limits gRPC drops calls at random, as CANCELLED. So they all wait to be
+            # let in, for a turn of the loop; then the edge takes them, or says why not.
+            ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
+            ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
+            # How much of a request may be here before it is read; the probe would raise it.
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
+            ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
+            # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
+            # own limit of one ping in 5 minutes would close their connections.
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+            ("grpc.keepalive_permit_without_calls", 1),
+        ),
+    )
+
+
+def tls_files(config: ServerConfig) -> TlsFiles | None:
+    """None: without TLS."""
+    if config.tls_cert is None or config.tls_key is None:
+        return None
+    return TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
+
+
+def bind(server: grpc.aio.Server, host: str, port: int, tls: ReloadedTls | None) -> int:
+    """The port that is listened on. Raises ServerBindError."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        if tls is None:
+            bound = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, tls.credentials)
+    except RuntimeError as error:
+        raise ServerBindError(host, port, _why_not(host, port)) from error
+    if bound == 0:
+        raise ServerBindError(host, port, _why_not(host, port))
+    return bound
+
+
+def _why_not(host: str, port: int) -> OSError:
+    """Why the address cannot be listened on: gRPC says so in its log alone, so ask again."""
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
+                probe.bind(address)
+                probe.listen()
+    except OSError as error:
+        return error
+    return OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))  # it has just been let go

@@ -1,0 +1,103 @@
+"""What serves while the store is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from migration.migrator import Migrator
+from server.activity import Activity
+from server.jobs import BackupKind, StoreJobs
+from server.process import private_bytes
+from server.puts import Puts
+from server.reads import Reads
+from server.services import (
+    AccessService,
+    GroupService,
+    JobService,
+    MessageService,
+    MigrationService,
+    TopicService,
+)
+from server.wire import CallKind
+from server.workers import Pools
+from store.clock import SystemClock
+
+if TYPE_CHECKING:
+    from migration.opening import Opened
+    from server.access import Users
+    from server.config import ServerConfig
+    from server.metrics import CallMetrics
+    from server.stage import Stage
+    from server.wire import Edge
+
+
+class Serving:
+    """Made when the store is open, closed before it. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        config: ServerConfig,
+        stage: Stage,
+        metrics: CallMetrics,
+        edge: Edge,
+        users: Users | None,
+    ) -> None:
+        self.store = store = opened.store
+        self._gate, memory = edge.gate, edge.memory
+        self.puts = Puts(store, config, stage, metrics)
+        self.reads = Reads(store, config, memory, stage, metrics)
+        self._max_receive_bytes = config.max_receive_bytes
+        self._pools = pools = Pools(config.worker_threads)
+        self.activity = Activity(store, config.metrics_groups, SystemClock().now_ms)
+        self._backup = BackupKind(store, config.backup_to, config.backup_bytes_per_s)
+        self.jobs = StoreJobs(
+            store,
+            scrub_period_hours=config.scrub_period_hours,
+            scrub_bytes_per_s=config.scrub_bytes_per_s,
+            keep_latest_hours=config.keep_latest_hours,
+            others=[self._backup],
+        )
+        self.services: dict[type, object] = {
+            MessageService: MessageService(store, self.puts, self.reads, pools),
+            TopicService: TopicService(store, pools, self.puts.forget_topic),
+            GroupService: GroupService(store, pools),
+            AccessService: AccessService(users, pools),
+            JobService: JobService(self.jobs.jobs, pools, stage),
+            MigrationService: MigrationService(Migrator(opened), pools, config.ingest_directory),
+        }
+
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Take the settings that may change at run time."""
+        self.puts.reconfigure(config)
+        self.reads.reconfigure(config)
+        self.jobs.set_scrub_rate(config.scrub_bytes_per_s)
+        self._backup.bytes_per_s = config.backup_bytes_per_s
+        self.store.reconfigure(config.store_config(config.port))
+
+    async def levels(self) -> dict[str, float]:
+        """For GetStatistics."""
+        return {**self.levels_here(), **await self._pools.lookups.run(self.store.statistics)}
+
+    def levels_here(self) -> dict[str, float]:
+        """Those of them that the event loop owns."""
+        return {
+            "server.max_receive_bytes": self._max_receive_bytes,
+            "server.memory_bytes": private_bytes(),
+            "server.producers": self.puts.sessions.producer_count,
+            "server.watched_queues": self.reads.growth.watched_queues,
+            **{f"server.{name}": value for name, value in self.jobs.statistics().items()},
+        }
+
+    def waiting(self) -> dict[str, int]:
+        """By pool of threads, the work that waits for one."""
+        return {**self._pools.waiting(), "bulk": self.puts.waiting, "read": self.reads.waiting}
+
+    def under_way(self) -> dict[str, int]:
+        """Calls by kind."""
+        return {kind.value: self._gate.under_way(kind) for kind in CallKind}
+
+    def close(self) -> None:
+        """Wait for what runs in threads. Blocks."""
+        for part in (self.jobs, self.activity, self._pools, self.reads, self.puts):
+            part.close()
