@@ -15,18 +15,19 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 
 # What `make check` runs; `make check CHECK_TESTS=test` leaves out Spark, and its gigabyte.
 CHECK_STATIC ?= lint types proto-drift
-CHECK_TESTS  ?= test test-spark test-packages
+CHECK_TESTS  ?= test test-slow test-spark test-packages
 
 TEST_WORKERS ?= 2
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
-FAST_TESTS   := not crash and not spark and not soak and not cluster and not packages and not browser
+NOT_HERE     := not slow and not spark and not soak and not cluster and not packages and not browser
+FAST_TESTS   := not crash and $(NOT_HERE)
 REPORTS      ?= reports
 PB           := kvcq_client/pb
 PROTOC       := $(PY) -m grpc_tools.protoc -I $(PB)=proto
 PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto))
 
 .DEFAULT_GOAL := help
-.PHONY: help run setup setup-spark fmt lint types test test-fast test-crash test-spark \
+.PHONY: help run setup setup-spark fmt lint types test test-fast test-slow test-crash test-spark \
 	test-spark-cluster test-packages test-console dist proto \
 	proto-drift bench bench-peers bench-scenarios fuzz campaign check soak clean
 
@@ -50,8 +51,11 @@ lint: $(STAMPS)/dev  ## Lint, and check the format
 types: $(STAMPS)/dev  ## Check the types, strictly
 	$(BIN)/mypy
 
-test: $(STAMPS)/dev  ## All tests that need neither Spark nor an hour
-	$(PYTEST) -m "not spark and not soak and not cluster and not packages and not browser"
+test: $(STAMPS)/dev  ## All tests that need no Spark and no more than a few seconds each
+	$(PYTEST) -m "$(NOT_HERE)"
+
+test-slow: $(STAMPS)/dev  ## Those that take more than ten seconds each
+	$(PYTEST) -m slow
 
 test-fast: $(STAMPS)/dev  ## The tests that kill no processes
 	$(PYTEST) -m "$(FAST_TESTS)"

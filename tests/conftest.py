@@ -5,6 +5,7 @@ HYPOTHESIS_PROFILE is dev (the default), ci or nightly.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -38,6 +39,17 @@ settings.register_profile("dev", _COMMON, max_examples=50)
 settings.register_profile("ci", _COMMON, max_examples=100, derandomize=True)
 settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """`kvcq serve`, called in this process, sets the log's level and gives the audit a way out."""
+    root, audit = logging.getLogger(), logging.getLogger("kvcq.audit")
+    before = root.level, audit.level, audit.propagate, audit.handlers[:]
+    yield
+    root.setLevel(before[0])
+    audit.setLevel(before[1])
+    audit.propagate, audit.handlers[:] = before[2:]
 
 
 @pytest.fixture

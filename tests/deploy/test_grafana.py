@@ -87,6 +87,7 @@ def test_promtool_takes_every_query(tmp_path: Path) -> None:
     assert f"{len(queries)} rules found" in promtool("check", "rules", "queries.yml", cwd=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 async def test_each_query_has_an_answer_in_a_real_prometheus(tmp_path: Path) -> None:
     async with used_server(tmp_path / "store") as served, prometheus(tmp_path, served) as ask:

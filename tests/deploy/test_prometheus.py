@@ -93,6 +93,7 @@ def test_the_tests_of_the_rules_use_metrics_that_there_are() -> None:
             assert alert["alertname"] in ALERTS
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 async def test_an_alert_fires_in_a_real_prometheus(tmp_path: Path) -> None:
     firing = 'ALERTS{alertname="KvcqStoreFailed", alertstate="firing"}'

@@ -19,6 +19,7 @@ CALLS = 10_000
 GROWTH_BYTES = 300 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_calls_at_random_are_answered_as_declared(tmp_path: Path, seed: int) -> None:

@@ -127,6 +127,7 @@ def test_one_round_gives_no_table(tmp_path: Path) -> None:
         markdown(document(run(system, tmp_path), system, rounds=1))
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_our_own_server_and_client_through_the_plug(tmp_path: Path) -> None:
     found = run(kvcq.SYSTEM, tmp_path, scale=0.0)

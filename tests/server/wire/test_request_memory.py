@@ -297,6 +297,7 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 async def test_memory_stays_below_1_gib_whatever_clients_send(tmp_path: Path) -> None:
     settings = ("store.segment_bytes=268435456", f"server.max_receive_bytes={64 << 20}")

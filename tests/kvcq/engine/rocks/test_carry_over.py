@@ -68,6 +68,7 @@ def fail(engine: RocksEngine) -> None:
         engine.flush()
 
 
+@pytest.mark.slow
 @settings(max_examples=20)  # each opens four databases
 @given(changes, changes, changes)
 def test_all_that_was_in_memory_is_there_and_durable(
