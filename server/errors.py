@@ -172,8 +172,14 @@ class UnauthenticatedError(AccessError):
 class ForbiddenError(AccessError):
     """The user has no right to this."""
 
-    def __init__(self, user: str, what: str, remedy: str) -> None:
-        super().__init__(f"user {user!r} may not {what}. An administrator allows it: {remedy}")
+    def __init__(self, user: str, what: str, remedy: str | None) -> None:
+        """`remedy` is the command that allows it; None: only administrators may."""
+        allowed = (
+            "Only administrators may, users made with `kvcq user add NAME --admin`"
+            if remedy is None
+            else f"An administrator allows it: {remedy}"
+        )
+        super().__init__(f"user {user!r} may not {what}. {allowed}")
         self.user = user
         self.what = what
 

@@ -378,7 +378,7 @@ class MessageStore:
         if retention.time_ms > hours * 3_600_000:
             raise InvalidArgumentError(
                 f"{prefix}time_ms",
-                f"{retention.time_ms} is longer than the log keeps any message: "
+                f"{retention.time_ms} ms is longer than the log keeps any message: "
                 f"store.reserved_hours is {hours:g}",
             )
 

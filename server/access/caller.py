@@ -107,11 +107,7 @@ class UserCaller(Caller):
 
     def check_admin(self, what: str) -> None:
         if not self._now().is_admin:
-            raise ForbiddenError(
-                self.name,
-                what,
-                "as administrators alone may, such as those made with `kvcq user add NAME --admin`",
-            )
+            raise ForbiddenError(self.name, what, None)
 
     def is_unbound(self, role: Role, kind: Kind) -> bool:
         return self._now().rights.allow_all(kind, role, "")

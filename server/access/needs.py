@@ -234,7 +234,9 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "CreateUser": Need(_USERS, target=_fields("user")),
         "DeleteUser": Need(_USERS, target=_fields("user")),
         "ListUsers": Need(_USERS),
-        "RotateSecret": Need(_own_or_admin("rotate a secret"), target=_fields("user")),
+        "RotateSecret": Need(
+            _own_or_admin("rotate the secret of another user"), target=_fields("user")
+        ),
         "SetLimits": Need(_USERS, target=_fields("user")),
         "Grant": Need(_USERS, target=lambda request: _rights_of(request)),
         "Revoke": Need(_USERS, target=lambda request: _rights_of(request)),

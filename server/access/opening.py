@@ -74,6 +74,8 @@ def _vault_of(metadata: Metadata, key_file: Path) -> Vault:
     moved, a new one would open nothing, and be taken for the right one."""
     if not key_file.exists() and metadata.states(USER_STATES):
         raise KeyFileError(
-            key_file, "is missing, and the store has users: bring back this store's key"
+            key_file,
+            "is missing, and the store has users: copy this store's key there, or name it: "
+            "server.key_file",
         )
     return Vault.open(key_file)

@@ -17,7 +17,7 @@ from server.cli.on_disk import unusable
 from server.cli.settings_options import read_settings, refused, settings_options
 from server.cli.terminal import BadRequestError, CommandError, json_option
 from server.config import LogFormat
-from server.errors import HttpBindError, ServerBindError
+from server.errors import HttpBindError, KeyFileError, ServerBindError
 from server.process import (
     AppendedFile,
     JsonLines,
@@ -153,6 +153,8 @@ def _why_not_opened(error: StoreError | OSError, config: ServerConfig) -> Comman
         )
     if isinstance(error, StoreFailedError):  # after it had been opened
         return CommandError(f"the store could not be closed in order: {error}")
+    if isinstance(error, KeyFileError):  # the store is whole: its text says what to do
+        return CommandError(f"the store cannot be opened: {error}")
     if isinstance(error, StoreError):
         return unusable(error, config.data_dir, "the store cannot be opened: ")
     if error.errno in _UNUSABLE:

@@ -60,7 +60,8 @@ def test_a_compaction_is_waited_for_and_listed(target: str) -> None:
 def test_what_is_started_says_how_to_watch_it(target: str) -> None:
     started = run(target, "start", "compact", "--family", "index")
     assert started.exit_code == 0, started.output
-    job_id = started.stderr.split()[3]
+    job_id = started.stdout.strip()  # alone, for scripts
+    assert answer(target, "show", job_id)["kind"] == "compact"
     assert f"kvcq job watch {job_id}" in started.stderr
     watched = run(target, "watch", job_id)
     assert (watched.exit_code, "done" in watched.stdout) == (0, True)

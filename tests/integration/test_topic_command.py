@@ -65,9 +65,12 @@ def test_what_a_topic_keeps_is_set_and_shown(target: str) -> None:
         "supersededMessages": 0,
     }
     shown = run(target, "describe", "orders").stdout
-    assert "keeps 1,073,741,824 bytes, 3 messages" in shown
+    assert "keeps 1.0 GiB, 3 messages" in shown
     assert "hidden, still in the log" in shown
-    assert "36 h" in run(target, "create", "later", "--keep", "1.5d").stdout
+    assert "1 d 12 h" in run(target, "create", "later", "--keep", "1.5d").stdout
+    assert "30 s" in run(target, "create", "soon", "--keep", "30s").stdout
+    refused = run(target, "create", "never", "--keep", "100d")
+    assert "8640000000 ms is longer than the log keeps any message" in refused.stderr
 
 
 def test_a_topic_that_keeps_all_is_shown_as_before(target: str) -> None:

@@ -195,7 +195,8 @@ def start_job(request: pb.StartJobRequest, server: str, *, wait: bool, as_json: 
     elif as_json:
         print_json(_document(found))
     else:
-        notes.print(f"started {_kind_of(found)} as {found.job_id}")
+        notes.print(f"started {_kind_of(found)}:")
+        console.print(found.job_id)
         print_next(command_at(server, "job watch", name=found.job_id), None)
 
 

@@ -17,8 +17,10 @@ from server.cli.terminal import (
     CommandError,
     Sections,
     ask,
+    byte_count,
     counted,
     document_of,
+    duration,
     json_option,
     notes,
     print_json,
@@ -220,11 +222,15 @@ def _document(one: Topic) -> dict[str, object]:
 def _kept(retention: Retention) -> str:
     parts = []
     if retention.time_ms:
-        parts.append(f"{retention.time_ms / 3_600_000:,.4g} h")
+        parts.append(_span(retention.time_ms))
     if retention.bytes:
-        parts.append(counted(retention.bytes, "byte"))
+        parts.append(byte_count(retention.bytes))
     if retention.messages:
         parts.append(counted(retention.messages, "message"))
     if retention.latest:
         parts.append("the latest of each key")
     return ", ".join(parts) or "all"
+
+
+def _span(time_ms: int) -> str:
+    return duration(time_ms / 1000) if time_ms >= 1000 else f"{time_ms} ms"

@@ -49,14 +49,14 @@ def top(
     with connect(server) as client:
         before = take(client, time.monotonic())
         time.sleep(interval_s)
-        now = take(client, time.monotonic())
+        now = take(client, time.monotonic(), denied=before.denied)
         shown = figures(before, now)
         if as_json:
             print_json(document(shown, server, _now_ms()))
             while not once:
                 before = now
                 time.sleep(interval_s)
-                now = take(client, time.monotonic())
+                now = take(client, time.monotonic(), denied=before.denied)
                 print_json(document(figures(before, now), server, _now_ms()))
             return
         if once or not console.is_terminal:
@@ -66,17 +66,17 @@ def top(
             while True:
                 live.refresh()
                 time.sleep(interval_s)
-                found, note = _look(client, server)
+                found, note = _look(client, server, denied=now.denied)
                 if found is not None:
                     before, now = now, found
                     shown = figures(before, now)
                 live.update(screen(shown, server, note))
 
 
-def _look(client: Client, server: str) -> tuple[Sample | None, str]:
+def _look(client: Client, server: str, *, denied: bool) -> tuple[Sample | None, str]:
     """A server that is started again is waited for: until then the last figures stay."""
     try:
-        return take(client, time.monotonic()), ""
+        return take(client, time.monotonic(), denied=denied), ""
     except KvcqError as error:
         return None, f"no answer, these are the last figures: {command_error(error, server)}"
 

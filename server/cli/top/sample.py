@@ -35,14 +35,20 @@ class Sample:
         return self.numbers.get("server.uptime_s", 0.0)
 
 
-def take(client: Client, time_s: float) -> Sample:
-    """Raises what the client raises, but for a server that opens its store, or ends."""
+def take(client: Client, time_s: float, *, denied: bool = False) -> Sample:
+    """Raises what the client raises, but for a server that opens its store, or ends.
+
+    `denied` is that of the look before: what was refused once is not asked for again, since each
+    refusal is counted and audited.
+    """
     numbers = client.statistics(timeout_s=TIMEOUT_S)
     version = client.server_version(timeout_s=TIMEOUT_S)
     try:
         # Not before: the client would wait until the store is open.
         if "server.opening_progress" in numbers or "server.draining" in numbers:
-            return Sample(time_s, version, numbers, _NOTHING_YET, ())
+            return Sample(time_s, version, numbers, _NOTHING_YET, (), denied=denied)
+        if denied:
+            return Sample(time_s, version, numbers, _NOTHING_YET, (), denied=True)
         activity = client.activity(timeout_s=TIMEOUT_S)
         jobs = [
             job

@@ -33,3 +33,19 @@ async def test_topics_and_groups_are_for_administrators(
         assert found["ready"] is True
         assert found["denied"] is denied
         assert found["topicCount"] == (None if denied else 0)
+
+
+async def test_what_was_refused_once_is_not_asked_for_again(tmp_path: Path) -> None:
+    async with guarded(tmp_path, {"app": ["publish topic orders"]}) as served:
+
+        def look() -> list[float]:
+            credentials = Credentials("app", secret_of("app"))
+            with Client(served.target, timeout_s=10, credentials=credentials) as client:
+                first = take(client, 1.0)
+                second = take(client, 2.0, denied=first.denied)
+                assert second.denied
+                numbers = (second.numbers, client.statistics())
+                name = "server.refusals.GetActivity.PERMISSION_DENIED"
+                return [found[name] for found in numbers]
+
+        assert await asyncio.to_thread(look) == [1, 1]
