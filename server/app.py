@@ -25,7 +25,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
-from server.access import Gatekeeper, ReloadedTls, http_tls, open_users
+from server.access import Gatekeeper, ReloadedTls, has_users, http_tls, open_users
 from server.errors import (
     HttpBindError,
     ServedElsewhereError,
@@ -310,6 +310,11 @@ class Server:
         if self._gatekeeper is not None:
             users = self._gatekeeper.users = await asyncio.to_thread(
                 open_users, store.metadata, self._config.data_dir, self._config.key_file
+            )
+        elif await asyncio.to_thread(has_users, store.metadata):
+            logger.warning(
+                "the store has users, and nobody is asked who they are: everyone may do "
+                "everything. Start it with --access, or server.access = true"
             )
         serving = Serving(opened, self._config, self._stage, self._metrics, self._edge, users)
         self._serving = serving

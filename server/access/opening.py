@@ -43,6 +43,11 @@ def open_users(metadata: Metadata, data_dir: Path, key_file: Path | None) -> Use
     return users
 
 
+def has_users(metadata: Metadata) -> bool:
+    """Whether the store was made to ask its callers who they are."""
+    return bool(metadata.states(USER_STATES))
+
+
 @contextmanager
 def users_of_stopped_store(
     data_dir: Path, key_file: Path | None, segment_bytes: int | None = None
@@ -72,7 +77,7 @@ def users_of_stopped_store(
 def _vault_of(metadata: Metadata, key_file: Path) -> Vault:
     """With a new key for a store without users alone: beside a restored store, or one that was
     moved, a new one would open nothing, and be taken for the right one."""
-    if not key_file.exists() and metadata.states(USER_STATES):
+    if not key_file.exists() and has_users(metadata):
         raise KeyFileError(
             key_file,
             "is missing, and the store has users: copy this store's key there, or name it: "
