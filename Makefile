@@ -17,7 +17,8 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 CHECK_STATIC ?= lint types proto-drift
 CHECK_TESTS  ?= test test-slow test-spark test-packages
 
-TEST_WORKERS ?= 2
+# Tests wait for processes and disks: three keep two cores busy.
+TEST_WORKERS ?= 3
 PYTEST       := $(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup
 NOT_HERE     := not slow and not spark and not soak and not cluster and not packages and not browser
 FAST_TESTS   := not crash and $(NOT_HERE)
@@ -51,10 +52,10 @@ lint: $(STAMPS)/dev  ## Lint, and check the format
 types: $(STAMPS)/dev  ## Check the types, strictly
 	$(BIN)/mypy
 
-test: $(STAMPS)/dev  ## All tests that need no Spark and no more than a few seconds each
+test: $(STAMPS)/dev  ## All tests but the slow ones and those of Spark
 	$(PYTEST) -m "$(NOT_HERE)"
 
-test-slow: $(STAMPS)/dev  ## Those that take more than ten seconds each
+test-slow: $(STAMPS)/dev  ## Those that take long: fuzz, load scenarios, benchmarks
 	$(PYTEST) -m slow
 
 test-fast: $(STAMPS)/dev  ## The tests that kill no processes

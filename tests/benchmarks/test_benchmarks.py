@@ -15,6 +15,8 @@ from tests.benchmarks.measure import Bench, Row
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "name",

@@ -56,6 +56,8 @@ SMALL: dict[str, dict[str, Any]] = {
     },
 }
 
+pytestmark = pytest.mark.slow
+
 
 def _small(name: str) -> Scenario:
     scenario = load_scenario(name)
