@@ -56,7 +56,7 @@ test: $(STAMPS)/dev  ## All tests but the slow ones and those of Spark
 	$(PYTEST) -m "$(NOT_HERE)"
 
 test-slow: $(STAMPS)/dev  ## Those that take long: fuzz, load scenarios, benchmarks
-	$(PYTEST) -m slow
+	$(PYTEST) -m "slow and not spark"
 
 test-fast: $(STAMPS)/dev  ## The tests that kill no processes
 	$(PYTEST) -m "$(FAST_TESTS)"
