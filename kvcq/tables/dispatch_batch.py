@@ -16,7 +16,7 @@ from kvcq.tables.keys import (
     LIGHT_UNIT,
     UNITS,
     index_keys_of,
-    light_queue_start,
+    name_part,
     pack_i64,
     queue_keys,
 )
@@ -78,7 +78,7 @@ class DispatchBatchBuilder:
             last[max_key] = (physical_offset, queue_offset)
             # Light queues are too many to be remembered: making their keys is cheaper.
             for name, offset in light_queues:
-                start = light_queue_start(name)
+                start = name_part(name)
                 add_unit((start + light_unit + pack_i64(offset), value))
                 last[start + light_max] = (physical_offset, offset)
         bounds = [(max_key, pack_max(*place)) for max_key, place in last.items()]

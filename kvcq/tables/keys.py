@@ -103,10 +103,17 @@ def _queue_parts(queue_id: int) -> tuple[bytes, bytes]:
     )
 
 
+def name_part(name: str) -> bytes:
+    """Length and bytes of a topic's or light queue's name. Behind that of a light queue come
+    `LIGHT_UNIT` and the offset, or `LIGHT_MAX`.
+    """
+    data = name.encode()
+    return _length_part(len(data)) + data
+
+
 def topic_prefix(topic: str) -> bytes:
     """What every key of the topic begins with, in all three families."""
-    data = topic.encode()
-    return _I32.pack(len(data)) + _SEPARATOR + data + _SEPARATOR
+    return name_part(topic) + _SEPARATOR
 
 
 _known_prefix = lru_cache(maxsize=4096)(topic_prefix)
@@ -144,22 +151,13 @@ def queue_offset_of(key: bytes) -> int:
     return int.from_bytes(key[-OFFSET_BYTES:], "big")
 
 
-def light_queue_start(name: str) -> bytes:
-    """What the unit keys (`LIGHT_UNIT` follows, then the offset) and the `max` key (`LIGHT_MAX`
-    follows) of a light queue begin with.
-    """
-    data = name.encode()
-    return _length_part(len(data)) + data
-
-
 def max_key(topic: str, queue_id: int) -> bytes:
-    return light_queue_start(topic) + _queue_parts(queue_id)[1]
+    return name_part(topic) + _queue_parts(queue_id)[1]
 
 
 def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
     """`unit_prefix` and `max_key` of one queue, for the price of one."""
-    data = topic.encode()
-    topic_part = _length_part(len(data)) + data
+    topic_part = name_part(topic)
     unit_part, max_part = _queue_parts(queue_id)
     return topic_part + unit_part, topic_part + max_part
 

@@ -200,9 +200,7 @@ class CallStream:
             return True
         if response is None:
             return False
-        if self._usage is not None:
-            self._usage.took(len(response))
-        self._results.append(pb.CallResult(id=call.id, response=response))
+        self._answered(call.id, response)
         return True
 
     def _enter(self, method: Method) -> None:
@@ -225,11 +223,14 @@ class CallStream:
         except Exception as error:  # noqa: BLE001 - the answer to this call says so
             self._refuse(call.id, method.name, error)
             return
+        self._answered(call.id, response)
+
+    def _answered(self, call_id: int, response: bytes) -> None:
         if self._usage is not None:
             self._usage.took(len(response))
         if len(response) > SMALL_BYTES:
             self._memory.sends(len(response))
-        self._results.append(pb.CallResult(id=call.id, response=response))
+        self._results.append(pb.CallResult(id=call_id, response=response))
 
     def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Task[None]) -> None:
         del self._under_way[call_id]
