@@ -35,8 +35,6 @@ from store.errors import InvalidArgumentError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.progress import TaskID
-
     from kvcq.backup import Backup, Broken
 
 #: Broken files that are printed for people.
@@ -297,11 +295,4 @@ def _bars(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
         yield lambda _step, _share: None
         return
     with Bars() as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def show(step: str, share: float) -> None:
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=1.0)
-            bars.update(tasks[step], completed=share)
-
-        yield show
+        yield bars.show

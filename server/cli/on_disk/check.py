@@ -34,8 +34,6 @@ from store.store_dir import DirKind, inspect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rich.progress import TaskID
-
     from kvcq.inspect import Checked, CheckResult, Finding
 
 #: Without a terminal, how far the check is gets a line that often.
@@ -105,14 +103,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
         yield lambda _step, _share: None
     elif notes.is_terminal:
         with Bars() as bars:
-            tasks: dict[str, TaskID] = {}
-
-            def show(step: str, share: float) -> None:
-                if step not in tasks:
-                    tasks[step] = bars.add_task(step, total=1.0)
-                bars.update(tasks[step], completed=share)
-
-            yield show
+            yield bars.show
     else:
         yield ProgressLines(time.monotonic)
 
