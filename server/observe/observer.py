@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from server.metrics import Survey, Surveyed
 from server.observe.families import Gathered, Row, add_statistics
 from server.observe.loop_watch import LoopWatch
-from server.survey import Survey, Surveyed
 from server.version import VERSION
 from server.workers import Workers
 from store.clock import SystemClock

@@ -13,10 +13,9 @@ from server.version import VERSION
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from server.metrics import CallMetrics
+    from server.metrics import CallMetrics, Surveyed
     from server.settings import Change, Reloaded, RunningSettings
     from server.stage import Stage
-    from server.survey import Surveyed
     from server.wire import Context
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from server.app import StoreOpener
+    from server.app.serving import Serving
     from server.errors import SettingsRefusedError
-    from server.serving import Serving
     from server.settings import Change, Sources
     from store.message_store import MessageStore
 

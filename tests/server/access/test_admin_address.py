@@ -10,7 +10,7 @@ import pytest
 from kvcq_client import AsyncClient, Message, NotPossibleError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc, migration_pb2
-from server.app import _ADMINISTRATION, _SERVED
+from server.app.server import _ADMINISTRATION, _SERVED
 from server.config import ServerConfig
 from server.errors import HttpBindError
 from store.errors import InvalidArgumentError

@@ -16,7 +16,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
-from server.app import _SERVED
+from server.app.server import _SERVED
 from tests.support.rpc_errors import error_info
 from tests.support.users import ADMIN, guarded, secret_of
 

@@ -1,4 +1,4 @@
-"""server/write_watch.py: a store that cannot write is not ready, and is again when it can."""
+"""server/app/write_watch.py: a store that cannot write is not ready, and is again when it can."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server import write_watch
+from server.app import write_watch
 from store.errors import FlushError
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving

@@ -6,13 +6,13 @@ from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.traffic import TopicTraffic
+from server.metrics.traffic import TopicTraffic
 from store.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from server.traffic import Traffic
+    from server.metrics.traffic import Traffic
     from store.histogram import Counted
 
 #: Asking for the numbers must not change them.

@@ -1,4 +1,4 @@
-"""server/activity.py and GetActivity: what is put and pulled, and who is behind."""
+"""server/metrics/activity.py and GetActivity: what is put and pulled, and who is behind."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from kvcq_client import AsyncClient, Message
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server import activity
+from server.metrics import activity
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from server.survey import Surveyed
+    from server.metrics.survey import Surveyed
 
 
 async def test_traffic_and_lags_are_told(tmp_path: Path) -> None:

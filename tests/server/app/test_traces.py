@@ -1,4 +1,4 @@
-"""server/traces.py: a span for each call, by OpenTelemetry's own instrumentation."""
+"""server/app/traces.py: a span for each call, by OpenTelemetry's own instrumentation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ pytest.importorskip("opentelemetry.instrumentation.grpc", reason="the tracing ex
 
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from server import app, traces
+from server.app import server as app
+from server.app import traces
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -138,7 +139,7 @@ async def test_off_there_is_no_span_and_nothing_in_the_way(
 def test_what_is_not_installed_is_named_with_what_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "server.traces", None)
+    monkeypatch.setitem(sys.modules, "server.app.traces", None)
     with pytest.raises(InvalidArgumentError, match=r"kvcq\[tracing\]") as refused:
         app._tracing_of(ServerConfig(tracing=True))
     assert refused.value.field == "server.tracing"

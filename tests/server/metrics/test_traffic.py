@@ -1,4 +1,4 @@
-"""server/traffic.py: rows of the busiest topics, and one of the others."""
+"""server/metrics/traffic.py: rows of the busiest topics, and one of the others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server import traffic
-from server.traffic import OTHERS, RANK_S, TopicTraffic, Traffic
+from server.metrics import traffic
+from server.metrics.traffic import OTHERS, RANK_S, TopicTraffic, Traffic
 
 if TYPE_CHECKING:
     import pytest

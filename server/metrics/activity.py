@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from server.survey import Survey, Surveyed
+from server.metrics.survey import Survey, Surveyed
 from server.workers import Workers
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from server.wire import UNREAD_BYTES
 
 if TYPE_CHECKING:
     from server.access import ReloadedTls
+    from server.app.traces import Tracing
     from server.config import ServerConfig
-    from server.traces import Tracing
 
 #: About 10 KB each while they wait.
 MAX_PENDING_CALLS = 100_000

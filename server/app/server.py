@@ -26,6 +26,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from server.access import Gatekeeper, ReloadedTls, has_users, http_tls, open_users
+from server.app.listening import bind, rpc_server, tls_files
+from server.app.serving import Serving
+from server.app.write_watch import watch_writes
 from server.errors import (
     HttpBindError,
     ServedElsewhereError,
@@ -34,7 +37,6 @@ from server.errors import (
     SettingsRefusedError,
 )
 from server.http import HttpSites, Site, monitoring_app
-from server.listening import bind, rpc_server, tls_files
 from server.metrics import CallMetrics
 from server.process import calm_collector, has_terminal, tune_allocator
 from server.services import (
@@ -48,11 +50,9 @@ from server.services import (
     MigrationService,
     TopicService,
 )
-from server.serving import Serving
 from server.stage import Stage
 from server.version import VERSION
 from server.wire import Edge
-from server.write_watch import watch_writes
 from store.errors import InvalidArgumentError, StoreError
 from store.progress import no_progress
 
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
 
     from migration.opening import Opened
     from server.access import Users
+    from server.app.traces import Tracing
     from server.config import ServerConfig
+    from server.metrics import Surveyed
     from server.observe import Observer
     from server.settings import Change, Reloaded, RunningSettings
-    from server.survey import Surveyed
-    from server.traces import Tracing
     from store.config import StoreConfig
     from store.progress import Progress
 
@@ -447,7 +447,7 @@ def _tracing_of(config: ServerConfig) -> Tracing | None:
     if not config.tracing:
         return None
     try:
-        from server.traces import Tracing  # an extra
+        from server.app.traces import Tracing  # an extra
     except ModuleNotFoundError as error:
         raise InvalidArgumentError(
             "server.tracing", f"{error.name} is not installed: pip install 'kvcq[tracing]'"

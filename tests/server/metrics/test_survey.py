@@ -1,4 +1,4 @@
-"""server/survey.py: topics, groups and lags, some at a time."""
+"""server/metrics/survey.py: topics, groups and lags, some at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from server import survey
-from server.survey import Lag, Survey
+from server.metrics import survey
+from server.metrics.survey import Lag, Survey
 from store.errors import StoreBusyError
 from store.message import Message
 from tests.support.fake_clock import FakeClock

@@ -1,4 +1,4 @@
-"""server/app.py: starting, readiness, draining; health and reflection over real gRPC."""
+"""server/app/server.py: starting, readiness, draining; health and reflection over real gRPC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.opening import open_any
-from server.app import SERVICES
+from server.app.server import SERVICES
 from server.errors import ServerBindError
 from store.errors import StoreFailedError, StoreFormatError
 from tests.support.rpc_errors import error_info

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migration.migrator import Migrator
-from server.activity import Activity
 from server.jobs import BackupKind, StoreJobs
+from server.metrics import Activity
 from server.process import private_bytes
 from server.puts import Puts
 from server.reads import Reads
