@@ -64,7 +64,7 @@ class Workers:
         else:
             await self._turn()
         try:
-            # What is logged there says for which call; see server/wire/call_info.py.
+            # What is logged there says for which call; see server/edge/call_info.py.
             context = copy_context()
             future = self._pool.submit(lambda: context.run(function, *args, **kwargs))
         except BaseException:

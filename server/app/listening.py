@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import grpc
 
 from server.access import TlsFiles
+from server.edge import UNREAD_BYTES
 from server.errors import ServerBindError
-from server.wire import UNREAD_BYTES
 
 if TYPE_CHECKING:
     from server.access import ReloadedTls

@@ -29,6 +29,7 @@ from server.access import Gatekeeper, ReloadedTls, has_users, http_tls, open_use
 from server.app.listening import bind, rpc_server, tls_files
 from server.app.serving import Serving
 from server.app.write_watch import watch_writes
+from server.edge import Edge
 from server.errors import (
     HttpBindError,
     ServedElsewhereError,
@@ -52,7 +53,6 @@ from server.services import (
 )
 from server.stage import Stage
 from server.version import VERSION
-from server.wire import Edge
 from store.errors import InvalidArgumentError, StoreError
 from store.progress import no_progress
 

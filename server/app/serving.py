@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migration.migrator import Migrator
+from server.edge import CallKind
 from server.jobs import BackupKind, StoreJobs
 from server.metrics import Activity
 from server.process import private_bytes
@@ -18,7 +19,6 @@ from server.services import (
     MigrationService,
     TopicService,
 )
-from server.wire import CallKind
 from server.workers import Pools
 from store.clock import SystemClock
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from migration.opening import Opened
     from server.access import Users
     from server.config import ServerConfig
+    from server.edge import Edge
     from server.metrics import CallMetrics
     from server.stage import Stage
-    from server.wire import Edge
 
 
 class Serving:

@@ -17,6 +17,7 @@ from server.cli.on_disk import unusable
 from server.cli.settings_options import read_settings, refused, settings_options
 from server.cli.terminal import BadRequestError, CommandError, json_option
 from server.config import LogFormat
+from server.edge import CallFilter
 from server.errors import HttpBindError, KeyFileError, ServerBindError
 from server.process import (
     AppendedFile,
@@ -31,7 +32,6 @@ from server.process import (
 )
 from server.process import as_json as lines_as_json
 from server.settings import RunningSettings
-from server.wire import CallFilter
 from store.errors import (
     InvalidArgumentError,
     StoreError,

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from server.console.page import Page
     from server.console.viewers import Viewers
+    from server.edge import Edge
     from server.metrics import CallMetrics
     from server.stage import Stage
-    from server.wire import Edge
 
 
 def console(

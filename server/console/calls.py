@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from server.console.viewers import Viewer
+    from server.edge import CallGate, Context, Method
     from server.metrics import CallMetrics
-    from server.wire import CallGate, Context, Method
 
 M = TypeVar("M", bound=Message)
 

@@ -25,7 +25,7 @@ from server.console.addresses import address
 from server.console.preferences import LANGUAGE_COOKIE
 from server.console.visit import Visit
 from server.console.words import language_of, words_in
-from server.wire import tell
+from server.edge import tell
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from server.config import ServerConfig
+    from server.edge import Requests
     from server.metrics import CallMetrics
     from server.puts.coalescer import PutResult
     from server.stage import Stage
-    from server.wire import Requests
     from store.message import Host, Message
     from store.message_store import MessageStore
 

@@ -15,9 +15,9 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.edge import batch_error
 from server.errors import OutOfSequenceError, ServerDrainingError
 from server.puts.producer_sessions import check_number
-from server.wire import batch_error
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

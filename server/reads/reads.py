@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from server.config import ServerConfig
+    from server.edge import RequestMemory
     from server.metrics import CallMetrics
     from server.stage import Stage
-    from server.wire import RequestMemory
     from store.message import Pulled
     from store.message_store import MessageStore
 

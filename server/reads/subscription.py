@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
+from server.edge import batch_error
 from server.errors import MemoryFullError
 from server.reads.reader import Wanted, is_laborious
-from server.wire import batch_error, bounded, form_of, in_range, not_negative, pulled_out
+from server.wire import (
+    bounded,
+    form_of,
+    in_range,
+    not_negative,
+    pulled_out,
+)
 from store.errors import InvalidArgumentError
 from store.message import Pulled, PullStatus
 from store.reader import TagFilter
@@ -27,11 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from server.config import ServerConfig
+    from server.edge import RequestMemory
     from server.metrics import CallMetrics
     from server.reads.queue_growth import QueueGrowth, QueueKey
     from server.reads.reader import QueueReader
     from server.stage import Stage
-    from server.wire import RequestMemory
 
 METHOD = "Subscribe"
 DEFAULT_MESSAGES = 1024

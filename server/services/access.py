@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from server.access import User, Users
-    from server.wire import Context
+    from server.edge import Context
     from server.workers import Pools
 
 _ROLES = {

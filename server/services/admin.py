@@ -13,10 +13,10 @@ from server.version import VERSION
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from server.edge import Context
     from server.metrics import CallMetrics, Surveyed
     from server.settings import Change, Reloaded, RunningSettings
     from server.stage import Stage
-    from server.wire import Context
 
 
 class AdminService(kvcq_pb2_grpc.AdminServiceServicer):

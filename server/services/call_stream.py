@@ -2,7 +2,7 @@
 
 A call of its own costs gRPC headers, a deadline and a status, a third of a millisecond of
 processor time on both sides; a message on a stream that is open costs a fifth of that. A call takes
-its place and is limited, counted and refused as one that came by itself, see edge.py; only its
+its place and is limited, counted and refused as one that came by itself, see server/edge; only its
 bytes come and go with those of others.
 """
 
@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, cast
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
+from server.edge import MAX_CALLS, SMALL_BYTES, CallKind, batch_error
 from server.errors import ServerDrainingError
-from server.wire import MAX_CALLS, SMALL_BYTES, CallKind, batch_error
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
+    from google.protobuf.message import Message
+
+    from server.edge import CallGate, Context, Method, RequestMemory
     from server.metrics import CallMetrics
     from server.stage import Stage
-    from server.wire import CallGate, Context, Method, RequestMemory
 
 #: So many bytes of requests begin in one turn of the loop.
 TURN_BYTES = 16 << 10
@@ -182,26 +184,23 @@ class CallStream:
         if self._usage is not None:
             self._usage.took(len(call.request))  # also of what is refused
         started = perf_counter()
-        if alone and self._answer_now(call, method):
+        context = cast("Context", CallContext(self._context, self._peer, call.timeout_ms))
+        try:
+            request = method.decode(call.request)
+            # None: it has to wait for something, and nothing was done.
+            response = method.answer_now(request, context) if alone else None
+        except Exception as error:  # noqa: BLE001 - the answer to this call says so
+            self._refuse(call.id, method.name, error)
             self._leave(method, started)
             return
-        task = asyncio.create_task(self._answer(call, method))
+        if response is not None:
+            self._answered(call.id, response)
+            self._leave(method, started)
+            return
+        task = asyncio.create_task(self._answer(call.id, method, request, context))
         self._under_way[call.id] = task, method
         # Also of a task that is cancelled before it begins.
         task.add_done_callback(partial(self._ended, call.id, method, started))
-
-    def _answer_now(self, call: pb.Call, method: Method) -> bool:
-        """Whether it is answered. Not when it has to wait for something: then nothing was done."""
-        context = cast("Context", CallContext(self._context, self._peer, call.timeout_ms))
-        try:
-            response = method.answer_now(call.request, context)
-        except Exception as error:  # noqa: BLE001 - the answer to this call says so
-            self._refuse(call.id, method.name, error)
-            return True
-        if response is None:
-            return False
-        self._answered(call.id, response)
-        return True
 
     def _enter(self, method: Method) -> None:
         """Raises TooManyCallsError, UserLimitError."""
@@ -215,15 +214,16 @@ class CallStream:
             self._gate.leave(method.kind, self._peer)
             raise
 
-    async def _answer(self, call: pb.Call, method: Method) -> None:
+    async def _answer(
+        self, call_id: int, method: Method, request: Message, context: Context
+    ) -> None:
         CALLER.set(self._peer)
-        context = cast("Context", CallContext(self._context, self._peer, call.timeout_ms))
         try:
-            response = await method.answer(call.request, context)
+            response = await method.answer(request, context)
         except Exception as error:  # noqa: BLE001 - the answer to this call says so
-            self._refuse(call.id, method.name, error)
+            self._refuse(call_id, method.name, error)
             return
-        self._answered(call.id, response)
+        self._answered(call_id, response)
 
     def _answered(self, call_id: int, response: bytes) -> None:
         if self._usage is not None:

@@ -6,16 +6,16 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.edge import request_id_of
 from server.services.call_stream import CallStream
-from server.wire import request_id_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from server.edge import Context, Edge
     from server.metrics import CallMetrics
     from server.stage import Stage
-    from server.wire import Context, Edge
 
 
 class CallService(kvcq_pb2_grpc.CallServiceServicer):

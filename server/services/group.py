@@ -19,7 +19,7 @@ from store.light_queue import is_light
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.wire import Context
+    from server.edge import Context
     from server.workers import Pools
     from store.consume_queue import Bounds
     from store.message_store import MessageStore

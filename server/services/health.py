@@ -24,8 +24,8 @@ from server.errors import TooManyCallsError, UnknownServiceError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
+    from server.edge import Context
     from server.stage import Stage
-    from server.wire import Context
 
 READY = "kvcq.ready"
 #: Nobody is asked who watches. Without a bound a few connections take the streams of all users.

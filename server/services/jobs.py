@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from kvcq.inspect import Finding
+    from server.edge import Context
     from server.jobs import Jobs, JobView
     from server.stage import Stage
-    from server.wire import Context
     from server.workers import Pools
 
 #: A watcher is told this often how far the job is.

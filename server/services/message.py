@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.access import Kind, Role, current_caller
+from server.edge import request_id_of
 from server.puts import check_number, wait_visible
 from server.wire import (
     DEFAULT_QUERY_MESSAGES,
@@ -22,7 +23,6 @@ from server.wire import (
     not_more,
     not_negative,
     queues_of,
-    request_id_of,
     stored_out,
 )
 from store.errors import InvalidArgumentError, MessageNotFoundError
@@ -31,9 +31,9 @@ from store.format import parse_message_id
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
+    from server.edge import Context, Requests
     from server.puts import Puts
     from server.reads import Reads
-    from server.wire import Context, Requests
     from server.workers import Pools
     from store.message import KeyQueryPage
     from store.message_store import MessageStore

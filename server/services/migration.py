@@ -10,8 +10,8 @@ from kvcq_client.pb.v1 import migration_pb2_grpc
 from migration.jobs import Job
 from migration.state import SideName
 from migration.steps import VerifyOptions
+from server.edge import MAX_FILES
 from server.wire import (
-    MAX_FILES,
     bounded,
     differences_out,
     not_more,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from migration.migrator import Migrator
-    from server.wire import Context
+    from server.edge import Context
     from server.workers import Pools
 
 P = ParamSpec("P")

@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from server.wire import MAX_TOPICS, bounds_out, not_more, not_negative, page_size_of, topic_out
+from server.edge import MAX_TOPICS
+from server.wire import (
+    bounds_out,
+    not_more,
+    not_negative,
+    page_size_of,
+    topic_out,
+)
 from store.errors import InvalidArgumentError
 from store.metadata import KEEP_ALL, Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from server.wire import Context
+    from server.edge import Context
     from server.workers import Pools
     from store.message_store import MessageStore
 

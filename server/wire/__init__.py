@@ -1,18 +1,13 @@
-"""What goes over the wire: requests read, counted and decoded, answers and errors encoded.
+"""The words of the API: values put into them, and back.
 
-`edge` takes each call and ends it; the others say what it may hold and how much of it there may be
-(`call_gate`, `request_limits`, `request_fields`, `request_memory`, `put_limits`), and put values
-into the words of the API and back (`messages_in`, `messages_out`, `fields`, `migration_values`,
-`status`). It knows the values and errors of the store and of a migration, and neither of them open.
+`messages_in`, `messages_out`, `columns` and `migration_values` do that; `fields` and `put_limits`
+say what a field may be and a put may hold; `status` what an error is called. It knows the values
+and errors of the store and of a migration, and neither of them open.
 """
 
 from server.wire.batch_checksum import checksum_of
 from server.wire.batch_topics import topics_of
-from server.wire.call_errors import batch_error, tell
-from server.wire.call_gate import CallGate, CallKind
-from server.wire.call_info import CallFilter, Context, request_id_of
 from server.wire.columns import Columns, Stored, columns_of
-from server.wire.edge import Edge, Method, Requests
 from server.wire.fields import (
     DEFAULT_PULL_BYTES,
     DEFAULT_PULL_MESSAGES,
@@ -57,38 +52,24 @@ from server.wire.put_limits import (
     inline_budget,
     parts_of,
 )
-from server.wire.request_fields import MAX_CALLS, MAX_FILES, MAX_TOPICS
-from server.wire.request_memory import SMALL_BYTES, UNREAD_BYTES, RequestMemory
-from server.wire.status import row_of
+from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status, row_of
 
 __all__ = [
     "DEFAULT_PULL_BYTES",
     "DEFAULT_PULL_MESSAGES",
     "DEFAULT_QUERY_MESSAGES",
     "INLINE_PARTS",
-    "MAX_CALLS",
-    "MAX_FILES",
+    "INTERNAL_ROW",
     "MAX_MESSAGES",
     "MAX_PULL_MESSAGES",
     "MAX_QUERY_MESSAGES",
     "MAX_QUEUES",
-    "MAX_TOPICS",
     "PAGE_BYTES",
-    "SMALL_BYTES",
-    "UNREAD_BYTES",
     "Budget",
-    "CallFilter",
-    "CallGate",
-    "CallKind",
     "Columns",
-    "Context",
-    "Edge",
-    "Method",
-    "RequestMemory",
-    "Requests",
+    "Refusal",
     "Stored",
     "TooMuchError",
-    "batch_error",
     "batch_out",
     "boundary_of",
     "bounded",
@@ -112,14 +93,14 @@ __all__ = [
     "plan_out",
     "pulled_out",
     "queues_of",
-    "request_id_of",
+    "refusal_of",
     "request_in",
+    "rich_status",
     "routing_in",
     "routing_out",
     "row_of",
     "status_out",
     "stored_out",
-    "tell",
     "topic_out",
     "topics_of",
 ]

@@ -13,9 +13,9 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.edge.request_fields import MAX_CALLS, MAX_SUBSCRIBED, MAX_TOPICS
 from server.wire.fields import MAX_QUEUES
 from server.wire.put_limits import INLINE_PARTS, MAX_MESSAGES, MAX_PARTS
-from server.wire.request_fields import MAX_CALLS, MAX_SUBSCRIBED, MAX_TOPICS
 from store.format.limits import MAX_KEYS
 from store.reader import MAX_FILTER_CHARACTERS
 from tests.support.loop_stops import watched_server

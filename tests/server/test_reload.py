@@ -17,9 +17,9 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.config import LogLevel
+from server.edge import CallKind
 from server.errors import SettingsRefusedError
 from server.settings import KNOWN, Sources, toml_value
-from server.wire import CallKind
 from store.config import FlushMode
 from store.log import GroupCommitService
 from tests.support.rpc_errors import error_info

@@ -13,7 +13,7 @@ from kvcq_client import AsyncClient, Message
 from kvcq_client.errors import ClosedError, DeadlineError, UnavailableError
 from kvcq_client.transport import call_stream
 from kvcq_client.transport.call_stream import CallStream
-from server.wire.call_gate import CallKind
+from server.edge.call_gate import CallKind
 
 if TYPE_CHECKING:
     from kvcq_client.pb.v1 import kvcq_pb2 as pb

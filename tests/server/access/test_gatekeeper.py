@@ -30,11 +30,11 @@ from kvcq_client.transport.secured import Signer
 from server.access import AUDIT, Gatekeeper, Kind, Limits, Role, audit
 from server.access.audit_limit import AT_ONCE, AuditLimit
 from server.access.gatekeeper import MAX_SKEW_S
+from server.edge import CallKind
 from server.errors import KeyFileError
 from server.errors import UnauthenticatedError as ServerUnauthenticatedError
 from server.services import health
 from server.stage import Stage
-from server.wire import CallKind
 from store.errors import InvalidArgumentError
 from tests.support.held_jobs import HeldKind
 from tests.support.rpc_errors import error_info

@@ -10,8 +10,8 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.config import ServerConfig
 from server.console.calls import Calls
 from server.console.viewers import Viewer
+from server.edge import CallKind
 from server.errors import TooManyCallsError
-from server.wire import CallKind
 from store.errors import UnknownTopicError
 
 if TYPE_CHECKING:

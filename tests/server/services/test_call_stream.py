@@ -12,9 +12,9 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.edge.call_gate import CallKind
+from server.edge.request_fields import MAX_CALLS
 from server.puts.coalescer import PutCoalescer
-from server.wire.call_gate import CallKind
-from server.wire.request_fields import MAX_CALLS
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 

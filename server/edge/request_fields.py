@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.access import MAX_RIGHTS
-from server.wire.fields import MAX_QUEUES
-from server.wire.put_limits import MAX_MESSAGES
+from server.wire import MAX_MESSAGES, MAX_QUEUES
 from store.errors import InvalidArgumentError
 from store.format import MAX_PROPERTIES_BYTES
 

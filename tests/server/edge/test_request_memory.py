@@ -1,4 +1,4 @@
-"""server/wire/request_memory.py: turns, cuts, and a process under hostile calls."""
+"""server/edge/request_memory.py: turns, cuts, and a process under hostile calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.edge import request_memory as memory_module
+from server.edge.request_memory import FIRST_READS, LARGE_BYTES, RequestMemory
 from server.errors import MemoryFullError
-from server.wire import request_memory as memory_module
-from server.wire.request_memory import FIRST_READS, LARGE_BYTES, RequestMemory
 from tests.support.private_memory import PrivateMemory
 from tests.support.server_process import ServerProcess
 from tests.support.serving import serving

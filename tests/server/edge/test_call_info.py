@@ -1,4 +1,4 @@
-"""server/wire/call_info.py: log lines say for which call they are."""
+"""server/edge/call_info.py: log lines say for which call they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.wire.call_info import CALL, CallFilter
+from server.edge.call_info import CALL, CallFilter
 from store.errors import CorruptRecordError
 from tests.support.rpc_errors import error_info
 

@@ -1,4 +1,4 @@
-"""server/wire/edge.py over real gRPC: what is no request, too large, or too numerous is refused."""
+"""server/edge/edge.py over real gRPC: what is no request, too large, or too numerous is refused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from grpc_reflection.v1alpha import reflection_pb2
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.config import ServerConfig
-from server.wire import edge
-from server.wire.request_fields import COUNT_LIMITS, plan_of
-from server.wire.request_limits import _LIMITS, request_limit
+from server.edge.decoder import Decoder
+from server.edge.request_fields import COUNT_LIMITS, plan_of
+from server.edge.request_limits import _LIMITS, request_limit
 from tests.support.rpc_errors import error_info
 
 if TYPE_CHECKING:
@@ -205,14 +205,14 @@ async def test_a_refused_request_leaves_memory_at_once(
 ) -> None:
     """Without the collector, which comes seldom in the server's process."""
     kept: list[object] = []
-    decode = edge._Decoder._decode
+    decode = Decoder._decode
 
-    def noted(decoder: edge._Decoder, data: bytes) -> object:
+    def noted(decoder: Decoder, data: bytes) -> object:
         request = decode(decoder, data)
         kept.append(request)
         return request
 
-    monkeypatch.setattr(edge._Decoder, "_decode", noted)
+    monkeypatch.setattr(Decoder, "_decode", noted)
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""server/wire/call_gate.py, and bursts over real gRPC: taken, or refused in words."""
+"""server/edge/call_gate.py, and bursts over real gRPC: taken, or refused in words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kvcq_client import AsyncClient, Message
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.edge.call_gate import QUIET_CALLS, CallGate, CallKind, Places
 from server.errors import TooManyCallsError
-from server.wire.call_gate import QUIET_CALLS, CallGate, CallKind, Places
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import audit_refusal
+from server.edge.call_info import REQUEST_ID, Context
 from server.errors import AccessError
-from server.wire.call_info import REQUEST_ID, Context
-from server.wire.status import INTERNAL_ROW, Refusal, refusal_of, rich_status
+from server.wire import INTERNAL_ROW, Refusal, refusal_of, rich_status
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

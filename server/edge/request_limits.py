@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from server.wire.call_gate import CallKind, Places
+from server.edge.call_gate import CallKind, Places
 from store.config import StoreConfig
 
 if TYPE_CHECKING:

@@ -1,0 +1,97 @@
+"""A method that is served: its rights checked, its answer encoded, what it changed audited."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from server.access import Need, audit_act, current_caller
+from server.edge.call_info import request_id_of
+from server.errors import AccessError
+from server.wire import INTERNAL_ROW, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
+
+    from google.protobuf.message import Message
+
+    from server.edge.call_info import Context
+    from server.edge.decoder import Decoder
+    from server.edge.request_memory import RequestMemory
+
+
+class Method:
+    """A method of one request and one response."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        handler: Callable[..., Awaitable[Message | bytes]],
+        handler_now: Callable[[Any, Any, Context], Message | None] | None,
+        servicer: Callable[[], object],
+        memory: RequestMemory | None,
+        need: Need,
+    ) -> None:
+        self.name = decoder.method
+        self.kind = decoder.kind
+        self._handler_now = handler_now
+        self._decoder = decoder
+        self._handler = handler
+        self._takes_size = "large" in inspect.signature(handler).parameters
+        self._servicer = servicer
+        self._memory = memory  # of large answers; None: it has none
+        #: Around each `answer`, where calls are traced; those that come by themselves have a span.
+        self.span: Callable[[str], AbstractContextManager[object]] | None = None
+        self._check = need.check
+        self._is_laborious = need.is_laborious
+        self._target = need.target  # None: no administrative act
+
+    async def handle(self, request: Message, context: Context, *, large: bool) -> bytes:
+        """The encoded response to the request. Raises what the call is refused with."""
+        if self._is_laborious is None or not self._is_laborious(request):
+            self._check(current_caller(), request)
+        else:
+            await self._decoder.in_thread(self._check, current_caller(), request)
+        if self._target is None:
+            return await self._handle(request, context, large=large)
+        target = self._target(request)
+        try:
+            data = await self._handle(request, context, large=large)
+        except BaseException as error:
+            if not isinstance(error, AccessError):  # that is a refusal, and audited as one
+                row = row_of(error) or INTERNAL_ROW
+                reason = row.reason if isinstance(error, Exception) else "CANCELLED"
+                audit_act(self.name, target, request_id_of(context), (reason, str(error)))
+            raise
+        audit_act(self.name, target, request_id_of(context))
+        return data
+
+    async def _handle(self, request: Message, context: Context, *, large: bool) -> bytes:
+        if self._memory is not None:
+            await self._memory.room_to_send()
+        size = {"large": large} if self._takes_size else {}
+        return encoded(await self._handler(self._servicer(), request, context, **size))
+
+    def decode(self, data: bytes) -> Message:
+        """A request that is short enough to be decoded in the loop. Raises InvalidArgumentError."""
+        return self._decoder.decode(data)
+
+    async def answer(self, request: Message, context: Context) -> bytes:
+        """The encoded response to a short request, within a span of its own."""
+        with nullcontext() if self.span is None else self.span(self.name):
+            return await self.handle(request, context, large=False)
+
+    def answer_now(self, request: Message, context: Context) -> bytes | None:
+        """The same without a turn of the loop, None when it takes one: then nothing was done."""
+        waits = self._memory is not None or self._target is not None or self.span is not None
+        if self._handler_now is None or waits:
+            return None
+        self._check(current_caller(), request)
+        response = self._handler_now(self._servicer(), request, context)
+        return None if response is None else response.SerializeToString()
+
+
+def encoded(response: Message | bytes) -> bytes:
+    return response if isinstance(response, bytes) else response.SerializeToString()
