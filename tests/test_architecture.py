@@ -214,7 +214,7 @@ UNITS |= {
     "server.version": set(),
     "server.stage": {"server.errors"},
     "server.process": set(),
-    "server.access": {"server.errors", "server.stage", "server.workers"},
+    "server.access": {"server.errors", "server.process", "server.stage", "server.workers"},
     "server.settings": {"server.config", "server.errors"},
     "server.metrics": {"server.workers"},
     "server.http": {"server.errors", "server.stage"},

@@ -1,6 +1,6 @@
 """The audit: one JSON line for each refusal of a caller, and for each administrative act.
 
-A caller that is refused on and on does not fill the disk: see audit_limit.py. Acts are all there.
+A caller that is refused on and on does not fill the disk: see AT_ONCE. Acts are all there.
 
 | field       | what                                                               |
 |-------------|--------------------------------------------------------------------|
@@ -24,11 +24,10 @@ import json
 import logging
 import re
 from datetime import UTC, datetime
-from time import monotonic
 from typing import TYPE_CHECKING
 
-from server.access.audit_limit import AuditLimit
 from server.access.caller import Stranger, current_caller
+from server.process import LineLimit
 from server.workers import CALLER
 
 if TYPE_CHECKING:
@@ -41,7 +40,10 @@ _LONGEST = 400
 _NAMES = 20
 #: Of a connection over gRPC; an address of IPv6 stands in brackets, %5B and %5D.
 _PORT = re.compile(r"(?<=[\d\]D]):\d+$")
-_limit = AuditLimit(monotonic)
+#: Refusals of one kind and caller that are all there, as a person's mistakes are; of more, one a
+#: second.
+AT_ONCE = 100
+_limit = LineLimit(AT_ONCE)
 
 
 def audit_refusal(method: str, reason: str, message: str, request_id: str) -> None:

@@ -13,7 +13,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
@@ -23,11 +23,11 @@ from server.edge.call_errors import ending, tell
 from server.edge.call_gate import CallGate, CallKind
 from server.edge.call_info import CALL, CallInfo, request_id_of
 from server.edge.decoder import DECODED_IN_LOOP_BYTES, Decoder, Requests
-from server.edge.log_limit import LogLimit
 from server.edge.method import Method, encoded
 from server.edge.request_limits import call_places, request_limit
 from server.edge.request_memory import LARGE_BYTES, SMALL_BYTES, RequestMemory
 from server.errors import UndecodableRequestError
+from server.process import LineLimit
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
@@ -64,7 +64,7 @@ class Edge:
         self._metrics = metrics
         self.gate = CallGate(call_places(config))
         self.memory = RequestMemory(config.memory_limit_bytes, config.sent_limit_bytes)
-        self._undecodable = LogLimit(monotonic)
+        self._undecodable = LineLimit(at_once=1)
         #: Methods of one request and one response, by name, for calls that share a stream.
         self.methods: dict[str, Method] = {}
         #: Those of them that may be named on a stream of calls.
@@ -292,6 +292,6 @@ class Edge:
         refusal = tell(self._metrics, method, error, request_id_of(context))
         if isinstance(error, UndecodableRequestError):
             peer = context.peer()
-            if (left_out := self._undecodable.take(peer)) is not None:
+            if (left_out := self._undecodable.take((peer,))) is not None:
                 logger.warning("%s from %s: %s (%d more like it)", method, peer, error, left_out)
         return refusal

@@ -5,6 +5,7 @@ from server.process.appended import AppendedFile
 from server.process.collector import calm_collector
 from server.process.files import prepare_to_open_stores
 from server.process.last_resort import end_process_soon
+from server.process.line_limit import LineLimit
 from server.process.log_lines import JsonLines, TextLines
 from server.process.outlet import Outlet, OutletHandler, as_json, in_words
 from server.process.service_manager import ServiceManager
@@ -14,6 +15,7 @@ from server.process.terminal import has_terminal
 __all__ = [
     "AppendedFile",
     "JsonLines",
+    "LineLimit",
     "Outlet",
     "OutletHandler",
     "ServiceManager",

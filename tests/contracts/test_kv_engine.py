@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kvcq.engine.memory import MemoryEngine, write_sorted
 from kvcq.engine.protocol import KvBatch, KvEngine
 from kvcq.engine.rocks import RocksEngine, write_sst
 from kvcq.engine.rocks.options import DERIVED, FamilyProfile
 from kvcq.errors import EngineClosedError, EngineFailedError
 from store.errors import InvalidArgumentError
+from tests.support.memory_engine import MemoryEngine, write_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
 from kvcq.metadata_store import MetadataStore
 from store.consume_queue import LastUnit
 from store.metadata import DeleteMark, KeptQueue, LatestHead, Retention, TopicConfig
+from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

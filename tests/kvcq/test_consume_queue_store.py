@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
@@ -15,6 +14,7 @@ from kvcq.errors import CorruptValueError, EngineBusyError
 from kvcq.tables.keys import DISPATCHED_KEY, FAMILIES, unit_key
 from store.consume_queue import Boundary, CqUnit, DispatchRequest
 from store.errors import DamagedQueueError, StoreBusyError
+from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

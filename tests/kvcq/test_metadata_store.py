@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
 from kvcq.errors import CorruptValueError
 from kvcq.metadata_store import MetadataStore
 from store.metadata import DeleteMark, TopicConfig
+from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.memory import MemoryEngine
 from kvcq.tables.keys import (
     BOUNDS,
     DELETIONS_KEY,
@@ -24,6 +23,7 @@ from kvcq.tables.keys import (
 )
 from kvcq.tables.values import unpack_i64, unpack_max, unpack_unit
 from store.format.record import Found, check_record, dispatch_request
+from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

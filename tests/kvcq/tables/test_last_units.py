@@ -6,9 +6,9 @@ import pytest
 
 import kvcq.tables.last_units
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.rocks.options import DERIVED
 from store.consume_queue import Bounds, DispatchRequest, LastUnit
+from tests.support.memory_engine import MemoryEngine
 
 
 def request(topic: str, queue_id: int, offset: int, physical: int) -> DispatchRequest:

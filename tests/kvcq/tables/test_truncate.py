@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.protocol import KvBatch
 from kvcq.errors import EngineBusyError
 from kvcq.tables.keys import FAMILIES
 from store.consume_queue import DispatchRequest
+from tests.support.memory_engine import MemoryEngine
 
 SIZE = 100
 

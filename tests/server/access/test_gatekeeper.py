@@ -28,11 +28,11 @@ from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.secured import Signer
 from server.access import AUDIT, Gatekeeper, Kind, Limits, Role, audit
-from server.access.audit_limit import AT_ONCE, AuditLimit
 from server.access.gatekeeper import MAX_SKEW_S
 from server.edge import CallKind
 from server.errors import KeyFileError
 from server.errors import UnauthenticatedError as ServerUnauthenticatedError
+from server.process import LineLimit
 from server.services import health
 from server.stage import Stage
 from store.errors import InvalidArgumentError
@@ -599,7 +599,7 @@ async def test_a_caller_that_never_stops_does_not_fill_the_disk(
     served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 0.0
-    monkeypatch.setattr(audit, "_limit", AuditLimit(lambda: now_s))
+    monkeypatch.setattr(audit, "_limit", LineLimit(audit.AT_ONCE, lambda: now_s))
     caplog.set_level(logging.INFO, AUDIT)
     put = pb.PutRequest(message=pb.Message(topic="not-theirs", body=b"x"))
     many = [
@@ -616,14 +616,14 @@ async def test_a_caller_that_never_stops_does_not_fill_the_disk(
 
     for _ in range(5):
         await flood()
-    assert len(lines(caplog)) == AT_ONCE
+    assert len(lines(caplog)) == audit.AT_ONCE
     async with client_of(served, "reader") as reader:
         with pytest.raises(PermissionDeniedError):
             await reader.put(Message("orders", b"x"))
     assert lines(caplog)[-1]["user"] == "reader", "others are still heard of"
     now_s = 1.0
     await flood()
-    assert [one.get("leftOut") for one in lines(caplog)[AT_ONCE + 1 :]] == [200]
+    assert [one.get("leftOut") for one in lines(caplog)[audit.AT_ONCE + 1 :]] == [200]
     calls.cancel()
 
 

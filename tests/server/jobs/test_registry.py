@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import metadata_profile
 from kvcq.errors import EngineFullError
@@ -21,6 +20,7 @@ from server.jobs import registry as registry_module
 from store.errors import InvalidArgumentError, StoreBusyError, StoreClosedError
 from tests.support.fake_clock import FakeClock
 from tests.support.held_jobs import WAIT_S, HeldKind
+from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

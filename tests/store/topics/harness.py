@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.memory import MemoryEngine
 from kvcq.metadata_store import MetadataStore
 from kvcq.tables.keys import FAMILIES
 from store.consume_queue import DispatchRequest
 from store.log.watermark import Watermark
 from store.topics.table import Topics
 from tests.support.fake_clock import FakeClock
+from tests.support.memory_engine import MemoryEngine
 from tests.support.stores import small_config
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.memory import MemoryEngine
 from kvcq.tables.keys import FAMILIES
 from store.errors import StoreBusyError, UnknownTopicError
 from tests.store.topics.harness import Appends, Harness, request
+from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine, carry_over
 from kvcq.engine.rocks import engine as rocks_engine
@@ -21,6 +20,7 @@ from kvcq.engine.rocks.options import DERIVED, metadata_profile
 from kvcq.errors import EngineFailedError, EngineOutOfDescriptorsError, EngineUnavailableError
 from tests.support.descriptors import no_descriptor_left
 from tests.support.engines import ALL
+from tests.support.memory_engine import MemoryEngine
 from tests.support.tree import copy_open
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine, write_sst
 from kvcq.engine.rocks.expiry_filter import (
@@ -26,6 +25,7 @@ from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import EngineClosedError, EngineFailedError
 from store.clock import SystemClock
 from tests.support.fake_clock import FakeClock
+from tests.support.memory_engine import MemoryEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

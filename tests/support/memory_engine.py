@@ -1,4 +1,4 @@
-"""KvEngine in memory: the twin for tests, held to the same contract as RocksEngine.
+"""KvEngine in memory: the twin of RocksEngine, held to the same contract.
 
 Also a model of the expiry filter: `compact` drops what the armed line has passed.
 """

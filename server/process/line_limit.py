@@ -1,26 +1,27 @@
-"""How many lines one caller may cause. Each refusal is a line that costs disk, and anyone may be
+"""How many lines of the log or the audit one caller may cause: each costs disk, and anyone may be
 refused as often as they like."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Lines of one kind and caller that go at once; a person's mistakes are all there.
-AT_ONCE = 100
-#: Beyond these.
+#: Lines beyond those that go at once.
 A_SECOND = 1.0
 #: Callers that are remembered, the latest ones.
 REMEMBERED = 1024
 
 
-class AuditLimit:
-    """Owned by the event loop's thread."""
+class LineLimit:
+    """Owned by one thread."""
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(self, at_once: int, now_s: Callable[[], float] = monotonic) -> None:
+        """`at_once`: lines of one caller that need not wait for their second."""
+        self._at_once = at_once
         self._now_s = now_s
         # Caller to [lines it may cause now, as of when, lines left out]; least recently used first.
         self._callers: OrderedDict[tuple[str, ...], list[float]] = OrderedDict()
@@ -28,11 +29,11 @@ class AuditLimit:
     def take(self, caller: tuple[str, ...]) -> int | None:
         """How many lines like it were left out since the last one; None: so is this one."""
         now_s = self._now_s()
-        entry = self._callers.pop(caller, None) or [AT_ONCE, now_s, 0]
+        entry = self._callers.pop(caller, None) or [self._at_once, now_s, 0]
         self._callers[caller] = entry
         if len(self._callers) > REMEMBERED:
             self._callers.popitem(last=False)
-        entry[0] = min(AT_ONCE, entry[0] + (now_s - entry[1]) * A_SECOND)
+        entry[0] = min(self._at_once, entry[0] + (now_s - entry[1]) * A_SECOND)
         entry[1] = now_s
         if entry[0] < 1:
             entry[2] += 1

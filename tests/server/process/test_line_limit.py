@@ -1,8 +1,10 @@
-"""server/access/audit_limit.py by a clock that stands still."""
+"""server/process/line_limit.py by a clock that stands still."""
 
 from __future__ import annotations
 
-from server.access.audit_limit import AT_ONCE, REMEMBERED, AuditLimit
+from server.process.line_limit import REMEMBERED, LineLimit
+
+AT_ONCE = 100
 
 
 class Clock:
@@ -14,7 +16,7 @@ class Clock:
 
 def test_the_first_are_all_there_and_then_one_a_second_with_a_count() -> None:
     clock = Clock()
-    limit = AuditLimit(clock)
+    limit = LineLimit(AT_ONCE, clock)
     assert [limit.take(("a",)) for _ in range(AT_ONCE + 3)] == [0] * AT_ONCE + [None] * 3
     assert limit.take(("b",)) == 0, "another caller is not held back"
     clock.s += 1.0
@@ -26,7 +28,7 @@ def test_the_first_are_all_there_and_then_one_a_second_with_a_count() -> None:
 
 
 def test_callers_are_not_remembered_without_end() -> None:
-    limit = AuditLimit(Clock())
+    limit = LineLimit(AT_ONCE, Clock())
     for number in range(REMEMBERED + 50):
         assert limit.take((str(number),)) == 0
     assert len(limit._callers) == REMEMBERED

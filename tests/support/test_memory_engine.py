@@ -1,4 +1,5 @@
-"""What only the twin has: the filter by a fake clock. All else is in the contract suite."""
+"""What only the engine in memory has: the filter by a fake clock. The rest is in the contract
+suite."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ import struct
 
 import pytest
 
-from kvcq.engine.memory import MemoryEngine
 from kvcq.engine.protocol import KvBatch
 from store.errors import InvalidArgumentError
 from tests.support.fake_clock import FakeClock
+from tests.support.memory_engine import MemoryEngine
 
 
 def test_the_line_creeps_with_the_clock() -> None:
