@@ -88,16 +88,8 @@ class AsyncAccess:
 
     async def users(self, *, timeout_s: float | None = None) -> list[pb.User]:
         """All users, by name; never their secrets."""
-        found: list[pb.User] = []
-        token = ""
-        while True:
-            answer = await self._connection.call(
-                self._stub.ListUsers, pb.ListUsersRequest(page_token=token), timeout_s
-            )
-            found += answer.users
-            token = answer.next_page_token
-            if not token:
-                return found
+        pages = self._connection.pages(self._stub.ListUsers, pb.ListUsersRequest(), timeout_s)
+        return [user async for page in pages for user in page.users]
 
     async def user(self, user: str, *, timeout_s: float | None = None) -> pb.User:
         """Raises NotFoundError."""

@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 #: Queues of one request; the server takes no more.
 _QUEUES_A_CALL = 10_000
 _TOPICS_A_CALL = 10_000
-_BOUNDARIES = {
-    Boundary.LOWER: pb.TIME_BOUNDARY_LOWER,
-    Boundary.UPPER: pb.TIME_BOUNDARY_UPPER,
-}
-
+_BOUNDARIES = {Boundary.LOWER: pb.TIME_BOUNDARY_LOWER, Boundary.UPPER: pb.TIME_BOUNDARY_UPPER}
 
 _checker = Checker()
 
@@ -46,6 +42,11 @@ class Calls:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._call = connection.call
+        self._messages = connection.messages
+        self._topics = connection.topics
+        self._groups = connection.groups
+        self._admin = connection.admin
 
     # --- messages --------------------------------------------------------------------------
 
@@ -55,8 +56,8 @@ class Calls:
         Not repeated once it may be stored: as after UnavailableError or DeadlineError without a
         reason, or when the server could not say in time that it is durable.
         """
-        answer = await self._connection.call(
-            self._connection.messages.Put,
+        answer = await self._call(
+            self._messages.Put,
             pb.PutRequest(message=to_proto(message)),
             timeout_s,
             may_repeat=False,
@@ -92,7 +93,7 @@ class Calls:
             messages=[to_proto(message) for message in messages],
             producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence),
         )
-        answer = await self._connection.call(self._connection.messages.PutBatch, request, timeout_s)
+        answer = await self._call(self._messages.PutBatch, request, timeout_s)
         repeated: bool = answer.repeated_batch
         return repeated
 
@@ -113,8 +114,8 @@ class Calls:
         Raises OffsetOutOfRangeError, NotFoundError, DataLossError.
         """
         limit_s = self._connection.timeout_s if timeout_s is None else timeout_s
-        answer = await self._connection.call(
-            self._connection.messages.Pull,
+        answer = await self._call(
+            self._messages.Pull,
             pb.PullRequest(
                 topic=topic,
                 queue_id=queue_id,
@@ -146,8 +147,8 @@ class Calls:
         timeout_s: float | None = None,
     ) -> QueryPage:
         """Messages of the topic with the key, oldest first; times are inclusive."""
-        answer = await self._connection.call(
-            self._connection.messages.Query,
+        answer = await self._call(
+            self._messages.Query,
             pb.QueryRequest(
                 topic=topic,
                 key=key,
@@ -164,8 +165,8 @@ class Calls:
     async def get(self, message_id: str, *, timeout_s: float | None = None) -> StoredMessage:
         """One message by the id that a put returned. Raises NotFoundError."""
         # The service answers with the decoded form; the record itself is in the queue.
-        answer = await self._connection.call(
-            self._connection.messages.Get, pb.GetRequest(message_id=message_id), timeout_s
+        answer = await self._call(
+            self._messages.Get, pb.GetRequest(message_id=message_id), timeout_s
         )
         return await self._stored(answer.message, timeout_s)
 
@@ -174,8 +175,8 @@ class Calls:
     ) -> StoredBatch | None:
         """What `put_numbered` stored under that number; None when no batch begins with it."""
         try:
-            answer = await self._connection.call(
-                self._connection.messages.GetBatch,
+            answer = await self._call(
+                self._messages.GetBatch,
                 pb.GetBatchRequest(
                     producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence)
                 ),
@@ -204,10 +205,8 @@ class Calls:
         """Min and max offset of each queue. Raises NotFoundError."""
         found: dict[Queue, Bounds] = {}
         for part in _parts(queues):
-            answer = await self._connection.call(
-                self._connection.messages.GetOffsets,
-                pb.GetOffsetsRequest(queues=part),
-                timeout_s,
+            answer = await self._call(
+                self._messages.GetOffsets, pb.GetOffsetsRequest(queues=part), timeout_s
             )
             for one in answer.queues:
                 found[Queue(one.topic, one.queue_id)] = Bounds(one.min_offset, one.max_offset)
@@ -223,8 +222,8 @@ class Calls:
         timeout_s: float | None = None,
     ) -> int:
         """The offset of the message that was stored at that time, or next to it."""
-        answer = await self._connection.call(
-            self._connection.messages.SearchTime,
+        answer = await self._call(
+            self._messages.SearchTime,
             pb.SearchTimeRequest(
                 topic=topic, queue_id=queue_id, time_ms=time_ms, boundary=_BOUNDARIES[boundary]
             ),
@@ -235,7 +234,7 @@ class Calls:
 
     async def ping(self, *, timeout_s: float | None = None) -> None:
         """A server answers there, be its store open or not. It asks nobody who they are."""
-        await self._connection.call(self._connection.health, b"", timeout_s)
+        await self._call(self._connection.health, b"", timeout_s)
 
     # --- topics ----------------------------------------------------------------------------
 
@@ -270,8 +269,8 @@ class Calls:
         items = list(wanted.items())
         made: list[Topic] = []
         for begin in range(0, len(items), _TOPICS_A_CALL):
-            answer = await self._connection.call(
-                self._connection.topics.CreateTopics,
+            answer = await self._call(
+                self._topics.CreateTopics,
                 pb.CreateTopicsRequest(
                     topics=[
                         pb.CreateTopicRequest(name=name, queue_count=count, retention=kept)
@@ -297,8 +296,8 @@ class Calls:
 
         Raises NotFoundError, InvalidArgumentError when nothing is given.
         """
-        answer = await self._connection.call(
-            self._connection.topics.UpdateTopic,
+        answer = await self._call(
+            self._topics.UpdateTopic,
             pb.UpdateTopicRequest(
                 name=name,
                 retention_time_ms=retention_time_ms,
@@ -312,8 +311,8 @@ class Calls:
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """The topic, or light queue, is gone with all its messages. Raises NotFoundError."""
-        await self._connection.call(
-            self._connection.topics.DeleteTopic,
+        await self._call(
+            self._topics.DeleteTopic,
             pb.DeleteTopicRequest(name=name),
             timeout_s,
             # Repeated after an answer that was lost, it would say that there is none.
@@ -324,57 +323,37 @@ class Calls:
         self, name: str, *, timeout_s: float | None = None
     ) -> tuple[Topic, list[QueueState]]:
         """The topic, and all of its queues, by id. Raises NotFoundError."""
-        queues: list[QueueState] = []
-        token = ""
-        while True:
-            answer = await self._connection.call(
-                self._connection.topics.DescribeTopic,
-                pb.DescribeTopicRequest(name=name, page_token=token),
-                timeout_s,
+        request = pb.DescribeTopicRequest(name=name)
+        pages = self._connection.pages(self._topics.DescribeTopic, request, timeout_s)
+        found = [page async for page in pages]
+        queues = [
+            QueueState(
+                one.queue_id,
+                one.min_offset,
+                one.max_offset,
+                one.log_min_offset,
+                one.superseded_messages,
             )
-            queues += [
-                QueueState(
-                    one.queue_id,
-                    one.min_offset,
-                    one.max_offset,
-                    one.log_min_offset,
-                    one.superseded_messages,
-                )
-                for one in answer.queues
-            ]
-            token = answer.next_page_token
-            if not token:
-                return _topic(answer.topic), queues
+            for page in found
+            for one in page.queues
+        ]
+        return _topic(found[-1].topic), queues
 
     async def describe_topic(self, name: str, *, timeout_s: float | None = None) -> Topic:
         """Raises NotFoundError."""
-        answer = await self._connection.call(
-            self._connection.topics.DescribeTopic,
-            pb.DescribeTopicRequest(name=name, page_size=1),
-            timeout_s,
+        answer = await self._call(
+            self._topics.DescribeTopic, pb.DescribeTopicRequest(name=name, page_size=1), timeout_s
         )
         return _topic(answer.topic)
 
     async def topics(
-        self,
-        prefix: str = "",
-        *,
-        light_queues: bool = False,
-        timeout_s: float | None = None,
+        self, prefix: str = "", *, light_queues: bool = False, timeout_s: float | None = None
     ) -> AsyncIterator[Topic]:
         """All topics, or light queues, whose names begin so; `timeout_s` is for each page."""
-        token = ""
-        while True:
-            answer = await self._connection.call(
-                self._connection.topics.ListTopics,
-                pb.ListTopicsRequest(prefix=prefix, page_token=token, light_queues=light_queues),
-                timeout_s,
-            )
-            for topic in answer.topics:
+        request = pb.ListTopicsRequest(prefix=prefix, light_queues=light_queues)
+        async for page in self._connection.pages(self._topics.ListTopics, request, timeout_s):
+            for topic in page.topics:
                 yield _topic(topic)
-            token = answer.next_page_token
-            if not token:
-                return
 
     # --- groups ----------------------------------------------------------------------------
 
@@ -384,8 +363,8 @@ class Calls:
         """Store the next offset to read of each queue, durably. All of 10,000 at a time."""
         items = list(offsets.items())
         for begin in range(0, len(items), _QUEUES_A_CALL):
-            await self._connection.call(
-                self._connection.groups.CommitOffsets,
+            await self._call(
+                self._groups.CommitOffsets,
                 pb.CommitOffsetsRequest(
                     group=group,
                     offsets=[
@@ -397,34 +376,23 @@ class Calls:
             )
 
     async def group_offsets(
-        self,
-        group: str,
-        queues: Iterable[Queue] | None = None,
-        *,
-        timeout_s: float | None = None,
+        self, group: str, queues: Iterable[Queue] | None = None, *, timeout_s: float | None = None
     ) -> list[GroupOffset]:
         """What the group committed, with the lag: in these queues, or wherever it did."""
         found: list[GroupOffset] = []
         if queues is not None:
             for part in _parts(queues):
-                fetched = await self._connection.call(
-                    self._connection.groups.FetchOffsets,
+                fetched = await self._call(
+                    self._groups.FetchOffsets,
                     pb.FetchOffsetsRequest(group=group, queues=part),
                     timeout_s,
                 )
                 found += map(_group_offset, fetched.offsets)
             return found
-        token = ""
-        while True:
-            listed = await self._connection.call(
-                self._connection.groups.ListGroupOffsets,
-                pb.ListGroupOffsetsRequest(group=group, page_token=token),
-                timeout_s,
-            )
-            found += map(_group_offset, listed.offsets)
-            token = listed.next_page_token
-            if not token:
-                return found
+        request = pb.ListGroupOffsetsRequest(group=group)
+        async for page in self._connection.pages(self._groups.ListGroupOffsets, request, timeout_s):
+            found += map(_group_offset, page.offsets)
+        return found
 
     async def reset_offsets(
         self,
@@ -451,61 +419,39 @@ class Calls:
             request.offset = to
         else:
             raise ValueError("to: EARLIEST, LATEST, or an offset")
-        answer = await self._connection.call(
-            self._connection.groups.ResetOffsets, request, timeout_s
-        )
+        answer = await self._call(self._groups.ResetOffsets, request, timeout_s)
         return list(map(_group_offset, answer.offsets))
 
     async def groups(self, *, timeout_s: float | None = None) -> list[str]:
         """Names of all groups that committed something."""
-        found: list[str] = []
-        token = ""
-        while True:
-            answer = await self._connection.call(
-                self._connection.groups.ListGroups,
-                pb.ListGroupsRequest(page_token=token),
-                timeout_s,
-            )
-            found += answer.groups
-            token = answer.next_page_token
-            if not token:
-                return found
+        pages = self._connection.pages(self._groups.ListGroups, pb.ListGroupsRequest(), timeout_s)
+        return [group async for page in pages for group in page.groups]
 
     async def delete_group(self, group: str, *, timeout_s: float | None = None) -> None:
         """The group's offsets are gone. Repeatable."""
-        await self._connection.call(
-            self._connection.groups.DeleteGroup, pb.DeleteGroupRequest(group=group), timeout_s
-        )
+        await self._call(self._groups.DeleteGroup, pb.DeleteGroupRequest(group=group), timeout_s)
 
     # --- the server ------------------------------------------------------------------------
 
     async def statistics(self, *, timeout_s: float | None = None) -> dict[str, float]:
         """The server's numbers, by name; units in the names."""
-        answer = await self._connection.call(
-            self._connection.admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s
-        )
+        answer = await self._call(self._admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s)
         return dict(answer.values)
 
     async def server_version(self, *, timeout_s: float | None = None) -> str:
         """The version of the program that answers."""
-        answer = await self._connection.call(
-            self._connection.admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s
-        )
+        answer = await self._call(self._admin.GetStatistics, pb.GetStatisticsRequest(), timeout_s)
         version: str = answer.version
         return version
 
     async def activity(self, *, timeout_s: float | None = None) -> Activity:
         """Traffic by topic, and how far groups are behind."""
-        answer = await self._connection.call(
-            self._connection.admin.GetActivity, pb.GetActivityRequest(), timeout_s
-        )
+        answer = await self._call(self._admin.GetActivity, pb.GetActivityRequest(), timeout_s)
         return Activity.of(answer)
 
     async def settings(self, *, timeout_s: float | None = None) -> list[ServerSetting]:
         """Every setting of the server: what holds now, and where it came from."""
-        answer = await self._connection.call(
-            self._connection.admin.GetSettings, pb.GetSettingsRequest(), timeout_s
-        )
+        answer = await self._call(self._admin.GetSettings, pb.GetSettingsRequest(), timeout_s)
         return [ServerSetting.of(one) for one in answer.settings]
 
     async def reload_settings(self, *, timeout_s: float | None = None) -> ReloadedSettings:
@@ -513,9 +459,7 @@ class Calls:
 
         Raises NotPossibleError, reason SETTINGS_REFUSED, when they are wrong: the old ones stay.
         """
-        answer = await self._connection.call(
-            self._connection.admin.ReloadSettings, pb.ReloadSettingsRequest(), timeout_s
-        )
+        answer = await self._call(self._admin.ReloadSettings, pb.ReloadSettingsRequest(), timeout_s)
         return ReloadedSettings.of(answer)
 
 

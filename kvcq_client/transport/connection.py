@@ -186,6 +186,20 @@ class Connection:
                 raise error
             await asyncio.sleep(wait_s)
 
+    async def pages(
+        self,
+        method: Callable[..., Awaitable[Any]],
+        request: Any,  # noqa: ANN401 - of the method's type, one with a page_token
+        timeout_s: float | None,
+    ) -> AsyncIterator[Any]:
+        """The responses to the request, page by page; the time is for each. Raises as `call`."""
+        while True:
+            page = await self.call(method, request, timeout_s)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
     async def stream(
         self, method: Callable[..., AsyncIterable[R]], request: Message
     ) -> AsyncIterator[R]:
