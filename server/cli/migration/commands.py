@@ -121,7 +121,7 @@ def migrate() -> None:
 @on_store
 def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
     """Say what starting would do: bytes, disk and time needed, faults. Changes nothing."""
-    found = on.target.plan(_layout(on, **sizes), on.watch)
+    found = on.target.plan(_layout(on, **sizes))
     if found.kind == "rocketmq":  # a start needs the sizes that were given here
         given = {name: size for name, size in sizes.items() if size is not None}
         for name, size in given.items():
@@ -164,7 +164,6 @@ def start(
     answer = on.target.start(
         routing,
         _layout(on, **sizes),
-        on.watch,
         adopt_only=adopt_only,
         reclaim_unexpired=None if broker_conf is None else reclaims_unexpired(broker_conf),
     )
@@ -179,7 +178,7 @@ def status(on: OnStore, *, wait: bool) -> None:
     found = on.target.status()
     if wait:
         for job in [each for each in found.jobs if each.state == pb.JOB_STATE_RUNNING]:
-            found = on.target.wait(job.job_id, on.watch)
+            found = on.target.wait(job.job_id)
     on.watch.rest()
     show_status(found, as_json=on.as_json)
 
@@ -201,7 +200,7 @@ def verify(on: OnStore, key_every: int, limit: int, *, detach: bool) -> None:
     if detach:
         show_status(answer.status, as_json=on.as_json)
         return
-    found = on.target.wait(answer.job_id, on.watch)
+    found = on.target.wait(answer.job_id)
     _check_job(found, answer.job_id)
     differences = on.target.differences(limit)
     on.watch.rest()
@@ -338,7 +337,7 @@ def _end(
     """
     found = answer.status
     if answer.job_id and not detach:
-        found = on.target.wait(answer.job_id, on.watch)
+        found = on.target.wait(answer.job_id)
         _check_job(found, answer.job_id)
     done = list(on.target.notes)
     if since is not None:

@@ -13,14 +13,15 @@ import click
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.cli.migration.on_store import existing_directory
-from server.cli.migration.remote import remote_target
-from server.cli.online import server_option
+from server.cli.online import connect, server_option
 from server.cli.terminal import CommandError, json_option, notes, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MANIFEST = "manifest.json"
+#: The files are copied meanwhile.
+_TIMEOUT_S = 3600.0
 
 
 @click.command()
@@ -35,12 +36,12 @@ def ingest(directory: Path, server: str, as_json: bool) -> None:
     """
     request = _request(directory)
     with (
-        remote_target(server) as where,
-        _reachable(directory.resolve(), Path(where.status().ingest_directory)) as below,
+        connect(server) as client,
+        _reachable(directory.resolve(), Path(client.migration.status().ingest_directory)) as below,
     ):
         for file in request.files:
             file.path = str(PurePosixPath(below, file.path))
-        answer = where.ingest(request)
+        answer = client.migration.ingest(request, timeout_s=_TIMEOUT_S)
     if as_json:
         document = {"ingested": answer.ingested, "dispatchedOffset": answer.dispatched_offset}
         print_json(document)

@@ -59,13 +59,16 @@ def local_target(root: Path, watch: Watch) -> Iterator[LocalTarget]:
 
 
 class LocalTarget:
-    """Steps of a stopped store; it is open from the first step that needs it to the end."""
+    """Steps of a stopped store; it is open from the first step that needs it to the end. Each
+    raises what `local_target` makes a CommandError of."""
 
     def __init__(self, root: Path, watch: Watch) -> None:
         self._root = root
+        self._watch = watch
         self._progress = lambda step, share: watch(step, share, "")
         self._opened: Migrator | None = None
         self._closer: Callable[[], None] | None = None
+        #: What the steps so far did besides, for people.
         self.notes: list[str] = []
         self.planning = False
 
@@ -87,7 +90,7 @@ class LocalTarget:
             job_id="" if job is None else job.job_id, status=self.status()
         )
 
-    def plan(self, layout: FileLayout | None, watch: Watch) -> pb.MigrationPlan:
+    def plan(self, layout: FileLayout | None) -> pb.MigrationPlan:
         self.planning = True
         return plan_out(plan_directory(self._root, layout, self._progress), self._root)
 
@@ -95,16 +98,16 @@ class LocalTarget:
         return status_out(self._migrator().status(), self._root)
 
     def again(self, step: str, *options: str) -> str:
+        """A step on the same store, for a shell."""
         return NextStep(step, options).command(self._root) or ""
 
     def start(
         self,
         routing: RoutingPolicy | None,
         layout: FileLayout | None,
-        watch: Watch,
         *,
         adopt_only: bool,
-        reclaim_unexpired: bool | None = None,
+        reclaim_unexpired: bool | None,
     ) -> pb.MigrationStepResponse:
         adopt(
             self._root,
@@ -159,11 +162,12 @@ class LocalTarget:
     def release(self, home: Home | None) -> list[str]:
         return release(self._root, self._progress, home)
 
-    def wait(self, job_id: str, watch: Watch) -> pb.MigrationStatus:
+    def wait(self, job_id: str) -> pb.MigrationStatus:
+        """Until the job ended; the status then."""
         job = self._migrator().live.job(job_id)
         try:
             while not job.wait(POLL_S):
-                watch(*progress_of(job_out(job.status())))
+                self._watch(*progress_of(job_out(job.status())))
         except KeyboardInterrupt:
             job.stop()
             step, how = (

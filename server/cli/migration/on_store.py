@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
-    from server.cli.migration.target import Target
+    from server.cli.migration.local import LocalTarget
+    from server.cli.migration.remote import RemoteTarget
 
 existing_directory = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -65,7 +66,7 @@ class Watcher:
 class OnStore:
     """What a command works on, and how it tells what happens."""
 
-    target: Target
+    target: LocalTarget | RemoteTarget
     watch: Watcher
     directory: Path | None  # None: a running store
     as_json: bool
@@ -75,10 +76,13 @@ class OnStore:
 def opened(directory: Path | None, server: str, *, as_json: bool) -> Iterator[OnStore]:
     """The target for the length of a command. Raises CommandError."""
     watch = Watcher(quiet=as_json)
-    target = remote_target(server) if directory is None else local_target(directory, watch)
     try:
-        with target as where:
-            yield OnStore(where, watch, directory, as_json)
+        if directory is None:
+            with remote_target(server, watch) as running:
+                yield OnStore(running, watch, directory, as_json)
+        else:
+            with local_target(directory, watch) as stopped:
+                yield OnStore(stopped, watch, directory, as_json)
     finally:
         watch.rest()
 

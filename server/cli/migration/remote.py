@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from server.cli.migration.target import Watch
 
 _TIMEOUT_S = 60.0
-_INGEST_TIMEOUT_S = 3600.0
 
 
 @contextmanager
-def remote_target(server: str) -> Iterator[RemoteTarget]:
+def remote_target(server: str, watch: Watch) -> Iterator[RemoteTarget]:
     """A running store. Raises CommandError for what the client raises."""
     with connect(server) as client:
-        yield RemoteTarget(client.migration, server)
+        yield RemoteTarget(client.migration, server, watch)
 
 
 class RemoteTarget:
-    """Steps of a running store."""
+    """Steps of a running store. Each raises CommandError."""
 
-    def __init__(self, migration: Migration, server: str) -> None:
+    def __init__(self, migration: Migration, server: str, watch: Watch) -> None:
         self._migration = migration
         self._server = server
+        self._watch = watch
         self.notes: list[str] = []
 
     def _taken(self, step: pb.MigrationStepResponse) -> pb.MigrationStepResponse:
@@ -52,8 +52,8 @@ class RemoteTarget:
     def again(self, step: str, *options: str) -> str:
         return command_at(self._server, f"migrate {step}", *options)
 
-    def plan(self, layout: FileLayout | None, watch: Watch) -> pb.MigrationPlan:
-        watch("measuring", 0.0, "")
+    def plan(self, layout: FileLayout | None) -> pb.MigrationPlan:
+        self._watch("measuring", 0.0, "")
         found = self._migration.plan(timeout_s=_TIMEOUT_S)
         self._name_server(found)
         return found
@@ -67,10 +67,9 @@ class RemoteTarget:
         self,
         routing: RoutingPolicy | None,
         layout: FileLayout | None,
-        watch: Watch,
         *,
         adopt_only: bool,
-        reclaim_unexpired: bool | None = None,
+        reclaim_unexpired: bool | None,
     ) -> pb.MigrationStepResponse:
         policy = None if routing is None else routing_out(routing)
         return self._taken(self._migration.start(policy, timeout_s=_TIMEOUT_S))
@@ -108,17 +107,14 @@ class RemoteTarget:
         hint = NextStep("release", stopped_only=True).sentence(None)
         raise CommandError("a running store is not given back", hint)
 
-    def ingest(self, request: pb.IngestFilesRequest) -> pb.IngestFilesResponse:
-        """Takes as long as copying the files."""
-        return self._migration.ingest(request, timeout_s=_INGEST_TIMEOUT_S)
-
-    def wait(self, job_id: str, watch: Watch) -> pb.MigrationStatus:
+    def wait(self, job_id: str) -> pb.MigrationStatus:
+        """Until the job ended; the status then."""
         while True:
             status = self.status()
             job = job_of(status, job_id)
             if job is None or job.state != pb.JOB_STATE_RUNNING:
                 return status
-            watch(*progress_of(job))
+            self._watch(*progress_of(job))
             try:
                 time.sleep(POLL_S)
             except KeyboardInterrupt:

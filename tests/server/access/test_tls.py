@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from kvcq_client import TLS, AsyncClient, Client, Message, Start, UnavailableError
+from kvcq_client import TLS, AsyncClient, Client, Message, Start
 from server.access import ReloadedTls, TlsFiles
 from server.config import ServerConfig
 from store.errors import InvalidArgumentError
@@ -19,6 +19,8 @@ from tests.support.serving import serving
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+READY = grpc.ChannelConnectivity.READY
 
 
 @pytest.fixture
@@ -31,12 +33,15 @@ def settings_of(files: tuple[Path, Path], ca: Path | None = None) -> dict[str, A
 
 
 async def reaches(target: str, tls: TLS | None) -> bool:
-    async with AsyncClient(target, tls=tls, timeout_s=1.0) as client:
-        try:
-            await client.ping()
-        except UnavailableError as error:
-            return bool(error.reason)  # with one it was the server that refused
-        return True
+    """Whether the client's channel comes to stand: what its first handshake says."""
+    async with AsyncClient(target, tls=tls) as client:
+        made = client._connection._channel
+        channel = made if isinstance(made, grpc.aio.Channel) else made.channel()
+        state = channel.get_state(try_to_connect=True)
+        while state not in (READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
+            await channel.wait_for_state_change(state)
+            state = channel.get_state(try_to_connect=True)
+        return bool(state is READY)
 
 
 async def test_messages_go_over_tls(tmp_path: Path, authority: Authority) -> None:
@@ -96,18 +101,18 @@ async def test_certificates_are_rotated_while_calls_go_on(
         AsyncClient(served.target, tls=TLS(ca=trusted)) as client,
         client.producer() as producer,
     ):
-        await producer.send("T", b"before")
+        await producer.put(Message("T", b"before"))  # so that its stream is open
+        channel = client._connection._channel
+        before = channel.channel()
         for made, used in zip(new.issue(), files, strict=True):
             os.replace(made, used)  # noqa: PTH105 - as a renewal does
         assert not await reaches(served.target, TLS(ca=authority.ca))
-        await producer.send("T", b"after")
+        await producer.put(Message("T", b"after"))
         trusted.write_bytes(new.ca.read_bytes())
-        channel = client._connection._channel
-        before = channel.channel()
         channel._look_s = 0.0  # a second has passed
         assert (await client.create_topic("U", 1)).queue_count == 1  # on a new connection
         assert channel.channel() is not before
-        await producer.send("T", b"still")
+        await producer.put(Message("T", b"still"))
 
 
 def test_a_change_that_is_half_done_changes_nothing(
