@@ -7,36 +7,21 @@ not encoded, its response is.
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
+from server.edge import inner_context
 from server.workers import CALLER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from server.console.viewers import Viewer
-    from server.edge import CallGate, Context, Method
+    from server.edge import CallGate, Method
     from server.metrics import CallMetrics
 
 M = TypeVar("M", bound=Message)
-
-
-class ConsoleContext:
-    """What a handler asks of its call's context, for a call that a page made."""
-
-    def __init__(self, peer: str) -> None:
-        self._peer = peer
-
-    def peer(self) -> str:
-        return self._peer
-
-    def time_remaining(self) -> float | None:
-        return None
-
-    def invocation_metadata(self) -> object:
-        return ()
 
 
 class Calls:
@@ -66,10 +51,9 @@ class Calls:
         self._gate.enter(method.kind, peer)
         started = perf_counter()
         CALLER.set(peer)
-        context = cast("Context", ConsoleContext(peer))
         try:
             self._let_in(viewer)
-            data = await method.handle(request, context, large=False)
+            data = await method.handle(request, inner_context(peer), large=False)
         finally:
             self._gate.leave(method.kind, peer)
             self._metrics.ended(method.name, perf_counter() - started)

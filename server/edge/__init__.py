@@ -8,7 +8,7 @@ memory all of them together (`request_memory`); `call_info` is the call that a l
 
 from server.edge.call_errors import batch_error, tell
 from server.edge.call_gate import CallGate, CallKind
-from server.edge.call_info import CallFilter, Context, request_id_of
+from server.edge.call_info import CallFilter, Context, inner_context, request_id_of
 from server.edge.decoder import Requests
 from server.edge.edge import Edge
 from server.edge.method import Method
@@ -30,6 +30,7 @@ __all__ = [
     "RequestMemory",
     "Requests",
     "batch_error",
+    "inner_context",
     "request_id_of",
     "tell",
 ]

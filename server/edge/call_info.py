@@ -9,7 +9,8 @@ import logging
 import re
 import uuid
 from contextvars import ContextVar
-from typing import Any
+from time import monotonic
+from typing import Any, cast
 
 import grpc
 
@@ -62,6 +63,32 @@ def _id_in(context: Context | None) -> str | None:
             if name == REQUEST_ID and isinstance(value, str) and _REQUEST_ID_FORM.fullmatch(value):
                 return value
     return None
+
+
+class _InnerContext:
+    __slots__ = ("_end_s", "_metadata", "_peer")
+
+    def __init__(self, peer: str, metadata: object, timeout_ms: int) -> None:
+        self._peer = peer
+        self._metadata = metadata
+        self._end_s = monotonic() + timeout_ms / 1000 if timeout_ms else None
+
+    def peer(self) -> str:
+        return self._peer
+
+    def time_remaining(self) -> float | None:
+        return None if self._end_s is None else self._end_s - monotonic()
+
+    def invocation_metadata(self) -> object:
+        return self._metadata
+
+
+def inner_context(peer: str, metadata: object = (), timeout_ms: int = 0) -> Context:
+    """All that a handler of one request asks of its context, for a call that gRPC knows nothing of.
+
+    `timeout_ms`: 0: it has all the time.
+    """
+    return cast("Context", _InnerContext(peer, metadata, timeout_ms))
 
 
 class CallFilter(logging.Filter):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, cast
+from time import perf_counter
+from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
-from server.edge import MAX_CALLS, SMALL_BYTES, CallKind, batch_error
+from server.edge import MAX_CALLS, SMALL_BYTES, CallKind, batch_error, inner_context
 from server.errors import ServerDrainingError
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
@@ -35,26 +35,6 @@ TURN_BYTES = 16 << 10
 MESSAGE_BYTES = 256 << 10
 
 
-class CallContext:
-    """What a handler asks of its call's context, for a call that came on a stream."""
-
-    __slots__ = ("_end_s", "_peer", "_stream")
-
-    def __init__(self, stream: Context, peer: str, timeout_ms: int) -> None:
-        self._stream = stream
-        self._peer = peer
-        self._end_s = monotonic() + timeout_ms / 1000 if timeout_ms else None
-
-    def peer(self) -> str:
-        return self._peer
-
-    def time_remaining(self) -> float | None:
-        return None if self._end_s is None else self._end_s - monotonic()
-
-    def invocation_metadata(self) -> object:
-        return self._stream.invocation_metadata()
-
-
 class CallStream:
     """The calls of one stream. Owned by the event loop's thread."""
 
@@ -71,7 +51,7 @@ class CallStream:
         self._gate = gate
         self._memory = memory
         self._metrics = metrics
-        self._context = context
+        self._metadata = context.invocation_metadata()
         self._request_id = request_id
         self._peer = context.peer()
         self._usage = current_caller().usage
@@ -184,7 +164,7 @@ class CallStream:
         if self._usage is not None:
             self._usage.took(len(call.request))  # also of what is refused
         started = perf_counter()
-        context = cast("Context", CallContext(self._context, self._peer, call.timeout_ms))
+        context = inner_context(self._peer, self._metadata, call.timeout_ms)
         try:
             request = method.decode(call.request)
             # None: it has to wait for something, and nothing was done.
