@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from store.format import unpack_record
 from store.message import Message
@@ -12,12 +14,27 @@ from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from store.message_store import MessageStore
 
 TOPICS = ("T0", "T1")
 LIGHT = "%LMQ%a"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """For a `conftest.py` to name, as `store`."""
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
+    """An open store with 80 batches."""
+    with open_small(tmp_path / "store", clock) as found:
+        put_some(found, clock, 80)
+        yield found
 
 
 def queues_of(store: MessageStore) -> KvConsumeQueueStore:

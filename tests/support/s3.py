@@ -39,6 +39,13 @@ def s3_server() -> Iterator[str]:
             server.stop()
 
 
+@pytest.fixture(scope="session")
+def bucket_server() -> Iterator[str]:
+    """One for all tests that name it; each writes below a name of its own."""
+    with s3_server() as address:
+        yield address
+
+
 def make_bucket(address: str) -> None:
     """Empty, also when there was one."""
     import boto3

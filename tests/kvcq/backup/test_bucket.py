@@ -11,38 +11,19 @@ from kvcq.backup import Cut, choose_by_id, list_backups, open_place, restore, ta
 from kvcq.backup.process import copy_in_process
 from kvcq.errors import BackupDamagedError, BackupRefusedError, BackupTargetError
 from tests.support.backups import bodies, opened, put_some, queues_of
-from tests.support.fake_clock import FakeClock
-from tests.support.s3 import BUCKET, s3_server
+from tests.support.s3 import BUCKET
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from store.message_store import MessageStore
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with s3_server() as address:
-        yield address
+    from tests.support.fake_clock import FakeClock
 
 
 @pytest.fixture
-def url(server: str, request: pytest.FixtureRequest) -> str:
+def url(bucket_server: str, request: pytest.FixtureRequest) -> str:
     return f"s3://{BUCKET}/{request.node.name}"
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
-    with open_small(tmp_path / "store", clock) as found:
-        put_some(found, clock, 60)
-        yield found
 
 
 def test_a_backup_in_a_bucket_is_restored(
@@ -67,7 +48,7 @@ def test_a_backup_in_a_bucket_is_restored(
     cut = Cut(until_ms=first.backup.taken_ms - 20_000)
     restored = restore(place, second.backup, tmp_path / "cut", cut)
     assert restored.last_time_ms == cut.until_ms
-    assert len(opened(tmp_path / "cut", clock)["T0", 0]) == 40
+    assert len(opened(tmp_path / "cut", clock)["T0", 0]) == 60
 
 
 def test_a_large_file_is_put_in_parts(url: str, clock: FakeClock, tmp_path: Path) -> None:
@@ -123,7 +104,7 @@ def test_a_copy_that_is_cut_short_is_no_backup(
 
 
 def test_what_the_bucket_refuses_is_told_with_its_name(
-    server: str, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+    bucket_server: str, store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvcq.backup.bucket._TRIES", 0)
     with pytest.raises(BackupTargetError, match="s3://other/x: "):

@@ -17,29 +17,15 @@ from kvcq.backup import list_backups, open_place, restore, take_backup, verify
 from kvcq.backup.process import copy_in_process
 from kvcq.backup.reading import backup_ids
 from kvcq.errors import BackupError, BackupTargetError
-from tests.support.backups import bodies, opened, put_some, queues_of
-from tests.support.fake_clock import FakeClock
-from tests.support.stores import SEGMENT_BYTES, open_small
+from tests.support.backups import bodies, opened, queues_of
+from tests.support.stores import SEGMENT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kvcq.backup.copying import Copied, CopyPlan, Report
     from store.message_store import MessageStore
+    from tests.support.fake_clock import FakeClock
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
-    with open_small(tmp_path / "store", clock) as found:
-        put_some(found, clock, 80)
-        yield found
 
 
 class KilledBefore:

@@ -14,23 +14,21 @@ from kvcq.errors import BackupDamagedError, BackupRefusedError
 from store.errors import InvalidArgumentError
 from tests.support.backups import bodies, opened, put_some, queues_of
 from tests.support.fake_clock import FakeClock
-from tests.support.s3 import BUCKET, s3_server
+from tests.support.s3 import BUCKET
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from kvcq.backup import Backup
 
 
 @pytest.fixture(params=["directory", "bucket"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "directory":
-        yield str(tmp_path / "b")
-        return
-    with s3_server():
-        yield f"s3://{BUCKET}/x"
+        return str(tmp_path / "b")
+    request.getfixturevalue("bucket_server")
+    return f"s3://{BUCKET}/{request.node.name}"
 
 
 def take(root: Path, url: str, clock: FakeClock) -> tuple[list[Backup], object]:

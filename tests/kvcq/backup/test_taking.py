@@ -21,23 +21,9 @@ from tests.support.small_disk import small_disk
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kvcq.backup import Taken
     from kvcq.backup.copying import Copied, CopyPlan, Report
     from store.message_store import MessageStore
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
-    with open_small(tmp_path / "store", clock) as found:
-        put_some(found, clock, 80)
-        yield found
 
 
 def names(root: Path) -> set[str]:

@@ -19,41 +19,22 @@ from migration.columnar import (
     split,
 )
 from tests.support.backups import put_some, queues_of
-from tests.support.fake_clock import FakeClock
-from tests.support.s3 import BUCKET, s3_server
+from tests.support.s3 import BUCKET
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from store.message_store import MessageStore
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with s3_server() as address:
-        yield address
+    from tests.support.fake_clock import FakeClock
 
 
 @pytest.fixture(params=["directory", "bucket"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "directory":
         return str(tmp_path / "b")
-    request.getfixturevalue("server")
+    request.getfixturevalue("bucket_server")
     return f"s3a://{BUCKET}/{request.node.name}"
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: FakeClock) -> Iterator[MessageStore]:
-    with open_small(tmp_path / "store", clock) as found:
-        put_some(found, clock, 60)
-        yield found
 
 
 def records(layout: LogLayout, max_bytes: int = 0) -> list[int]:
@@ -70,7 +51,7 @@ def test_it_has_the_records_of_the_store(url: str, store: MessageStore, clock: F
     first = take_backup(store, queues_of(store), url, clock=clock).backup
     root = store.config.root / "commitlog"
     wanted = records(read_layout(root))
-    assert len(wanted) == 240
+    assert len(wanted) == 320
     put_some(store, clock, 30)
     take_backup(store, queues_of(store), url, clock=clock)
     layout = backup_layout(url, first.backup_id)
