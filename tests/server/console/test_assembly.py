@@ -18,7 +18,7 @@ from aiohttp import (
 from server.config import ServerConfig
 from server.errors import HttpBindError
 from store.errors import InvalidArgumentError
-from tests.server.test_app import SlowOpener
+from tests.server.app.test_server import SlowOpener
 from tests.support.certificates import Authority
 from tests.support.serving import serving
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from store.errors import StoreFailedError
-from tests.server.test_app import SlowOpener
+from tests.server.app.test_server import SlowOpener
 from tests.support.http import Samples, get
 from tests.support.serving import serving
 
