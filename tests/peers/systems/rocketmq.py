@@ -35,7 +35,7 @@ from tests.peers.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
 PROJECT = Path(__file__).parents[1] / "rocketmq"
@@ -50,6 +50,8 @@ _TOPICS = ("one", "callers", "each", "warm", "cold", "touched")
 #: In files, each light queue is one that stays open.
 _MOST_IN_FILES = 15_000
 _RECEIVE = 32
+#: How long a proxy may refuse what it will take.
+_PROXY_BEGINS_S = 20.0
 
 
 @cache
@@ -208,6 +210,9 @@ class ProxyClient:
         self._body = os.urandom(BODY_BYTES)
         self._producer = rocketmq.Producer(self._settings, _TOPICS)
         self._producer.startup()
+        # A proxy that says it is up may not have heard of the broker's topics yet.
+        for topic in _TOPICS:
+            _tried_again(partial(self._producer._retrieve_topic_route_data, topic), Exception)
 
     def _message(self, topic: str) -> Any:  # noqa: ANN401 - the library is not typed
         message = self._rocketmq.Message()
@@ -286,14 +291,8 @@ class ProxyClient:
     def _first(self, consumer: Any) -> Any:  # noqa: ANN401
         """The proxy refuses until the consumer has told it of itself, in a call of its own."""
         exceptions: Any = importlib.import_module("rocketmq.v5.exception.client_exception")
-        end_s = perf_counter() + 20
-        while True:
-            try:
-                return consumer.receive(_RECEIVE, 60)
-            except exceptions.InternalErrorException:
-                if perf_counter() > end_s:
-                    raise
-                time.sleep(0.05)
+        receive = partial(consumer.receive, _RECEIVE, 60)
+        return _tried_again(receive, exceptions.InternalErrorException)
 
     def pull(self, queue: str, each: int, count: int) -> Timed:
         raise NotOfferedError("the client cannot read at an offset")
@@ -306,6 +305,18 @@ class ProxyClient:
 
     def close(self) -> None:
         self._producer.shutdown()
+
+
+def _tried_again(call: Callable[[], Any], error: type[Exception]) -> Any:  # noqa: ANN401 - of the library
+    """Its result, which may be an error for so long as a proxy begins."""
+    end_s = perf_counter() + _PROXY_BEGINS_S
+    while True:
+        try:
+            return call()
+        except error:
+            if perf_counter() > end_s:
+                raise
+            time.sleep(0.05)
 
 
 def _missing_java() -> str | None:
