@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,12 @@ class ServerConfig:
     drain_grace_s: float = setting(
         10.0, "calls under way may take this long after SIGTERM", bounds=(0, 86_400), live=True
     )
+    workers: int = setting(
+        1,
+        "above 1: so many processes speak gRPC with clients, for the one that has the store; on "
+        "Linux alone",
+        bounds=(1, 256),
+    )
     worker_threads: int = setting(
         8, "threads for what may block: cold reads, queries, topics, groups", bounds=(1, 256)
     )
@@ -228,6 +235,11 @@ class ServerConfig:
         check("console_port", _is_port(self.console_port), "a port from 0 to 65535")
         check("admin_port", _is_port(self.admin_port), "a port from 0 to 65535")
         check("metrics_port", _is_port(self.metrics_port), "a port from 0 to 65535")
+        check(
+            "workers",
+            self.workers == 1 or sys.platform == "linux",
+            "1: elsewhere than on Linux the kernel does not share a port's connections out",
+        )
         self._check_tls()
         if not self.insecure_listen:
             self._check_listening("host", self.host)

@@ -141,6 +141,13 @@ class ServerBindError(ServerError):
         self.reason = reason
 
 
+class FrontError(ServerError):
+    """A process that was to speak gRPC with clients ended before it listened."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"front {number} {reason} before it listened")
+
+
 class ServedElsewhereError(ServerError):
     """Administration has an address of its own, and this is another one."""
 

@@ -225,6 +225,7 @@ UNITS |= {
         "server.version",
         "server.workers",
     },
+    "server.fronts": {"server.errors", "server.process"},
     "server.wire": {"server.errors"},
     "server.edge": {
         "server.access",

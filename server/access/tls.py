@@ -48,6 +48,8 @@ class Loaded(NamedTuple):
 
     configuration: grpc.ServerCertificateConfiguration
     expires: datetime
+    #: The key, the certificate with what signed it, and the CA of clients.
+    pem: tuple[bytes, bytes, bytes | None]
 
 
 def load(files: TlsFiles) -> Loaded:
@@ -75,7 +77,7 @@ def load(files: TlsFiles) -> Loaded:
             "server.tls_key", f"{files.key} is not the key of the certificate in {files.cert}"
         )
     configuration = grpc.ssl_server_certificate_configuration([(key, chain)], ca)
-    return Loaded(configuration, leaf.not_valid_after_utc)
+    return Loaded(configuration, leaf.not_valid_after_utc, (key, chain, ca))
 
 
 class ReloadedTls:
@@ -103,6 +105,11 @@ class ReloadedTls:
     def expires(self) -> datetime:
         """When the certificate in use does."""
         return self._loaded.expires
+
+    @property
+    def pem(self) -> tuple[bytes, bytes, bytes | None]:
+        """Key, certificate and CA that are in use: another tuple when they were read again."""
+        return self._loaded.pem
 
     def fetch(self) -> grpc.ServerCertificateConfiguration | None:
         """The files if they have changed; None: go on with what is in use."""

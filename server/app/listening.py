@@ -12,6 +12,7 @@ import grpc
 from server.access import TlsFiles
 from server.edge import UNREAD_BYTES
 from server.errors import ServerBindError
+from server.fronts import Fronts
 
 if TYPE_CHECKING:
     from server.access import ReloadedTls
@@ -22,25 +23,30 @@ if TYPE_CHECKING:
 MAX_PENDING_CALLS = 100_000
 
 
+def rpc_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
+    """Of gRPC, for a server or its fronts; but for whether they share the port."""
+    return (
+        ("grpc.max_receive_message_length", config.max_receive_bytes),
+        ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
+        # Above its own limits gRPC drops calls at random, as CANCELLED. So they all wait to be
+        # let in, for a turn of the loop; then the edge takes them, or says why not.
+        ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
+        ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
+        # How much of a request may be here before it is read; the probe would raise it.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
+        # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
+        # own limit of one ping in 5 minutes would close their connections.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    )
+
+
 def rpc_server(config: ServerConfig, tracing: Tracing | None) -> grpc.aio.Server:
     return grpc.aio.server(
         interceptors=() if tracing is None else (tracing.interceptor(),),
-        options=(
-            ("grpc.max_receive_message_length", config.max_receive_bytes),
-            ("grpc.max_send_message_length", -1),  # max_pull_bytes bounds what is sent
-            # Above its own limits gRPC drops calls at random, as CANCELLED. So they all wait to be
-            # let in, for a turn of the loop; then the edge takes them, or says why not.
-            ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
-            ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
-            # How much of a request may be here before it is read; the probe would raise it.
-            ("grpc.http2.bdp_probe", 0),
-            ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
-            ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
-            # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
-            # own limit of one ping in 5 minutes would close their connections.
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-            ("grpc.keepalive_permit_without_calls", 1),
-        ),
+        # A second server on the port must fail, not share it.
+        options=(*rpc_options(config), ("grpc.so_reuseport", 0)),
     )
 
 
@@ -51,8 +57,10 @@ def tls_files(config: ServerConfig) -> TlsFiles | None:
     return TlsFiles(config.tls_cert, config.tls_key, config.tls_ca)
 
 
-def bind(server: grpc.aio.Server, host: str, port: int, tls: ReloadedTls | None) -> int:
+def bind(server: grpc.aio.Server | Fronts, host: str, port: int, tls: ReloadedTls | None) -> int:
     """The port that is listened on. Raises ServerBindError."""
+    if isinstance(server, Fronts):
+        return server.hold(host, port)  # they have the certificate from where they were made
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         if tls is None:

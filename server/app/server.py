@@ -26,10 +26,10 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from server.access import Gatekeeper, ReloadedTls, has_users, http_tls, open_users
-from server.app.listening import bind, rpc_server, tls_files
+from server.app.listening import bind, rpc_options, rpc_server, tls_files
 from server.app.serving import Serving
 from server.app.write_watch import watch_writes
-from server.edge import Edge
+from server.edge import Edge, request_limit
 from server.errors import (
     HttpBindError,
     ServedElsewhereError,
@@ -37,9 +37,16 @@ from server.errors import (
     ServerDrainingError,
     SettingsRefusedError,
 )
+from server.fronts import FrontMethod, Fronts
 from server.http import HttpSites, Site, monitoring_app
 from server.metrics import CallMetrics
-from server.process import calm_collector, has_terminal, tune_allocator
+from server.process import (
+    calm_collector,
+    fast_loop,
+    has_terminal,
+    private_bytes,
+    tune_allocator,
+)
 from server.services import (
     AccessService,
     AdminService,
@@ -142,17 +149,8 @@ def run_server(
 
     calm_collector()
     tune_allocator()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
         runner.run(run())
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # not made for this system: the standard loop serves as well
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 class Server:
@@ -180,15 +178,16 @@ class Server:
         self._hurry = asyncio.Event()
         self._metrics = CallMetrics(self._config.metrics_topics)
         self._gatekeeper = Gatekeeper(self._stage) if self._config.access else None
-        self._edge = Edge(self._config, self._metrics, self._gatekeeper)
+        files = tls_files(self._config)
+        self._tls = None if files is None else ReloadedTls(files)
+        self._tracing = _tracing_of(self._config)
+        self._fronts = _fronts_of(self._config, self._tls, self._tracing)
+        self._edge = Edge(self._config, self._metrics, self._gatekeeper, private=self._private)
         settings.on_change(self._edge.reconfigure)
         self._serving: Serving | None = None
         self._reloading = asyncio.Lock()
         self._hangups: set[asyncio.Task[None]] = set()
-        files = tls_files(self._config)
-        self._tls = None if files is None else ReloadedTls(files)
-        self._tracing = _tracing_of(self._config)
-        self._rpc = rpc_server(self._config, self._tracing)
+        self._rpc = self._fronts or rpc_server(self._config, self._tracing)
         self._admin_rpc = (
             None if self._config.admin_port is None else rpc_server(self._config, self._tracing)
         )
@@ -316,7 +315,9 @@ class Server:
                 "the store has users, and nobody is asked who they are: everyone may do "
                 "everything. Start it with --access, or server.access = true"
             )
-        serving = Serving(opened, self._config, self._stage, self._metrics, self._edge, users)
+        serving = Serving(
+            opened, self._config, self._stage, self._metrics, self._edge, users, self._fronts
+        )
         self._serving = serving
         serving.reconfigure(self._config)  # a reload may have come before
         self._settings.on_change(serving.reconfigure)
@@ -429,7 +430,11 @@ class Server:
             await self._stop_rpc(None)
         await finishing
 
-    def _rpc_servers(self) -> list[grpc.aio.Server]:
+    def _private(self) -> int:
+        """What of this process's memory, and its fronts', is in no file."""
+        return private_bytes() + (0 if self._fronts is None else self._fronts.private_bytes())
+
+    def _rpc_servers(self) -> list[grpc.aio.Server | Fronts]:
         return [server for server in (self._rpc, self._admin_rpc) if server is not None]
 
     async def _stop_rpc(self, grace_s: float | None) -> None:
@@ -440,6 +445,26 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None
     """From any thread. A loop that has ended needs to hear nothing."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)
+
+
+def _fronts_of(
+    config: ServerConfig, tls: ReloadedTls | None, tracing: Tracing | None
+) -> Fronts | None:
+    """None: this process speaks gRPC itself."""
+    if config.workers == 1:
+        return None
+    methods = [
+        FrontMethod(
+            f"/{service.full_name}/{method.name}",
+            method.client_streaming,
+            method.server_streaming,
+            request_limit(method.name, config).waits_to_be_read,
+        )
+        for service in _SERVED.values()
+        for method in service.methods
+    ]
+    interceptor = None if tracing is None else tracing.interceptor()
+    return Fronts(config.workers, rpc_options(config), methods, tls, interceptor)
 
 
 def _tracing_of(config: ServerConfig) -> Tracing | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from server.access import Users
     from server.config import ServerConfig
     from server.edge import Edge
+    from server.fronts import Fronts
     from server.metrics import CallMetrics
     from server.stage import Stage
 
@@ -42,7 +43,9 @@ class Serving:
         metrics: CallMetrics,
         edge: Edge,
         users: Users | None,
+        fronts: Fronts | None = None,
     ) -> None:
+        self._fronts = fronts
         self.store = store = opened.store
         self._gate, memory = edge.gate, edge.memory
         self.puts = Puts(store, config, stage, metrics)
@@ -86,6 +89,7 @@ class Serving:
             "server.memory_bytes": private_bytes(),
             "server.producers": self.puts.sessions.producer_count,
             "server.watched_queues": self.reads.growth.watched_queues,
+            **({} if self._fronts is None else self._fronts.statistics()),
             **{f"server.{name}": value for name, value in self.jobs.statistics().items()},
         }
 

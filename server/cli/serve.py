@@ -18,7 +18,7 @@ from server.cli.settings_options import read_settings, refused, settings_options
 from server.cli.terminal import BadRequestError, CommandError, json_option
 from server.config import LogFormat
 from server.edge import CallFilter
-from server.errors import HttpBindError, KeyFileError, ServerBindError
+from server.errors import FrontError, HttpBindError, KeyFileError, ServerBindError
 from server.process import (
     AppendedFile,
     JsonLines,
@@ -102,6 +102,8 @@ def serve(sources: Sources, as_json: bool) -> None:
         )
     except ServerBindError as error:
         raise CommandError(str(error), _advice_on_address(error)) from error
+    except FrontError as error:
+        raise CommandError(str(error), "the log says why; --workers 1 does without") from error
     except InvalidArgumentError as error:
         raise refused(error, sources) from error
     except (StoreError, OSError) as error:

@@ -26,6 +26,7 @@ _OPTIONS = {
     "tls_ca": ("--tls-ca", "server.tls_ca"),
     "access": ("--access", "server.access"),
     "insecure_listen": ("--insecure-listen", "server.insecure_listen"),
+    "workers": ("--workers", "server.workers"),
 }
 
 
@@ -60,6 +61,12 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         is_flag=True,
         default=None,
         help="Allow a --host that others reach, without TLS or without --access.",
+    )
+    @click.option(
+        "--workers",
+        type=int,
+        help="Processes that speak gRPC, beside the one with the store; 1: that one does.  "
+        "[default: 1]",
     )
     @click.option(
         "--config",

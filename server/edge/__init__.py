@@ -13,6 +13,7 @@ from server.edge.decoder import Requests
 from server.edge.edge import Edge
 from server.edge.method import Method
 from server.edge.request_fields import MAX_CALLS, MAX_FILES, MAX_TOPICS
+from server.edge.request_limits import request_limit
 from server.edge.request_memory import SMALL_BYTES, UNREAD_BYTES, RequestMemory
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "batch_error",
     "inner_context",
     "request_id_of",
+    "request_limit",
     "tell",
 ]

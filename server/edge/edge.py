@@ -27,7 +27,7 @@ from server.edge.method import Method, encoded
 from server.edge.request_limits import call_places, request_limit
 from server.edge.request_memory import LARGE_BYTES, SMALL_BYTES, RequestMemory
 from server.errors import UndecodableRequestError
-from server.process import LineLimit
+from server.process import LineLimit, private_bytes
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
@@ -56,14 +56,22 @@ class Edge:
     """Owned by the event loop's thread."""
 
     def __init__(
-        self, config: ServerConfig, metrics: CallMetrics, gatekeeper: Gatekeeper | None = None
+        self,
+        config: ServerConfig,
+        metrics: CallMetrics,
+        gatekeeper: Gatekeeper | None = None,
+        *,
+        private: Callable[[], int] = private_bytes,
     ) -> None:
-        """Without a gatekeeper everyone may do everything."""
+        """Without a gatekeeper everyone may do everything. `private` is the memory that its limit
+        is of: what this process has, and those that speak for it."""
         self._config = config
         self._gatekeeper = gatekeeper
         self._metrics = metrics
         self.gate = CallGate(call_places(config))
-        self.memory = RequestMemory(config.memory_limit_bytes, config.sent_limit_bytes)
+        self.memory = RequestMemory(
+            config.memory_limit_bytes, config.sent_limit_bytes, private=private
+        )
         self._undecodable = LineLimit(at_once=1)
         #: Methods of one request and one response, by name, for calls that share a stream.
         self.methods: dict[str, Method] = {}

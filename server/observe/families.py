@@ -41,6 +41,11 @@ _PLAIN = {
     "server.watched_queues": Row("kvcq_watched_queues", "Queues that somebody waits for."),
     "server.memory_bytes": Row("kvcq_memory_private_bytes", "Memory of the process, no files."),
     "server.max_receive_bytes": Row("kvcq_max_receive_bytes", "Largest request that is taken."),
+    "server.fronts.running": Row("kvcq_fronts", "Processes that speak gRPC for this one."),
+    "server.fronts.restarts": Row("kvcq_front_restarts_total", "Of them, started again."),
+    "server.fronts.memory_bytes": Row(
+        "kvcq_fronts_memory_private_bytes", "Memory of all of them, no files."
+    ),
     "store.log_start_offset": Row("kvcq_log_start_offset", "Where the log begins, bytes."),
     "store.log_appended_offset": Row("kvcq_log_appended_offset", "Where the log ends, bytes."),
     "store.log_flushed_offset": Row("kvcq_log_flushed_offset", "Durable up to there, bytes."),
@@ -131,6 +136,8 @@ _ROCKETMQ_DATABASE = {
 _DATABASES = ("kvcq", "meta")
 _NAME = re.compile(r"[a-z][a-z0-9_.]*")
 
+_FRONT_PREFIX = "server.front."
+_FRONT_CALLS = Row("kvcq_front_calls_total", "Calls that came in at a front.")
 _JOB_PREFIX = "server.jobs."
 _RUNNING = ".running"
 _JOB_ENDS = ("done", "failed", "cancelled")
@@ -194,6 +201,9 @@ def add_statistics(gathered: Gathered, statistics: Mapping[str, float]) -> None:
             gathered.add(_PLAIN[name], value)
         elif name in _ELSEWHERE or _add_of_database(gathered, prefix, rest, value):
             continue
+        elif name.startswith(_FRONT_PREFIX):
+            number = name.removeprefix(_FRONT_PREFIX).partition(".")[0]
+            gathered.add(_FRONT_CALLS, value, {"front": number})
         elif name.startswith(_JOB_PREFIX):
             _add_of_jobs(gathered, name.removeprefix(_JOB_PREFIX), value)
         elif _NAME.fullmatch(name):

@@ -7,6 +7,7 @@ from server.process.files import prepare_to_open_stores
 from server.process.last_resort import end_process_soon
 from server.process.line_limit import LineLimit
 from server.process.log_lines import JsonLines, TextLines
+from server.process.loop import fast_loop
 from server.process.outlet import Outlet, OutletHandler, as_json, in_words
 from server.process.service_manager import ServiceManager
 from server.process.streams import open_standard_streams
@@ -23,6 +24,7 @@ __all__ = [
     "as_json",
     "calm_collector",
     "end_process_soon",
+    "fast_loop",
     "give_back",
     "has_terminal",
     "in_words",

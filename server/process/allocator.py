@@ -18,13 +18,15 @@ _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def private_bytes() -> int:
+def private_bytes(process: int | None = None) -> int:
     """Memory of the process that is in no file: what it allocated. 0 where nobody can tell.
 
-    The commit log is mapped, and counts as resident; its pages are the system's cache.
+    The commit log is mapped, and counts as resident; its pages are the system's cache. `process`
+    is a number; None: this one.
     """
+    statm = _STATM if process is None else Path(f"/proc/{process}/statm")
     try:
-        _, resident, shared, *_ = _STATM.read_bytes().split()
+        _, resident, shared, *_ = statm.read_bytes().split()
     except OSError:
         return 0
     return (int(resident) - int(shared)) * _PAGE_BYTES

@@ -15,6 +15,7 @@ from server.app import Server
 from server.config import ServerConfig
 from server.settings import RunningSettings, Settings
 from tests.support.checked import assert_whole
+from tests.support.front_here import FrontHere
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from server.settings import Change, Sources
     from store.message_store import MessageStore
 
+#: Settings of servers that are given no others: those of a twin, see tests/server/fronts/.
+DEFAULTS: dict[str, Any] = {}
 #: Segments are really allocated: small ones keep tests fast and disks empty.
 SMALL_STORE: dict[str, Any] = {"segment_bytes": 1 << 20, "default_queue_count": 4}
 
@@ -104,11 +107,13 @@ async def serving(
     """A server until the end of the block. It is drained then, its store closed and looked over,
     unless it is one that the test damages on purpose.
     """
-    values = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, **settings}
+    values = {"port": 0, "drain_notice_s": 0.01, "drain_grace_s": 5.0, **DEFAULTS, **settings}
     config = ServerConfig(data_dir=directory, store={**SMALL_STORE, **(store or {})}, **values)
     listener = EventListener()
     running_settings = RunningSettings(Settings.of(config), sources)
     server = Server(running_settings, opener, listener)
+    if server._fronts is not None:
+        server._fronts._start = FrontHere.start
     running = asyncio.create_task(server.run())
     try:
         waiting = listener.is_ready if wait_ready else listener.is_listening

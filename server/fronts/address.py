@@ -1,0 +1,64 @@
+"""Holds the address that fronts share, so that nobody else gets it.
+
+Sockets with SO_REUSEPORT share a port, and the kernel hands each connection to one of them. Two
+servers of one user would share one as silently. So the owner takes the address alone first, as a
+server without fronts does, and then holds it with sockets that listen to nothing: with SO_REUSEPORT
+for its fronts, and without SO_REUSEADDR, so that every other server is refused. Linux's own rules:
+inet_bind_conflict in net/ipv4/inet_connection_sock.c.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from server.errors import ServerBindError
+
+
+class HeldAddress:
+    """Until `close`, or the end of the process."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Port 0: any free one. Raises ServerBindError."""
+        self.port = port
+        self._sockets: list[socket.socket] = []
+        absent: OSError | None = None
+        try:
+            for family, kind, protocol, _, address in socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            ):
+                try:
+                    self._hold(socket.socket(family, kind, protocol), address)
+                except OSError as error:
+                    if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                        raise
+                    absent = error  # a name may stand for addresses that this machine has not
+            if not self._sockets and absent is not None:
+                raise absent
+        except OSError as error:
+            self.close()
+            raise ServerBindError(host, port, error) from error
+
+    def close(self) -> None:
+        """Leave it to others. Repeatable."""
+        for one in self._sockets:
+            one.close()
+        self._sockets.clear()
+
+    def _hold(self, one: socket.socket, address: tuple[str, int] | tuple[object, ...]) -> None:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after a restart
+            one.bind((address[0], self.port, *address[2:]))
+            if self.port:
+                # Who listens has it alone; who has only bound it may not. A free port that the
+                # kernel chose is nobody else's, and it would be let go by the shutdown.
+                one.listen(1)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            if self.port:
+                one.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            one.close()
+            raise
+        self.port = one.getsockname()[1]
+        self._sockets.append(one)

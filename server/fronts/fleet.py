@@ -1,0 +1,297 @@
+"""The fronts of a server: started, told what to serve, looked after, and ended.
+
+HELLO, the first frame that a front gets, is JSON:
+
+| key           | value                                                                       |
+|---------------|-----------------------------------------------------------------------------|
+| `address`     | what to listen on, with the port                                            |
+| `options`     | of the gRPC server, as pairs                                                |
+| `certificate` | null, or JSON: key, chain and CA in PEM; without a CA clients need none     |
+| `methods`     | the methods, each as `FrontMethod`; a call names the place in this list     |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from server.errors import FrontError
+from server.fronts import frames
+from server.fronts.address import HeldAddress
+from server.fronts.calls import FrontCalls, Handlers
+from server.fronts.frames import Link
+from server.process import private_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    import grpc
+
+    from server.fronts.calls import FrontMethod
+
+logger = logging.getLogger(__name__)
+
+#: Before a front that ended is started again: doubled each time, up to the most.
+_FIRST_PAUSE_S = 0.1
+_MOST_PAUSE_S = 10.0
+#: One that lasted so long begins with the first pause again.
+_CALM_S = 60.0
+#: Beyond the time that calls have to end; then a front is killed.
+_END_S = 5.0
+_SOCKET_BYTES = 1 << 20
+
+
+class Certificates(Protocol):
+    """TLS of the owner: server.access.ReloadedTls."""
+
+    def fetch(self) -> object: ...
+
+    @property
+    def pem(self) -> tuple[bytes, bytes, bytes | None]: ...
+
+
+class FrontProcess(Protocol):
+    """A front that was started: asyncio.subprocess.Process."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def wait(self) -> int: ...
+
+    def kill(self) -> None: ...
+
+
+async def start_process(pair: socket.socket) -> FrontProcess:
+    """A front in a process of its own, with that end of the pair."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "server.fronts.front", str(pair.fileno())),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=(pair.fileno(),),
+        cwd=_import_root(),
+    )
+
+
+class Fronts:
+    """What a grpc.aio.Server is to the composition root. Owned by the event loop's thread.
+
+    Durability: a front has nothing that was acknowledged. When one ends, the calls that came in at
+    it are given up, as those of a client that is gone, and another one is started.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        options: Sequence[tuple[str, int]],
+        methods: Sequence[FrontMethod],
+        tls: Certificates | None,
+        interceptor: grpc.aio.ServerInterceptor[Any, Any] | None,
+    ) -> None:
+        self._options = [*options, ("grpc.so_reuseport", 1)]
+        self._handlers = Handlers(methods, interceptor)
+        self._tls = tls
+        self._start: Callable[[socket.socket], Awaitable[FrontProcess]] = start_process
+        self._host = ""
+        self._address: HeldAddress | None = None
+        self._fronts: list[_Front | None] = [None] * count
+        self._counts = [0] * count  # calls of those that ended
+        self._restarts = 0
+        self._keepers: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[Any]) -> None:
+        self._handlers.add_generic_rpc_handlers(generic_rpc_handlers)
+
+    def hold(self, host: str, port: int) -> int:
+        """The port that fronts will listen on: it is nobody else's. Raises ServerBindError."""
+        self._address, self._host = HeldAddress(host, port), host
+        return self._address.port
+
+    async def start(self) -> None:
+        """Returns when all of them listen. Raises FrontError when one does not come to it."""
+        firsts = [asyncio.get_running_loop().create_future() for _ in self._fronts]
+        self._keepers = [
+            asyncio.create_task(self._keep(number, first), name=f"front-{number}")
+            for number, first in enumerate(firsts)
+        ]
+        outcomes = await asyncio.gather(*firsts, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                await self.stop(None)
+                raise outcome
+
+    async def stop(self, grace_s: float | None) -> None:
+        """Take no more connections; calls under way have so long, None: no time. Repeatable."""
+        self._stopping.set()
+        fronts = [front for front in self._fronts if front is not None]
+        for front in fronts:
+            front.link.send(frames.STOP, body=frames.SECONDS.pack(grace_s or 0.0))
+        if self._keepers:
+            _, late = await asyncio.wait(self._keepers, timeout=(grace_s or 0.0) + _END_S)
+            if late:
+                for front in fronts:
+                    front.kill()
+                await asyncio.wait(late)
+        if self._address is not None:
+            self._address.close()
+
+    def private_bytes(self) -> int:
+        """Private memory of all fronts."""
+        pids = [front.pid for front in self._fronts if front is not None]
+        return sum(private_bytes(pid) for pid in pids if pid is not None)
+
+    def statistics(self) -> dict[str, float]:
+        """For GetStatistics."""
+        values: dict[str, float] = {
+            "server.fronts.running": sum(front is not None for front in self._fronts),
+            "server.fronts.restarts": self._restarts,
+            "server.fronts.memory_bytes": self.private_bytes(),
+        }
+        for number, (front, count) in enumerate(zip(self._fronts, self._counts, strict=True)):
+            under_way = 0 if front is None else front.calls.count
+            values[f"server.front.{number}.calls"] = count + under_way
+        return values
+
+    async def _keep(self, number: int, first: asyncio.Future[None]) -> None:
+        """Have a front of that number until the server ends."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            began_s = monotonic()
+            front = _Front(number, self._handlers, self._tls)
+            self._fronts[number] = front
+            try:
+                if await front.begin(self._start, self._hello()) and not first.done():
+                    first.set_result(None)
+                why = await front.ended()
+            except OSError as error:
+                why = f"could not be started: {error}"
+            self._fronts[number] = None
+            self._counts[number] += front.calls.count
+            if self._stopping.is_set():
+                break
+            if not first.done():
+                first.set_exception(FrontError(number, why))
+                return
+            if monotonic() - began_s >= _CALM_S:
+                pause_s = _FIRST_PAUSE_S
+            logger.error("front %d %s; another one is started in %g s", number, why, pause_s)
+            try:
+                await asyncio.wait_for(self._stopping.wait(), pause_s)
+                break
+            except TimeoutError:
+                pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+                self._restarts += 1
+        if not first.done():
+            first.set_result(None)  # the server was told to end before
+
+    def _hello(self) -> bytes:
+        assert self._address is not None
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        hello = {
+            "address": f"{host}:{self._address.port}",
+            "options": self._options,
+            "certificate": None if self._tls is None else _packed(self._tls),
+            "methods": self._handlers.methods,
+        }
+        return json.dumps(hello).encode()
+
+
+class _Front:
+    """One front, from its start to its end."""
+
+    def __init__(self, number: int, handlers: Handlers, tls: Certificates | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._number = number
+        self._tls = tls
+        self._told: tuple[bytes, bytes, bytes | None] | None = None if tls is None else tls.pem
+        self.link = Link(self._taken, self._link_lost)
+        self.calls = FrontCalls(handlers, self.link)
+        self._process: FrontProcess | None = None
+        self._listens: asyncio.Future[bool] = loop.create_future()
+        self._lost: asyncio.Future[None] = loop.create_future()
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def begin(
+        self, start: Callable[[socket.socket], Awaitable[FrontProcess]], hello: bytes
+    ) -> bool:
+        """Whether it listens; otherwise it has ended. Raises OSError."""
+        own, its = socket.socketpair()
+        with its:
+            for one in (own, its):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+            own.setblocking(False)  # noqa: FBT003 - as it is called
+            loop = asyncio.get_running_loop()
+            await loop.create_unix_connection(lambda: self.link, sock=own)
+            try:
+                self._process = await start(its)
+            except BaseException:
+                self.link.abort()
+                raise
+        self.link.send(frames.HELLO, body=hello)
+        return await self._listens
+
+    async def ended(self) -> str:
+        """How it ended, when it has."""
+        await self._lost
+        assert self._process is not None
+        try:
+            code = await asyncio.wait_for(self._process.wait(), _END_S)
+        except TimeoutError:
+            self._process.kill()
+            code = await self._process.wait()
+        return f"(process {self.pid}) ended with {code}"
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        self.link.abort()
+
+    def _taken(self, kind: int, number: int, body: bytes) -> None:
+        if number:
+            self.calls.take(kind, number, body)
+        elif kind == frames.LISTENING:
+            self._listens.set_result(True)
+        elif kind == frames.LOG:
+            name, _, text = body[1:].decode(errors="replace").partition("\n")
+            logging.getLogger(name).log(body[0], "front %d: %s", self._number, text)
+        else:
+            assert kind == frames.CERTIFICATE, kind
+            task = asyncio.create_task(self._tell_certificate())
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    def _link_lost(self) -> None:
+        self.calls.lost()
+        if not self._listens.done():
+            self._listens.set_result(False)
+        self._lost.set_result(None)
+
+    async def _tell_certificate(self) -> None:
+        """It asks at each handshake: what is read again, and when, is for `tls` alone to say."""
+        assert self._tls is not None
+        await asyncio.to_thread(self._tls.fetch)
+        pem = self._tls.pem
+        self.link.send(
+            frames.CERTIFICATE, body=b"" if pem is self._told else _packed(self._tls).encode()
+        )
+        self._told = pem
+
+
+def _packed(tls: Certificates) -> str:
+    return json.dumps([None if one is None else one.decode("latin-1") for one in tls.pem])
+
+
+def _import_root() -> Path:
+    """The directory on the import path: a checkout, or the site-packages of an installation."""
+    return Path(sys.modules[__name__.partition(".")[0]].__path__[0]).parent

@@ -1,0 +1,233 @@
+"""Frames: what a front and the owner of the store tell each other on a Unix socket.
+
+| at | size | type | field | meaning                                    |
+|---:|-----:|------|-------|--------------------------------------------|
+|  0 |    4 | u32  | size  | bytes of the body                          |
+|  4 |    1 | u8   | kind  | one of the constants below                 |
+|  5 |    4 | u32  | call  | the front's number of it; 0: it is of none |
+|  9 | size |      | body  |                                            |
+
+Little-endian. Both ends are of one version: the owner starts the fronts. So the frames carry no
+version, and nobody but these two can write to the socket, a pair that the front inherits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_HEADER = struct.Struct("<IBI")
+_HEADER_SIZE = _HEADER.size
+
+# Of a call, from the front.
+OPEN = 1  # a call began: see `Opening`
+HALF_CLOSED = 2  # its client sends no more requests
+WRITTEN = 3  # u32: responses of so many bytes, by `weight_of`, were taken by the connection
+ENDED = 4  # it is over: answered, its answer sent, or given up by the client. The last of a call
+# Of a call, either way.
+MESSAGE = 5  # one request, or one of many responses
+# Of a call, from the owner.
+READ = 6  # one more request may be read
+HEADERS = 7  # send the initial metadata, of which there is none
+RESULT = 8  # the only response; the call went well
+STATUS = 9  # the end of a call that did not, or had many responses: see `Ending`
+# Of the front itself, from the owner.
+HELLO = 10  # JSON: what to listen on, and the methods; see fleet.py
+STOP = 11  # f64: no new calls; those under way may take so many seconds
+# Of the front itself, from the front.
+LISTENING = 12  # u16: the port
+LOG = 13  # u8 level, then logger and text, with a line feed between them
+# Either way.
+CERTIFICATE = 14  # asked for with an empty body; JSON, or empty for the one that was told last
+
+#: A socket is read in pieces of this size; a frame that is larger gets a buffer of its own.
+BUFFER_BYTES = 256 << 10
+#: More is not copied into one piece to be written.
+_JOINED_BYTES = 256 << 10
+#: Of one call, responses that the owner may have sent and the front has not passed on; and one more
+#: response. It is what the edge does not count either.
+WINDOW_BYTES = 64 << 10
+_WEIGHT_OF_FRAME = 64
+
+
+class Metadatum(NamedTuple):
+    """One of the metadata, as gRPC has them."""
+
+    key: str
+    value: str | bytes
+
+
+Metadata = tuple[Metadatum, ...]
+
+_OPENING = struct.Struct("<HdB")  # method, deadline, bytes of the peer's name
+_ENDING = struct.Struct("<BI")  # code, bytes of the details
+_ENTRY = struct.Struct("<HIB")  # bytes of the name, bytes of the value, whether the value is bytes
+NUMBER = struct.Struct("<I")
+PORT = struct.Struct("<H")
+SECONDS = struct.Struct("<d")
+#: Of a call without a deadline.
+NEVER = float("inf")
+
+
+class Opening(NamedTuple):
+    """How a call begins."""
+
+    method: int  # its place in the list of HELLO
+    deadline_s: float  # by time.monotonic, which all processes of a machine share; or NEVER
+    peer: str
+    metadata: bytes  # as `pack_metadata` makes it: it is looked at where somebody asks for it
+
+
+class Ending(NamedTuple):
+    """How a call ends."""
+
+    code: int
+    details: str
+    metadata: Metadata
+
+
+def weight_of(message: bytes) -> int:
+    """What a response counts for in the window: empty ones count as well."""
+    return len(message) + _WEIGHT_OF_FRAME
+
+
+def pack_opening(
+    method: int, deadline_s: float, peer: str, metadata: Iterable[tuple[str, str | bytes]]
+) -> bytes:
+    """`metadata`: pairs of a name and a str or bytes."""
+    name = peer.encode()[:255]
+    return _OPENING.pack(method, deadline_s, len(name)) + name + pack_metadata(metadata)
+
+
+def unpack_opening(body: bytes) -> Opening:
+    """Inverse of `pack_opening`, but for the metadata."""
+    method, deadline_s, size = _OPENING.unpack_from(body)
+    end = _OPENING.size + size
+    peer = body[_OPENING.size : end].decode(errors="replace")
+    return Opening(method, deadline_s, peer, body[end:])
+
+
+def pack_ending(ending: Ending) -> bytes:
+    details = ending.details.encode()
+    return _ENDING.pack(ending.code, len(details)) + details + pack_metadata(ending.metadata)
+
+
+def unpack_ending(body: bytes) -> Ending:
+    """Inverse of `pack_ending`."""
+    code, size = _ENDING.unpack_from(body)
+    end = _ENDING.size + size
+    return Ending(code, body[_ENDING.size : end].decode(), unpack_metadata(body[end:]))
+
+
+def pack_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> bytes:
+    """Pairs of a name and a str or bytes."""
+    parts: list[bytes] = []
+    for name, value in metadata:
+        key = name.encode()
+        data = value if isinstance(value, bytes) else value.encode()
+        parts += (_ENTRY.pack(len(key), len(data), isinstance(value, bytes)), key, data)
+    return b"".join(parts)
+
+
+def unpack_metadata(data: bytes) -> Metadata:
+    """Inverse of `pack_metadata`."""
+    found: list[Metadatum] = []
+    at = 0
+    while at < len(data):
+        name_size, value_size, is_bytes = _ENTRY.unpack_from(data, at)
+        begin = at + _ENTRY.size + name_size
+        name, value = data[at + _ENTRY.size : begin].decode(), data[begin : begin + value_size]
+        found.append(Metadatum(name, value if is_bytes else value.decode(errors="replace")))
+        at = begin + value_size
+    return tuple(found)
+
+
+class Link(asyncio.BufferedProtocol):
+    """One end of the socket. Owned by the event loop's thread.
+
+    What is sent within one turn of the loop is one write. Nothing is held back here: the calls
+    bound what they send, by READ, WRITTEN and the places that there are.
+    """
+
+    def __init__(self, taken: Callable[[int, int, bytes], None], lost: Callable[[], None]) -> None:
+        """`taken` gets kind, call and body of each frame; `lost` is called once, at the end."""
+        self._taken = taken
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._held = 0  # bytes of the buffer that are of frames that have not come whole
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def send(self, kind: int, call: int = 0, body: bytes = b"") -> None:
+        """Send it with the others of this turn; nothing when the other end is gone."""
+        waiting = self._waiting
+        if not waiting:
+            self._loop.call_soon(self._flush)
+        waiting.append(_HEADER.pack(len(body), kind, call))
+        if body:
+            waiting.append(body)
+            self._waiting_bytes += len(body)
+
+    def close(self) -> None:
+        """Write what was sent, then close. `lost` follows."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once. `lost` follows."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _flush(self) -> None:
+        waiting, size = self._waiting, self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
+        if not waiting or self._transport is None or self._transport.is_closing():
+            return
+        if size <= _JOINED_BYTES:
+            self._transport.write(b"".join(waiting))
+        else:
+            self._transport.writelines(waiting)
+
+    # --- as asyncio calls it ---------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._lost()
+
+    def get_buffer(self, _: int) -> memoryview:
+        return self._view[self._held :]
+
+    def buffer_updated(self, read: int) -> None:
+        end, at = self._held + read, 0
+        view, taken = self._view, self._taken
+        capacity = BUFFER_BYTES
+        while end - at >= _HEADER_SIZE:
+            size, kind, call = _HEADER.unpack_from(view, at)
+            begin = at + _HEADER_SIZE
+            if end - begin < size:
+                capacity = max(capacity, _HEADER_SIZE + size)
+                break
+            at = begin + size
+            taken(kind, call, bytes(view[begin:at]))
+        self._keep(at, end, capacity)
+
+    def _keep(self, at: int, end: int, capacity: int) -> None:
+        """Move what has not come whole to the front of a buffer that has room for all of it."""
+        rest = end - at
+        if capacity != len(self._buffer):
+            buffer = bytearray(capacity)
+            buffer[:rest] = self._view[at:end]
+            self._buffer, self._view = buffer, memoryview(buffer)
+        elif at and rest:
+            self._buffer[:rest] = self._buffer[at:end]
+        self._held = rest

@@ -1,0 +1,363 @@
+"""A front: the process that speaks gRPC with clients and hands each call, as it came, to the owner.
+
+    python -m server.fronts.front DESCRIPTOR
+
+The descriptor is an end of a pair of sockets. It imports gRPC and little else: it starts in a
+quarter of a second, and knows of the methods their names.
+
+A call is read when the owner says so, and its responses go out as its connection takes them. The
+front keeps nothing that anybody has acknowledged: when it dies its connections break, and clients
+do what they do then. It ends when the owner tells it to, and at once when the owner is gone; no
+signal but SIGKILL ends it otherwise, since a terminal, or systemd, sends them to all processes of
+a service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from concurrent.futures import Future
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+
+from server.fronts import frames
+from server.fronts.frames import Link
+from server.process import calm_collector, fast_loop, give_back, tune_allocator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+logger = logging.getLogger(__name__)
+
+_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
+_CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+#: A handshake that has to wait longer for the owner goes on with the certificate that there is.
+_CERTIFICATE_S = 5.0
+#: After a request or response that is larger the allocator gives back what is free.
+_LARGE_BYTES = 1 << 20
+_TRIM_AFTER_S = 1.0
+#: How the process ends when the owner is gone.
+_OWNER_IS_GONE = 3
+
+
+class _Call:
+    """One call under way: frames of it that were not looked at, and who waits for one."""
+
+    __slots__ = ("_waiter", "came", "is_ended", "number", "reading", "reads")
+
+    def __init__(self, number: int, reads: asyncio.Event | None) -> None:
+        self.number = number
+        #: Set by each READ, where requests are read beside; None: a READ is a frame like others.
+        self.reads = reads
+        self.came: deque[tuple[int, bytes]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        #: The task that reads the only request, while it does: its end does not wait for that.
+        self.reading: asyncio.Task[Any] | None = None
+        self.is_ended = False
+
+    def take(self, kind: int, body: bytes) -> None:
+        if kind == frames.READ and self.reads is not None:
+            self.reads.set()
+            return
+        self.came.append((kind, body))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        if self.reading is not None and kind != frames.READ:
+            self.is_ended = True
+            self.reading.cancel()
+
+    async def frame(self) -> tuple[int, bytes]:
+        while not self.came:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self.came.popleft()
+
+
+class Front:
+    """A grpc.GenericRpcHandler for all methods.
+
+    Owned by the event loop's thread, but for `_certificate`.
+    """
+
+    def __init__(self, lost: Callable[[], None]) -> None:
+        """`lost` is called when the owner is gone though it did not say that the front ends."""
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._link = Link(self._taken, self._link_lost)
+        self._hello: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._stop: asyncio.Future[float] = self._loop.create_future()
+        self._is_ending = False
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._calls: dict[int, _Call] = {}
+        self._last = 0
+        self._trim: asyncio.TimerHandle | None = None
+        self._asking = threading.Lock()
+        self._asked: Future[bytes] | None = None
+
+    async def run(self, pair: socket.socket) -> None:
+        """Serve until the owner says that it is enough, or is gone."""
+        await self._loop.create_unix_connection(lambda: self._link, sock=pair)
+        try:
+            hello = await self._hello
+            server = grpc.aio.server(options=[(name, value) for name, value in hello["options"]])
+            self._add_methods(hello["methods"])
+            handler = cast("grpc.GenericRpcHandler[Any, Any]", self)
+            server.add_generic_rpc_handlers((handler,))
+            port = self._listen(server, hello["address"], hello["certificate"])
+            await server.start()
+            self._link.send(frames.LISTENING, body=frames.PORT.pack(port))
+            try:
+                await self._serve_until_stopped(server)
+            finally:
+                await server.stop(None)
+        except RuntimeError as error:  # so gRPC says that it cannot listen
+            logger.error("a front cannot listen: %s", error)
+        finally:
+            self._is_ending = True
+            self._link.close()
+            await self._closed
+
+    def log_to_owner(self) -> logging.Handler:
+        """A handler whose lines stand in the log of the owner."""
+        return _LogToOwner(self._link, self._loop)
+
+    async def _serve_until_stopped(self, server: grpc.aio.Server) -> None:
+        """The owner may say so again, and leave calls under way less time."""
+        stops: set[asyncio.Future[Any]] = set()
+        while not any(stop.done() for stop in stops):
+            await asyncio.wait({self._stop, *stops}, return_when=asyncio.FIRST_COMPLETED)
+            if self._stop.done():
+                grace_s = self._stop.result()
+                self._stop = self._loop.create_future()
+                stops.add(asyncio.create_task(server.stop(grace_s or None)))
+        await asyncio.gather(*stops)
+
+    def _listen(self, server: grpc.aio.Server, address: str, certificate: str | None) -> int:
+        if certificate is None:
+            return server.add_insecure_port(address)
+        configuration, needs_one = _configuration_of(certificate)
+        return server.add_secure_port(
+            address,
+            grpc.dynamic_ssl_server_credentials(
+                configuration,
+                self._certificate,  # type: ignore[arg-type] # as in server/access/tls.py
+                needs_one,
+            ),
+        )
+
+    # --- what the owner says ---------------------------------------------------------------
+
+    def _taken(self, kind: int, number: int, body: bytes) -> None:
+        if number:
+            call = self._calls.get(number)
+            if call is not None:  # otherwise its client has given it up meanwhile
+                call.take(kind, body)
+        elif kind == frames.HELLO:
+            self._hello.set_result(json.loads(body))
+        elif kind == frames.STOP:
+            if not self._stop.done():
+                self._stop.set_result(frames.SECONDS.unpack(body)[0])
+        else:
+            assert kind == frames.CERTIFICATE, kind
+            if self._asked is not None:
+                self._asked.set_result(body)
+
+    def _link_lost(self) -> None:
+        self._closed.set_result(None)
+        if not self._is_ending:
+            self._lost()
+
+    # --- calls -----------------------------------------------------------------------------
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        return self._handlers.get(handler_call_details.method)
+
+    def _add_methods(self, methods: list[tuple[str, bool, bool, bool]]) -> None:
+        for at, (path, _, many_responses, waits) in enumerate(methods):
+            if many_responses:
+                handler = grpc.stream_stream_rpc_method_handler(partial(self._stream, at, waits))
+            else:
+                handler = grpc.stream_unary_rpc_method_handler(partial(self._unary, at, waits))
+            self._handlers[path] = handler
+
+    async def _unary(self, method: int, waits: bool, _: object, context: Context) -> bytes:  # noqa: FBT001
+        call = self._open(method, context, None)
+        if not waits:
+            await self._read(call, context)
+        while True:
+            kind, body = await call.frame()
+            if kind == frames.RESULT:
+                self._passed(body)
+                return body
+            if kind == frames.STATUS:
+                await self._end(context, body)
+            else:
+                await self._read(call, context)
+
+    async def _stream(self, method: int, waits: bool, _: object, context: Context) -> None:  # noqa: FBT001
+        reads = asyncio.Event()
+        if not waits:
+            reads.set()
+        call = self._open(method, context, reads)
+        reading = asyncio.create_task(self._read_on(call, context, reads))
+        written = 0
+        try:
+            while True:
+                kind, body = await call.frame()
+                if kind == frames.MESSAGE:
+                    await context.write(body)
+                    self._passed(body)
+                    written += frames.weight_of(body)
+                    if written >= frames.WINDOW_BYTES // 2:
+                        self._link.send(frames.WRITTEN, call.number, frames.NUMBER.pack(written))
+                        written = 0
+                elif kind == frames.HEADERS:
+                    await context.send_initial_metadata(())
+                else:
+                    assert kind == frames.STATUS, kind
+                    await self._end(context, body)
+                    return
+        finally:
+            reading.cancel()
+
+    def _open(self, method: int, context: Context, reads: asyncio.Event | None) -> _Call:
+        number = self._last = self._last % 0xFFFF_FFFF + 1
+        call = self._calls[number] = _Call(number, reads)
+        remaining_s = context.time_remaining()
+        deadline_s = frames.NEVER if remaining_s is None else monotonic() + remaining_s
+        metadata = context.invocation_metadata() or ()
+        body = frames.pack_opening(method, deadline_s, context.peer(), metadata)
+        self._link.send(frames.OPEN, number, body)
+
+        def ended(_: object) -> None:
+            del self._calls[number]
+            self._link.send(frames.ENDED, number)
+
+        context.add_done_callback(ended)  # type: ignore[arg-type] # the stubs ask for two values
+        return call
+
+    async def _read(self, call: _Call, context: Context) -> None:
+        """Pass the only request on. The owner may end the call before it has come."""
+        call.reading = asyncio.current_task()
+        try:
+            request = await context.read()
+        except asyncio.CancelledError:
+            if not call.is_ended:
+                raise
+            assert call.reading is not None
+            call.reading.uncancel()
+            return
+        finally:
+            call.reading = None
+        self._pass(call, request)
+
+    async def _read_on(self, call: _Call, context: Context, reads: asyncio.Event) -> None:
+        """Pass requests on, as the owner asks for them, until there are no more."""
+        request: object = None
+        while request is not _EOF:
+            await reads.wait()
+            reads.clear()
+            try:
+                request = await context.read()
+            except grpc.aio.BaseError:
+                return  # the call is over
+            self._pass(call, request)
+
+    def _pass(self, call: _Call, request: object) -> None:
+        if isinstance(request, bytes):
+            self._link.send(frames.MESSAGE, call.number, request)
+            self._passed(request)
+        else:
+            self._link.send(frames.HALF_CLOSED, call.number)
+
+    @staticmethod
+    async def _end(context: Context, body: bytes) -> None:
+        """End the call with that status."""
+        ending = frames.unpack_ending(body)
+        if ending.code:
+            await context.abort(_CODES[ending.code], ending.details, ending.metadata)
+
+    def _passed(self, message: bytes) -> None:
+        if len(message) > _LARGE_BYTES and self._trim is None:
+            self._trim = self._loop.call_later(_TRIM_AFTER_S, self._give_back)
+
+    def _give_back(self) -> None:
+        self._trim = None
+        self._loop.run_in_executor(None, give_back)
+
+    # --- TLS -------------------------------------------------------------------------------
+
+    def _certificate(self) -> grpc.ServerCertificateConfiguration | None:
+        """What the owner has, if it is another one. On threads of gRPC, one at each handshake."""
+        with self._asking:
+            asked = self._asked = Future()
+            try:
+                self._loop.call_soon_threadsafe(self._link.send, frames.CERTIFICATE)
+                told = asked.result(_CERTIFICATE_S)
+            except (RuntimeError, TimeoutError):
+                return None  # the front ends, or the owner has other work
+            finally:
+                self._asked = None
+        return _configuration_of(told)[0] if told else None
+
+
+class _LogToOwner(logging.Handler):
+    """Lines of this process stand in the log of the owner."""
+
+    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._link = link
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        body = bytes([record.levelno]) + f"{record.name}\n{text}".encode()
+        self._loop.call_soon_threadsafe(self._link.send, frames.LOG, 0, body)
+
+
+def _configuration_of(told: str | bytes) -> tuple[grpc.ServerCertificateConfiguration, bool]:
+    """And whether clients must show a certificate."""
+    key, chain, *ca = (text.encode("latin-1") for text in json.loads(told) if text is not None)
+    return grpc.ssl_server_certificate_configuration([(key, chain)], *ca), bool(ca)
+
+
+def _end_at_once() -> None:
+    os._exit(_OWNER_IS_GONE)
+
+
+async def _run(pair: socket.socket) -> None:
+    front = Front(_end_at_once)
+    logging.getLogger().addHandler(front.log_to_owner())
+    await front.run(pair)
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    pair = socket.socket(fileno=int(sys.argv[1]))
+    calm_collector()
+    tune_allocator()
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(_run(pair))
+
+
+if __name__ == "__main__":
+    main()

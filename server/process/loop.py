@@ -1,0 +1,19 @@
+"""The event loop that a process serves with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+
+def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Makes the fastest loop there is; None: asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:  # not made for this system: the standard loop serves as well
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

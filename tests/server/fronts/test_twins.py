@@ -1,0 +1,47 @@
+"""What holds of a server holds of one behind fronts: the tests of others, on such a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from tests.server.access import test_tls
+from tests.server.app import test_server, test_traces
+from tests.server.edge import test_edge
+from tests.server.puts import test_stream
+from tests.server.reads import test_subscription
+from tests.server.services import test_call_stream, test_message
+from tests.support import serving
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from tests.support.serving import Served
+
+
+@pytest.fixture(autouse=True)
+def behind_fronts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(serving.DEFAULTS, "workers", 2)
+
+
+async def test_they_are_behind_fronts(served: Served) -> None:
+    values = (await served.admin.GetStatistics(pb.GetStatisticsRequest())).values
+    assert values["server.fronts.running"] == 2
+
+
+def _twins_of(module: ModuleType) -> dict[str, object]:
+    name = module.__name__.rpartition(".")[2]
+    return {
+        key.replace("test", name, 1) if key.startswith("test_") else key: value
+        for key, value in vars(module).items()
+        if key.startswith("test_") or getattr(value, "_fixture_function", None) is not None
+    }
+
+
+for _module in (
+    *(test_server, test_call_stream, test_edge, test_message),
+    *(test_stream, test_subscription, test_tls, test_traces),
+):
+    globals().update(_twins_of(_module))
