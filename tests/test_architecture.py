@@ -281,6 +281,7 @@ UNITS |= {
         "server.console",
         "server.edge",
         "server.errors",
+        "server.fronts",
         "server.http",
         "server.jobs",
         "server.metrics",
