@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.format import BatchMark, Prepared
-    from store.log.queue_offsets import QueueKey
+    from store.log.queue_offsets import Hot
     from store.message import Message
 
 _HEADER_FRONT = packing(FRONT)
@@ -76,14 +76,14 @@ def topic_field(topic: str) -> tuple[int, bytes]:
 class Encoded:
     """Records made by one `encode`, not in the log yet."""
 
-    __slots__ = ("_queues", "count", "end_offset", "parts", "requests")
+    __slots__ = ("_hot", "count", "end_offset", "parts", "requests")
 
-    def __init__(self, offset: int, queues: dict[QueueKey, HotQueue]) -> None:
+    def __init__(self, offset: int, hot: Hot) -> None:
         self.parts: list[bytes] = []  # to be joined
         self.requests: list[DispatchRequest] = []
         self.count = 0  # messages encoded
         self.end_offset = offset  # physical
-        self._queues = queues
+        self._hot = hot
 
     def give_back_offsets(self) -> None:
         """Undo what encoding took from the queues: nothing of it was appended. Repeatable."""
@@ -91,9 +91,9 @@ class Encoded:
         # error struck before or after the queue went on.
         for request in reversed(self.requests):
             if request.in_queue:
-                self._queues[(request.topic, request.queue_id)].next_offset = request.queue_offset
-                for name, offset in request.light_queues:
-                    self._queues[name].next_offset = offset
+                queue = self._hot.queues[(request.topic, request.queue_id)]
+                queue.next_offset = request.queue_offset
+                self._hot.light.update(request.light_queues)
 
 
 class BatchEncoder:
@@ -108,10 +108,8 @@ class BatchEncoder:
         # Hosts of producers, packed. Bounded: an edge that passes on every port must not fill it.
         self._hosts: dict[tuple[str, int], bytes] = {}
 
-    def hot_queue(self, key: QueueKey, next_offset: int) -> HotQueue:
+    def hot_queue(self, key: tuple[str, int], next_offset: int) -> HotQueue:
         """A queue with the constant bytes of its records."""
-        if isinstance(key, str):  # no record is written under its name
-            return HotQueue(next_offset, 0, b"", b"")
         magic, field = topic_field(key[0])
         tail = field + _PROPERTIES_LENGTH.pack(self._item_bytes)
         return HotQueue(next_offset, magic, field, tail)
@@ -121,7 +119,7 @@ class BatchEncoder:
         messages: Sequence[Message],
         prepared: Sequence[Prepared],
         first: int,
-        queues: dict[QueueKey, HotQueue],
+        hot: Hot,
         offset: int,
         room: int,
         now_ms: int,
@@ -131,7 +129,7 @@ class BatchEncoder:
     ) -> Encoded:
         """Encode `messages[first:]` from physical `offset` on, while they fit in `room` bytes.
 
-        Every queue named must be in `queues`. Offsets are taken from them; `give_back_offsets`
+        Every queue named must be in `hot`. Offsets are taken from them; `give_back_offsets`
         undoes that. `begin` is where the record of `messages[0]` lies, when all of them are one
         batch; None when each is by itself. `mark` stands in the first record that is encoded. What
         is returned is added to `runs` before the first offset is taken: an interrupt may end this
@@ -139,13 +137,11 @@ class BatchEncoder:
         Raises InvalidArgumentError (after giving back) when the properties of a message become
         too long with its light queue offsets in them, or the batch too long.
         """
-        encoded = Encoded(offset, queues)
+        encoded = Encoded(offset, hot)
         if runs is not None:
             runs.append(encoded)
         try:
-            self._encode(
-                encoded, messages, prepared, first, queues, offset, room, now_ms, begin, mark
-            )
+            self._encode(encoded, messages, prepared, first, hot, offset, room, now_ms, begin, mark)
         except BaseException:
             encoded.give_back_offsets()
             raise
@@ -157,7 +153,7 @@ class BatchEncoder:
         messages: Sequence[Message],
         prepared: Sequence[Prepared],
         first: int,
-        queues: dict[QueueKey, HotQueue],
+        hot: Hot,
         offset: int,
         room: int,
         now_ms: int,
@@ -165,6 +161,7 @@ class BatchEncoder:
         mark: BatchMark | None,
     ) -> None:
         parts, requests = encoded.parts, encoded.requests
+        queues, light_offsets = hot.queues, hot.light
         store_host = self._store_host
         item_bytes = self._item_bytes
         pack_header = HEADER_V4.pack
@@ -206,8 +203,9 @@ class BatchEncoder:
                 mark = None
             light: tuple[tuple[str, int], ...] = ()
             if light_names:
-                light = tuple([(name, queues[name].next_offset) for name in light_names])
-                properties = self._with_light_queues(properties, light, index)
+                offsets = [light_offsets[name] for name in light_names]
+                light = tuple(zip(light_names, offsets, strict=True))
+                properties = self._with_light_queues(properties, light_names, offsets, index)
             if properties:
                 tail = queue.topic_field + pack_length(len(properties) + item_bytes) + properties
             else:
@@ -278,8 +276,9 @@ class BatchEncoder:
             )
             if in_queue:
                 queue.next_offset = queue_offset + 1
-                for name, _ in light:
-                    queues[name].next_offset += 1
+                if light:
+                    behind = [offset + 1 for offset in offsets]
+                    light_offsets.update(zip(light_names, behind, strict=True))
             at += size
         encoded.end_offset = at
         encoded.count = len(requests)
@@ -295,11 +294,10 @@ class BatchEncoder:
         return whole
 
     def _with_light_queues(
-        self, properties: bytes, light: tuple[tuple[str, int], ...], index: int
+        self, properties: bytes, names: tuple[str, ...], offsets: list[int], index: int
     ) -> bytes:
-        names = ",".join([name for name, _ in light])
-        offsets = ",".join([str(offset) for _, offset in light])
-        item = f"{LMQ_NAMES}\x01{names}\x02{LMQ_OFFSETS}\x01{offsets}\x02".encode()
+        places = ",".join(map(str, offsets))
+        item = f"{LMQ_NAMES}\x01{','.join(names)}\x02{LMQ_OFFSETS}\x01{places}\x02".encode()
         whole = properties + item
         if len(whole) + self._item_bytes > MAX_PROPERTIES_BYTES:
             raise InvalidArgumentError(

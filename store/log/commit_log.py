@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
 
 from zlib_ng.zlib_ng import crc32
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from store.format import BatchMark, Prepared
     from store.log.batch_encoder import BatchEncoder, Encoded
     from store.log.log_bytes import Segments
-    from store.log.queue_offsets import QueueKey, QueueOffsets
+    from store.log.queue_offsets import QueueOffsets
     from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
     from store.message import Message
@@ -159,22 +160,24 @@ class CommitLog:
             self.settle()
         if self._closed:
             raise StoreClosedError("commit log")
-        hot = self.hot_queues.young
-        missing: set[QueueKey] = {
-            key for message in messages if (key := (message.topic, message.queue_id)) not in hot
+        hot = self.hot_queues.turn(self.appended_offset)
+        queues = hot.queues
+        missing = {
+            key for message in messages if (key := (message.topic, message.queue_id)) not in queues
         }
+        missing_light: set[str] = set()
         row_count = len(prepared)
         for details in prepared:
             if details is not PLAIN:
-                row_count += len(details[1]) + len(details[3])
-                missing.update(name for name in details[3] if name not in hot)
-        if missing:
-            if not wait and len(missing) > _FEW_QUEUES:
-                raise AppendWouldWaitError(f"{len(missing)} queues must be looked up")
-            wanted: set[QueueKey] = {(message.topic, message.queue_id) for message in messages}
-            wanted.update(*(details[3] for details in prepared))
-            self.hot_queues.warm(list(wanted), self.appended_offset)
-            hot = self.hot_queues.young
+                names = details[3]
+                row_count += len(details[1]) + len(names)
+                if names:
+                    missing_light.update(filterfalse(hot.light.__contains__, names))
+        if missing or missing_light:
+            count = len(missing) + len(missing_light)
+            if not wait and count > _FEW_QUEUES:
+                raise AppendWouldWaitError(f"{count} queues must be looked up")
+            self.hot_queues.warm(missing, missing_light, self.appended_offset)
         # Store times never fall along the log: search by time and expiry stand on it.
         now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
         segment = self._segments.last

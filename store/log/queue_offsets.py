@@ -8,10 +8,11 @@ go once dispatch has passed the log's end as it was when that generation was clo
 
 from __future__ import annotations
 
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 #: (topic, queue id), or the name of a light queue. A message whose topic names a light queue never
 #: finds one here, and is refused like any other bad topic.
@@ -19,7 +20,8 @@ QueueKey = tuple[str, int] | str
 
 
 class HotQueue:
-    """One queue the appender writes to: its next offset and the constant bytes of its records."""
+    """A queue of a topic that the appender writes to: its next offset, and the constant bytes of
+    its records."""
 
     __slots__ = ("magic", "next_offset", "plain_tail", "topic_field")
 
@@ -30,8 +32,21 @@ class HotQueue:
         self.plain_tail = plain_tail  # what follows the body of a record without properties
 
 
+class Hot:
+    """Queues in use. Of a light queue there is the next offset alone: no record bears its name."""
+
+    __slots__ = ("light", "queues")
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[str, int], HotQueue] = {}
+        self.light: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.queues) + len(self.light)
+
+
 class QueueOffsets:
-    """Hot queues by (topic, queue id).
+    """Hot queues, of topics and light ones.
 
     Thread: only under the append lock. Memory: at most `limit` queues, plus those written to
     since the last dispatch.
@@ -40,13 +55,16 @@ class QueueOffsets:
     def __init__(
         self,
         limit: int,
-        load: Callable[[Sequence[QueueKey], int], Sequence[int]],
-        make: Callable[[QueueKey, int], HotQueue],
+        load: Callable[[Sequence[tuple[str, int]], Sequence[str], int], Sequence[int]],
+        make: Callable[[tuple[str, int], int], HotQueue],
         dispatched: Callable[[], int],
     ) -> None:
-        """`load` looks the next offsets of queues up, for a log that ends there."""
-        self.young: dict[QueueKey, HotQueue] = {}
-        self._old: dict[QueueKey, HotQueue] = {}
+        """`load` looks the next offsets of queues and light queues up, for a log that ends there.
+
+        It returns those of the queues, then those of the light queues.
+        """
+        self.young = Hot()
+        self._old = Hot()
         self._old_end = 0  # log end when `_old` was closed
         self._generation = max(1, limit // 2)
         self._load = load
@@ -54,36 +72,47 @@ class QueueOffsets:
         self._dispatched = dispatched
 
     def __len__(self) -> int:
-        return len(self.young.keys() | self._old.keys())
-
-    def warm(self, keys: Sequence[QueueKey], log_end: int) -> None:
-        """Afterwards all `keys` are in `young`. Raises what `load` raises, and changes nothing."""
-        # Looked up before the turn, which lets go of the older generation. Nothing is taken out of
-        # it: an interrupt must not lose a queue that is not dispatched yet.
         young, old = self.young, self._old
-        known: dict[QueueKey, HotQueue] = {}
-        missing: list[QueueKey] = []
-        for key in keys:
-            queue = young.get(key) or old.get(key)
-            if queue is None:
-                missing.append(key)
-            else:
-                known[key] = queue
-        loaded = self._load(missing, log_end) if missing else ()
-        if len(self.young) + len(keys) > self._generation:
-            self._turn(log_end)
-        self.young.update(known)
-        self.young.update(zip(missing, map(self._make, missing, loaded), strict=True))
+        return len(young.queues.keys() | old.queues.keys()) + len(
+            young.light.keys() | old.light.keys()
+        )
+
+    def warm(
+        self, queues: Collection[tuple[str, int]], light: Collection[str], log_end: int
+    ) -> None:
+        """These, which are not in `young`, are in it afterwards.
+
+        Raises what `load` raises, and changes nothing.
+        """
+        young, old = self.young, self._old
+        missing = [key for key in queues if key not in old.queues]
+        missing_light = list(filterfalse(old.light.__contains__, light))
+        loaded: Sequence[int] = ()
+        if missing or missing_light:
+            loaded = self._load(missing, missing_light, log_end)
+        # Nothing is taken out of the older ones: an interrupt must not lose a queue that is not
+        # dispatched yet.
+        if len(missing) < len(queues):
+            young.queues |= {key: old.queues[key] for key in queues if key in old.queues}
+        if len(missing_light) < len(light):
+            young.light |= {name: old.light[name] for name in light if name in old.light}
+        young.queues.update(zip(missing, map(self._make, missing, loaded), strict=True))
+        young.light.update(zip(missing_light, loaded[len(missing) :], strict=True))
+
+    def turn(self, log_end: int) -> Hot:
+        """The young ones, a new generation of them when there are enough for one. Before `warm`."""
+        if len(self.young) >= self._generation and self._dispatched() >= self._old_end:
+            # Otherwise some of the older ones are not in the consume queue yet: grow for a moment.
+            self._old_end = log_end
+            self._old = self.young
+            self.young = Hot()
+        return self.young
 
     def forget(self, keys: Iterable[QueueKey]) -> None:
         """The topic of these queues is deleted."""
         for key in keys:
-            self.young.pop(key, None)
-            self._old.pop(key, None)
-
-    def _turn(self, log_end: int) -> None:
-        if self._dispatched() < self._old_end:
-            return  # some of the older ones are not in the consume queue yet: grow for a moment
-        self._old_end = log_end
-        self._old = self.young
-        self.young = {}
+            for hot in (self.young, self._old):
+                if isinstance(key, str):
+                    hot.light.pop(key, None)
+                else:
+                    hot.queues.pop(key, None)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
-    from store.log import QueueKey
     from store.metadata import Metadata
 
 _PAGE_TOPICS = 10_000
@@ -100,27 +99,28 @@ class Topics:
 
     # --- for the appender, under the append lock -------------------------------------------
 
-    def load(self, keys: Sequence[QueueKey], log_end: int) -> list[int]:
-        """The next offsets of these queues; topics are created where that is allowed.
+    def load(
+        self, queues: Sequence[tuple[str, int]], light: Sequence[str], log_end: int
+    ) -> list[int]:
+        """The next offsets of these queues, then those of these light queues; topics are created
+        where that is allowed.
 
         Raises InvalidArgumentError, UnknownTopicError, UnknownQueueError, TopicBusyError while a
         topic is being deleted. Durability: a topic created here is durable before its first record
         is: the log's flush sees to it.
         """
-        places = [(key, 0) if isinstance(key, str) else key for key in keys]
+        names = list({topic for topic, _ in queues})
         if deleting := self.deletions.under_way:
-            for topic, _ in places:
-                if topic in deleting:
-                    raise TopicBusyError(topic)
-        wanted = [key for key in keys if not isinstance(key, str)]
-        names = list({topic for topic, _ in wanted})
+            for name in (*names, *light):
+                if name in deleting:
+                    raise TopicBusyError(name)
         found = dict(zip(names, self._metadata.topics(names), strict=True)) if names else {}
         missing = [topic for topic, config in found.items() if config is None]
         created = self._automatic(missing, log_end) if missing else {}
         for topic in names:
             if topic not in created:
                 self._live.exists(topic)
-        for topic, queue_id in wanted:
+        for topic, queue_id in queues:
             config = found[topic] or created[topic]
             if not 0 <= queue_id < config.queue_count:
                 raise UnknownQueueError(topic, queue_id, config.queue_count)
@@ -131,9 +131,11 @@ class Topics:
             finally:
                 self._live.changed(created)
         # A topic made just now has no messages: there is nothing to look up.
-        known = [place for place in places if place[0] not in created]
-        next_offsets = iter(self._queues.next_offsets(known) if known else ())
-        return [0 if topic in created else next(next_offsets) for topic, _ in places]
+        known = [queue for queue in queues if queue[0] not in created]
+        places = [*known, *((name, 0) for name in light)]
+        next_offsets = iter(self._queues.next_offsets(places) if places else ())
+        of_queues = [0 if topic in created else next(next_offsets) for topic, _ in queues]
+        return [*of_queues, *next_offsets]
 
     def _automatic(self, names: Sequence[str], log_end: int) -> dict[str, TopicConfig]:
         """Topics that a message names and that may come into being by that."""

@@ -118,9 +118,11 @@ def test_offsets_stay_dense_while_many_queues_share_a_tiny_hot_table(
         load = store.log.hot_queues._load
         loaded: list[QueueKey] = []
 
-        def counting(keys: Sequence[QueueKey], log_end: int) -> Sequence[int]:
-            loaded.extend(keys)
-            return load(keys, log_end)
+        def counting(
+            queues: Sequence[tuple[str, int]], light: Sequence[str], log_end: int
+        ) -> Sequence[int]:
+            loaded.extend((*queues, *light))
+            return load(queues, light, log_end)
 
         store.log.hot_queues._load = counting
         taken: list[tuple[str, int, int]] = []

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.consume_queue import DispatchRequest
-    from store.log.queue_offsets import QueueKey
 
 
 def tail_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,11 +39,12 @@ def tail_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
 def light_offset_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     load = Topics.load
 
-    def broken(self: Topics, keys: Sequence[QueueKey], log_end: int) -> list[int]:
-        loaded = load(self, keys, log_end)
-        return [
-            max(0, offset - isinstance(key, str)) for key, offset in zip(keys, loaded, strict=True)
-        ]
+    def broken(
+        self: Topics, queues: Sequence[tuple[str, int]], light: Sequence[str], log_end: int
+    ) -> list[int]:
+        loaded = load(self, queues, light, log_end)
+        of_light = [max(0, offset - 1) for offset in loaded[len(queues) :]]
+        return [*loaded[: len(queues)], *of_light]
 
     monkeypatch.setattr(Topics, "load", broken)
 

@@ -13,24 +13,23 @@ from store.format.batch_place import BatchPlace, place_of
 from store.format.limits import prepare
 from store.format.record import unpack_record
 from store.log.batch_encoder import BatchEncoder
+from store.log.queue_offsets import Hot
 from store.message import Host, Message
 from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.log.queue_offsets import QueueKey
-
 HOSTS: list[Host] = [("10.0.0.1", 1), ("2001:db8::1", 1)]
 
 
 def encoded(messages: list[Message], begin: int | None, store_host: Host) -> list[bytes]:
     encoder = BatchEncoder(store_host, crc_item=True)
-    key: QueueKey = ("T", 0)
-    queues = {key: encoder.hot_queue(key, 0)}
+    hot = Hot()
+    hot.queues["T", 0] = encoder.hot_queue(("T", 0), 0)
     prepared = [prepare(message, index, 1 << 20, 9) for index, message in enumerate(messages)]
     offset = begin or 0
-    made = encoder.encode(messages, prepared, 0, queues, offset, 1 << 30, 7, begin)
+    made = encoder.encode(messages, prepared, 0, hot, offset, 1 << 30, 7, begin)
     data = b"".join(made.parts)
     return [data[each[3] - offset : each[3] - offset + each[4]] for each in made.requests]
 

@@ -19,30 +19,34 @@ from store.format.record import (
     unpack_record,
 )
 from store.log.batch_encoder import BatchEncoder, Encoded, topic_field
+from store.log.queue_offsets import Hot
 from store.message import Message
 from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.log.queue_offsets import HotQueue, QueueKey
-
 HOST = ("10.0.0.1", 10911)
 NOW_MS = 1_700_000_000_456
 
 
-def hot_queues(
-    messages: Sequence[Message], *, crc_item: bool = True, start: int = 0
-) -> dict[QueueKey, HotQueue]:
-    keys: set[QueueKey] = {(message.topic, message.queue_id) for message in messages}
-    keys |= {name for message in messages for name in message.light_queues}
+def hot_queues(messages: Sequence[Message], *, crc_item: bool = True, start: int = 0) -> Hot:
     encoder = BatchEncoder(HOST, crc_item=crc_item)
-    return {key: encoder.hot_queue(key, start) for key in keys}
+    hot = Hot()
+    for message in messages:
+        key = message.topic, message.queue_id
+        hot.queues[key] = encoder.hot_queue(key, start)
+        hot.light |= dict.fromkeys(message.light_queues, start)
+    return hot
+
+
+def next_offsets(hot: Hot) -> set[int]:
+    return {*(queue.next_offset for queue in hot.queues.values()), *hot.light.values()}
 
 
 def encode(
     messages: Sequence[Message],
-    queues: dict[QueueKey, HotQueue],
+    queues: Hot,
     *,
     first: int = 0,
     offset: int = 0,
@@ -157,9 +161,9 @@ def test_offsets_are_given_back(batch: list[Message]) -> None:
     queues = hot_queues(batch, start=5)
     encoded = encode(batch, queues)
     encoded.give_back_offsets()
-    assert {queue.next_offset for queue in queues.values()} == {5}
+    assert next_offsets(queues) == {5}
     encoded.give_back_offsets()
-    assert {queue.next_offset for queue in queues.values()} == {5}
+    assert next_offsets(queues) == {5}
 
 
 def test_queue_offsets_are_dense() -> None:
@@ -168,7 +172,7 @@ def test_queue_offsets_are_dense() -> None:
     found = encode(batch, queues).requests
     assert [request.queue_offset for request in found] == [7, 8, 9]
     assert [request.light_queues for request in found] == [(("%LMQ%a", n),) for n in (7, 8, 9)]
-    assert {queue.next_offset for queue in queues.values()} == {10}
+    assert next_offsets(queues) == {10}
 
 
 def test_open_and_rolled_back_transactions_take_no_offset() -> None:
@@ -178,7 +182,7 @@ def test_open_and_rolled_back_transactions_take_no_offset() -> None:
     assert [request.in_queue for request in found] == [False, False, True, True]
     assert [request.queue_offset for request in found] == [0, 0, 3, 4]
     assert [request.keys for request in found] == [("k",), (), ("k",), ("k",)]
-    assert queues["T", 0].next_offset == 5
+    assert queues.queues["T", 0].next_offset == 5
 
 
 def test_light_queue_offsets_that_do_not_fit_the_properties_are_refused() -> None:
@@ -188,7 +192,7 @@ def test_light_queue_offsets_that_do_not_fit_the_properties_are_refused() -> Non
     with pytest.raises(InvalidArgumentError) as caught:
         encode(batch, queues)
     assert caught.value.field == "messages[1].light_queues"
-    assert {queue.next_offset for queue in queues.values()} == {9}  # of the first one too
+    assert next_offsets(queues) == {9}  # of the first one too
 
 
 def test_a_bad_born_host_takes_no_offset() -> None:
@@ -196,7 +200,7 @@ def test_a_bad_born_host_takes_no_offset() -> None:
     queues = hot_queues(batch)
     with pytest.raises(InvalidArgumentError):
         encode(batch, queues)
-    assert queues["T", 0].next_offset == 0
+    assert queues.queues["T", 0].next_offset == 0
 
 
 def test_many_producers_fill_no_memory() -> None:

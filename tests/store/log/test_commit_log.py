@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.log.commit_log import LogAppend
-    from store.log.queue_offsets import QueueKey
     from store.log.segment import Segment
 
 SEGMENT = 4096
@@ -73,8 +72,8 @@ class Harness:
         self.published: list[LogAppend] = []
 
     @staticmethod
-    def _load(keys: Sequence[QueueKey], _log_end: int) -> list[int]:
-        return [0] * len(keys)
+    def _load(queues: Sequence[tuple[str, int]], light: Sequence[str], _log_end: int) -> list[int]:
+        return [0] * (len(queues) + len(light))
 
     def append(self, *messages: Message) -> LogAppend:
         prepared = [prepare(message, n, 1 << 20, 9) for n, message in enumerate(messages)]

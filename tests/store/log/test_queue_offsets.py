@@ -31,7 +31,10 @@ class Appender:
             lambda: self.dispatched,
         )
 
-    def load(self, keys: Sequence[QueueKey], _log_end: int) -> list[int]:
+    def load(
+        self, queues: Sequence[tuple[str, int]], light: Sequence[str], _log_end: int
+    ) -> list[int]:
+        keys: list[QueueKey] = [*queues, *light]
         self.loads += len(keys)
         if ("none", 0) in keys:
             raise UnknownTopicError("none")
@@ -39,19 +42,26 @@ class Appender:
         return [known.count(key) for key in keys]
 
     def append(self, keys: Sequence[QueueKey]) -> list[int]:
-        if any(key not in self.offsets.young for key in keys):
-            self.offsets.warm(sorted(set(keys)), len(self.log))
+        queues = {each for each in keys if not isinstance(each, str)}
+        light = {each for each in keys if isinstance(each, str)}
+        hot = self.offsets.turn(len(self.log))
+        self.offsets.warm(queues - hot.queues.keys(), light - hot.light.keys(), len(self.log))
         taken = []
-        for key in keys:
-            queue = self.offsets.young[key]
-            taken.append(queue.next_offset)
-            queue.next_offset += 1
-            self.log.append(key)
+        for each in keys:
+            if isinstance(each, str):
+                taken.append(hot.light[each])
+                hot.light[each] += 1
+            else:
+                queue = hot.queues[each]
+                taken.append(queue.next_offset)
+                queue.next_offset += 1
+            self.log.append(each)
         return taken
 
 
 def key(number: int) -> QueueKey:
-    return ("T", number)
+    """A queue of a topic, or a light one."""
+    return ("T", number) if number % 2 else f"%LMQ%{number}"
 
 
 def test_what_was_used_is_not_loaded_again() -> None:
@@ -91,10 +101,15 @@ def test_memory_is_bounded_once_dispatched() -> None:
 def test_a_failed_load_changes_nothing() -> None:
     appender = Appender(4)
     appender.append([key(1), key(2)])
-    before = dict(appender.offsets.young), dict(appender.offsets._old)
+
+    def known() -> list[dict[str, int] | dict[tuple[str, int], HotQueue]]:
+        generations = (appender.offsets.young, appender.offsets._old)
+        return [dict(each) for hot in generations for each in (hot.queues, hot.light)]
+
+    before = known()
     with pytest.raises(UnknownTopicError):
-        appender.offsets.warm([("T", 1), ("T", 9), ("none", 0)], 9)
-    assert (appender.offsets.young, appender.offsets._old) == before
+        appender.offsets.warm([("T", 9), ("none", 0)], ["%LMQ%4"], 9)
+    assert known() == before
 
 
 def test_forgotten_queues_are_loaded_again() -> None:

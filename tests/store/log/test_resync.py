@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,13 +12,11 @@ from store.format.limits import prepare
 from store.format.record import pack_blank
 from store.log.batch_encoder import BatchEncoder
 from store.log.log_bytes import PreadWindow, mapped
+from store.log.queue_offsets import Hot
 from store.log.resync import goes_on_behind, next_record
 from store.log.segment import Segment, segment_name
 from store.log.segment_set import SegmentSet
 from store.message import Message
-
-if TYPE_CHECKING:
-    from store.log.queue_offsets import QueueKey
 
 BASE = 16 << 20
 
@@ -29,11 +26,11 @@ def segment(
 ) -> tuple[bytearray, list[int]]:
     """A segment at `base` with these messages and a blank record, and where each lies."""
     encoder = BatchEncoder(("127.0.0.1", 8081), crc_item=True)
-    key: QueueKey = ("T", 0)
-    queues = {key: encoder.hot_queue(key, 0)}
+    hot = Hot()
+    hot.queues["T", 0] = encoder.hot_queue(("T", 0), 0)
     messages = [Message("T", body) for body in bodies]
     prepared = [prepare(message, 0, 1 << 20, 10) for message in messages]
-    encoded = encoder.encode(messages, prepared, 0, queues, base, size, 1)
+    encoded = encoder.encode(messages, prepared, 0, hot, base, size, 1)
     assert encoded.count == len(bodies)
     data = bytearray(b"".join(encoded.parts))
     data += pack_blank(size - len(data))

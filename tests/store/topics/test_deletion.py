@@ -71,7 +71,7 @@ def test_a_topic_that_is_deleted_takes_no_writers(harness: Harness) -> None:
 
     def refused() -> None:
         with pytest.raises(StoreBusyError):
-            harness.topics.load([("T", 0)], 10)
+            harness.topics.load([("T", 0)], [], 10)
         with pytest.raises(StoreBusyError):
             harness.topics.create([("T", 2)], 10)
         with pytest.raises(StoreBusyError):
@@ -82,6 +82,6 @@ def test_a_topic_that_is_deleted_takes_no_writers(harness: Harness) -> None:
     with pytest.raises(StoreBusyError, match="lags"):
         deletions.delete("T", harness.topics.queue_count, appends)
     assert appends.forgotten == ["T", ("T", 0), ("T", 1)]
-    assert harness.topics.load([("T", 0)], 10) == [0]
+    assert harness.topics.load([("T", 0)], [], 10) == [0]
     with pytest.raises(UnknownTopicError):
         deletions.delete("none", harness.topics.queue_count, Appends(10))

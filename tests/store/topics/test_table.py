@@ -48,22 +48,22 @@ def test_a_message_of_a_dead_topic_stays_in_its_light_queues(harness: Harness) -
 
 def test_loading_makes_topics_and_finds_offsets(harness: Harness) -> None:
     harness.queues.dispatch([request("%LMQ%a", 0, queue_offset=0)._replace(queue_id=0)], 100)
-    loaded = harness.topics.load([("T", 1), "%LMQ%a", "%LMQ%b"], 500)
+    loaded = harness.topics.load([("T", 1)], ["%LMQ%a", "%LMQ%b"], 500)
     assert loaded == [0, 1, 0]
     assert harness.topics.get("T").created_offset == 500
     harness.queues.dispatch([request("T", 500, queue_offset=8)], 600)
-    assert harness.topics.load([("T", 1), ("T", 0)], 600) == [9, 0]
+    assert harness.topics.load([("T", 1), ("T", 0)], [], 600) == [9, 0]
     with pytest.raises(UnknownQueueError):
-        harness.topics.load([("T", 4)], 600)
+        harness.topics.load([("T", 4)], [], 600)
     for bad in ("%LMQ%x", "a b", "CHECKPOINT_TOPIC", ""):
         with pytest.raises(InvalidArgumentError):
-            harness.topics.load([(bad, 0)], 600)
+            harness.topics.load([(bad, 0)], [], 600)
 
 
 def test_loading_makes_no_topic_where_that_is_off(tmp_path: Path) -> None:
     harness = Harness(tmp_path, auto=False)
     with pytest.raises(UnknownTopicError):
-        harness.topics.load([("T", 0)], 0)
+        harness.topics.load([("T", 0)], [], 0)
     assert harness.metadata.topics(["T"]) == [None]
 
 
