@@ -24,8 +24,10 @@ from kvcq.tables import (
     last_units_between,
     marks_range,
     max_key,
+    max_keys,
     max_range,
     name_range,
+    next_offsets_of,
     pack_i64,
     queue_offset_of,
     remove_range,
@@ -154,8 +156,7 @@ class KvConsumeQueueStore:
     # --- reads -----------------------------------------------------------------------------
 
     def next_offsets(self, queues: Sequence[tuple[str, int]]) -> list[int]:
-        rows = self._engine.multi_get(BOUNDS, [max_key(*queue) for queue in queues])
-        return [0 if row is None else unpack_max(row)[1] + 1 for row in rows]
+        return next_offsets_of(self._engine.multi_get(BOUNDS, max_keys(queues)))
 
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
         key = max_key(topic, queue_id)

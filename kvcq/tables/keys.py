@@ -89,9 +89,14 @@ _AFTER = b"\x02"
 _MAX = b"max"
 
 
-@lru_cache(maxsize=512)
-def _length_part(length: int) -> bytes:
-    return _I32.pack(length) + _SEPARATOR
+class _LengthParts(dict[int, bytes]):
+    """What a length is in a key: of those that names may have, made once."""
+
+    def __missing__(self, length: int) -> bytes:
+        return _I32.pack(length) + _SEPARATOR
+
+
+LENGTH_PARTS = _LengthParts((n, _I32.pack(n) + _SEPARATOR) for n in range(256))
 
 
 @lru_cache(maxsize=4096)
@@ -108,7 +113,7 @@ def name_part(name: str) -> bytes:
     `LIGHT_UNIT` and the offset, or `LIGHT_MAX`.
     """
     data = name.encode()
-    return _length_part(len(data)) + data
+    return LENGTH_PARTS[len(data)] + data
 
 
 def topic_prefix(topic: str) -> bytes:
@@ -153,6 +158,17 @@ def queue_offset_of(key: bytes) -> int:
 
 def max_key(topic: str, queue_id: int) -> bytes:
     return name_part(topic) + _queue_parts(queue_id)[1]
+
+
+def max_keys(queues: Sequence[tuple[str, int]]) -> list[bytes]:
+    """`max_key` of each, quickly."""
+    light_max = LIGHT_MAX
+    return [
+        LENGTH_PARTS[len(data := topic.encode())]
+        + data
+        + (_queue_parts(queue_id)[1] if queue_id else light_max)
+        for topic, queue_id in queues
+    ]
 
 
 def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
@@ -221,7 +237,7 @@ def index_keys_of(
     for key in keys:
         data = key.encode()
         start = prefix if data[0] != _MARK_BYTE else NO_TOPIC
-        rows.append(start + _length_part(len(data)) + data + end)
+        rows.append(start + LENGTH_PARTS[len(data)] + data + end)
     return rows
 
 

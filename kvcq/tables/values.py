@@ -49,6 +49,7 @@ _UNIT_FIELDS = struct.Struct(
 _UNIT = struct.Struct(">qiqq4x")
 _STAMP = struct.Struct("<i")
 _MAX = struct.Struct(">qq")
+_MAX_OFFSET = struct.Struct(">8xq")
 _I64 = struct.Struct(">q")
 assert _UNIT_FIELDS.size == ROCKETMQ_UNIT_SIZE
 assert _UNIT.size == UNIT_SIZE
@@ -115,6 +116,18 @@ def unpack_max(value: bytes) -> tuple[int, int]:
         raise CorruptValueError(f"a max row of {len(value)} bytes, not {_MAX.size}")
     physical_offset, queue_offset = _MAX.unpack(value)
     return physical_offset, queue_offset
+
+
+def next_offsets_of(rows: Sequence[bytes | None]) -> list[int]:
+    """What follows the last unit of each `max` row; 0 where there is no row.
+
+    Raises CorruptValueError.
+    """
+    unpack = _MAX_OFFSET.unpack
+    try:
+        return [0 if row is None else unpack(row)[0] + 1 for row in rows]
+    except struct.error:
+        return [0 if row is None else unpack_max(row)[1] + 1 for row in rows]
 
 
 def unpack_i64(value: bytes) -> int:

@@ -34,9 +34,9 @@ def test_every_queue_gets_its_units_and_one_max_row() -> None:
     stamp_time = 1_700_000_000_456
     assert batch.puts[keys.UNITS] == [
         (keys.unit_key("A", 1, 0), pack_unit(CqUnit(0, 50, 77, stamp_time))),
-        (keys.unit_key("%LMQ%x", 0, 4), pack_unit(CqUnit(0, 50, 77, stamp_time))),
         (keys.unit_key("A", 1, 1), pack_unit(CqUnit(50, 50, 77, stamp_time))),
         (keys.unit_key("B", 1, 9), pack_unit(CqUnit(100, 50, 77, stamp_time))),
+        (keys.unit_key("%LMQ%x", 0, 4), pack_unit(CqUnit(0, 50, 77, stamp_time))),
         (keys.unit_key("%LMQ%x", 0, 5), pack_unit(CqUnit(100, 50, 77, stamp_time))),
     ]
     assert dict(batch.puts[keys.BOUNDS]) == {
@@ -47,6 +47,26 @@ def test_every_queue_gets_its_units_and_one_max_row() -> None:
     }
     assert not batch.delete_ranges
     assert not batch.deletes
+
+
+def test_rows_rise_whatever_the_order_of_queues() -> None:
+    # The last one is what is left of a message whose topic is gone.
+    lights = (("%LMQ%long", 2), ("%LMQ%b", 7), ("%LMQ%a", 1))
+    batch = DispatchBatchBuilder().build(
+        [
+            request("Topic", 3, 0, lights=lights),
+            request("A", 0, 50, lights=(("%LMQ%b", 8),)),
+            request("%LMQ%b", 9, 100)._replace(queue_id=0),
+        ],
+        150,
+    )
+    units = [key for key, _ in batch.puts[keys.UNITS]]
+    assert units == sorted(units)
+    assert len(units) == 7
+    bounds = batch.puts[keys.BOUNDS]
+    assert bounds[-1][0] == keys.DISPATCHED_KEY
+    assert [key for key, _ in bounds[:-1]] == sorted(key for key, _ in bounds[:-1])
+    assert dict(bounds)[keys.max_key("%LMQ%b", 0)] == pack_max(100, 9)
 
 
 def test_index_rows_end_with_the_stamp_so_that_they_expire() -> None:

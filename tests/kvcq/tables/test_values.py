@@ -69,5 +69,8 @@ def test_the_stamp_is_whole_seconds_within_a_signed_word(time_ms: int) -> None:
 def test_bounds_rows_of_another_length_are_corrupt() -> None:
     with pytest.raises(CorruptValueError):
         values.unpack_max(bytes(8))
+    assert values.next_offsets_of([values.pack_max(4096, 7), None]) == [8, 0]
+    with pytest.raises(CorruptValueError, match="max row of 8 bytes"):
+        values.next_offsets_of([values.pack_max(4096, 7), bytes(8)])
     with pytest.raises(CorruptValueError):
         values.unpack_i64(bytes(16))
