@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from store.append_path import AppendPath
-    from store.consume_queue import Boundary, Bounds, ConsumeQueueStore
+    from store.consume_queue import Boundary, Bounds, ConsumeQueueStore, DispatchRequest
     from store.derive import Rebuilt, Superseded
     from store.format import BatchMark
     from store.histogram import Counted
@@ -306,8 +306,10 @@ class MessageStore:
                 raise
             return self._reader.search_time_over_holes(topic, queue_id, time_ms, boundary)
 
-    def on_dispatch(self, listener: Callable[[set[tuple[str, int]]], None]) -> Callable[[], None]:
-        """Call `listener` with the queues that grew, once visible; returns how to end that.
+    def on_dispatch(
+        self, listener: Callable[[Sequence[DispatchRequest]], None]
+    ) -> Callable[[], None]:
+        """Call `listener` with what was dispatched, once visible; returns how to end that.
 
         On a store thread or the appending one: be short.
         """

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from store.consume_queue import DispatchRequest
 
 #: Topic and queue id; a light queue is (its name, 0).
 QueueKey = tuple[str, int]
@@ -47,14 +49,16 @@ class QueueGrowth:
         """Number of queues that somebody watches."""
         return len(self._watchers)
 
-    def grew(self, keys: set[QueueKey]) -> None:
+    def grew(self, requests: Sequence[DispatchRequest]) -> None:
         """The store's listener. Any thread; wakes the loop once for many batches."""
         watched = self._watchers
         if not watched:
             return
         # Membership tests on a dict that the loop changes are atomic under the interpreter lock.
         # A watcher that comes after the test reads the queue itself.
-        hits = [key for key in keys if key in watched]
+        hits = {key for each in requests if (key := (each.topic, each.queue_id)) in watched}
+        for each in requests:
+            hits.update(key for name, _ in each.light_queues if (key := (name, 0)) in watched)
         if not hits:
             return
         with self._lock:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     #: Sees the records of a run before what lives of them is dispatched.
     Look = Callable[[Sequence[DispatchRequest]], None]
+    #: Sees what was dispatched.
+    Listener = Callable[[Sequence[DispatchRequest]], None]
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +91,7 @@ class ReputService:
         self._taken_bytes = 0
         self._parser = FastParser()  # under _dispatching
         # Replaced whole, so that it can be read without a lock.
-        self._listeners: tuple[Callable[[set[tuple[str, int]]], None], ...] = ()
+        self._listeners: tuple[Listener, ...] = ()
         self._stopped = threading.Event()
         #: What dispatch waits for, room or descriptors; None when it does not. Read freely; the
         #: appender sets it, the reput thread too, and takes it back.
@@ -151,8 +153,8 @@ class ReputService:
 
     # --- for the store ---------------------------------------------------------------------
 
-    def add_listener(self, listener: Callable[[set[tuple[str, int]]], None]) -> Callable[[], None]:
-        """Call `listener` with the queues that grew, once visible. Returns the way out."""
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with what was dispatched, once visible. Returns the way out."""
         self._listeners = (*self._listeners, listener)
 
         def remove() -> None:
@@ -316,14 +318,10 @@ class ReputService:
         assert not requests or begin <= requests[0].physical_offset < end, "dispatch in log order"
         self._dispatcher.dispatch(requests, end)
         self.dispatched.advance(end)
-        if self._listeners and requests:
-            grown = {(request[0], request[1]) for request in requests}
-            for request in requests:
-                if request[8]:
-                    grown.update((name, 0) for name, _ in request[8])
+        if requests:
             for listener in self._listeners:
                 try:
-                    listener(grown)
+                    listener(requests)
                 except Exception:
                     logger.exception("a dispatch listener raised; the others go on")
 

@@ -31,10 +31,11 @@ from tests.support.rebuild import differences, live_engine
 from tests.support.stores import bodies, open_small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kvcq.engine.protocol import KvBatch
+    from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 
 
@@ -58,7 +59,7 @@ def test_p5_nothing_is_visible_before_its_flush(
 
     with open_small(tmp_path / "store", flush_mode=FlushMode.SYNC) as store:
         store.create_topics([("T", 1)])
-        grown: list[set[tuple[str, int]]] = []
+        grown: list[Sequence[DispatchRequest]] = []
         store.on_dispatch(grown.append)
         monkeypatch.setattr(os, "fdatasync", slow)
         done = store.append([Message("T", b"x", keys=("k",), light_queues=("%LMQ%a",))])
@@ -78,7 +79,7 @@ def test_p5_nothing_is_visible_before_its_flush(
         assert store.is_durable(done.end_offset)
         assert len(store.pull("T", 0, 0).records) == 1
         assert store.get(done.placed[0].physical_offset)
-        assert grown == [{("T", 0), ("%LMQ%a", 0)}]
+        assert grown == [done.requests]
 
 
 def test_a_put_that_is_not_flushed_in_time_says_so(
@@ -281,15 +282,15 @@ def test_a_close_that_fails_lets_go_of_the_directory(
 
 
 def test_listeners_hear_what_grew(store: MessageStore) -> None:
-    heard: list[set[tuple[str, int]]] = []
+    heard: list[Sequence[DispatchRequest]] = []
 
-    def broken(_keys: set[tuple[str, int]]) -> None:
+    def broken(_requests: Sequence[DispatchRequest]) -> None:
         raise RuntimeError("planted")
 
     store.on_dispatch(broken)
     leave = store.on_dispatch(heard.append)
-    store.put([Message("T", b"x", 1, light_queues=("%LMQ%a",)), Message("U", b"x")])
-    assert heard == [{("T", 1), ("U", 0), ("%LMQ%a", 0)}]
+    done = store.put([Message("T", b"x", 1, light_queues=("%LMQ%a",)), Message("U", b"x")])
+    assert heard == [done.requests]
     leave()
     store.put([Message("T", b"x")])
     assert len(heard) == 1

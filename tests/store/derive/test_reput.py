@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.consume_queue import DispatchRequest
-    from store.log.queue_offsets import QueueKey
 
 SEGMENT = 8192
 
@@ -99,8 +98,8 @@ class Harness:
         return None if topic in self.dead else 0
 
     @staticmethod
-    def _load(keys: Sequence[QueueKey], _log_end: int) -> list[int]:
-        return [0] * len(keys)
+    def _load(queues: Sequence[tuple[str, int]], light: Sequence[str], _log_end: int) -> list[int]:
+        return [0] * (len(queues) + len(light))
 
     def append(self, *messages: Message) -> int:
         prepared = [prepare(message, n, 1 << 20, 9) for n, message in enumerate(messages)]
@@ -324,10 +323,10 @@ def test_damage_stops_dispatch(tmp_path: Path) -> None:
 
 
 def test_listeners_come_and_go(harness: Harness) -> None:
-    heard: queue.SimpleQueue[set[tuple[str, int]]] = queue.SimpleQueue()
+    heard: queue.SimpleQueue[Sequence[DispatchRequest]] = queue.SimpleQueue()
     leave = harness.reput.add_listener(heard.put)
     harness.append(*SOME[:2])
-    assert heard.get_nowait() == {("T", 0), ("T", 1), ("%LMQ%a", 0), ("%LMQ%b", 0)}
+    assert heard.get_nowait() == harness.appended
     leave()
     leave()
     harness.append(*SOME)
