@@ -14,7 +14,7 @@ from store.log.log_bytes import PreadWindow, look_at, pread
 from store.log.log_walk import Blank, Damage, End, Poison, Run, walk
 from store.log.page_ahead import PageAhead
 from store.log.preallocate import Preallocator
-from store.log.queue_offsets import QueueKey, QueueOffsets
+from store.log.queue_offsets import QueueOffsets
 from store.log.recovery import Recovered, recover_log
 from store.log.retention import RetentionService
 from store.log.segment import Segment, parse_segment_name, segment_name
@@ -38,7 +38,6 @@ __all__ = [
     "Poison",
     "PreadWindow",
     "Preallocator",
-    "QueueKey",
     "QueueOffsets",
     "Recovered",
     "RetentionService",

@@ -277,8 +277,7 @@ class BatchEncoder:
             if in_queue:
                 queue.next_offset = queue_offset + 1
                 if light:
-                    behind = [offset + 1 for offset in offsets]
-                    light_offsets.update(zip(light_names, behind, strict=True))
+                    light_offsets.update([(name, offset + 1) for name, offset in light])
             at += size
         encoded.end_offset = at
         encoded.count = len(requests)
