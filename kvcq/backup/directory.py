@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PIECE_BYTES = 256 << 10
+#: Written out at a time, so that a flush of the store's log never waits behind a gigabyte of ours,
+#: and the memory that a copy takes is so much, not that of its files.
+_SETTLE_BYTES = 32 << 20
 
 
 class Directory:
@@ -85,14 +88,19 @@ class Directory:
             temporary.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with open(temporary, "wb", buffering=0, opener=_open_new) as file:
+                    written = settled = 0
                     for piece in pieces:
                         left = memoryview(piece)
                         while left:
                             left = left[file.write(left) :]
                         tell(piece)
+                        written += len(piece)
+                        if written - settled >= _SETTLE_BYTES:
+                            os.fdatasync(file.fileno())
+                            _forget(file.fileno(), settled, written - settled)
+                            settled = written
                     os.fsync(file.fileno())
-                    # Backups are not read soon: the memory is the server's.
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                    _forget(file.fileno(), settled, 0)
                 path = self._root / name()
                 temporary.replace(path)
             except BaseException:
@@ -150,14 +158,22 @@ def pieces_of(descriptor: int, size: int) -> Iterator[bytes]:
     """The first `size` bytes of a file. The kernel may forget them then; pages that a process has
     mapped, as a server has those that its consumers read, stay. Raises OSError, also for a file
     that ends sooner."""
-    at = 0
+    at = forgotten = 0
     while at < size:
         piece = os.pread(descriptor, min(PIECE_BYTES, size - at), at)
         if not piece:
             raise OSError(errno.EIO, f"ends at {at}, before the {size} bytes it had")
         yield piece
         at += len(piece)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if at - forgotten >= _SETTLE_BYTES:
+            _forget(descriptor, forgotten, at - forgotten)
+            forgotten = at
+    _forget(descriptor, forgotten, 0)
+
+
+def _forget(descriptor: int, at: int, size: int) -> None:
+    """The kernel may: backups are not read soon, the memory is the server's. 0: to the end."""
+    os.posix_fadvise(descriptor, at, size, os.POSIX_FADV_DONTNEED)
 
 
 def _open_new(path: str, flags: int) -> int:

@@ -1,8 +1,7 @@
 """A process that copies the files of a backup, beside the one that serves the store.
 
-Python runs one thread at a time, and a checksum of 256 KiB takes two milliseconds of it: copying in
-the serving process would take from its producers what it uses. This one has an interpreter of its
-own, and a low priority.
+Python runs one thread at a time: copying in the serving process would take from its producers what
+it uses. This one has an interpreter of its own, and a low priority.
 
     python -m kvcq.backup.process
 

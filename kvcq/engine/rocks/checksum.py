@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from google_crc32c import extend
 
-import crcmod.predefined
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+def crc32c(data: bytes, before: int = 0) -> int:
+    """Of the data, or, with an earlier result, of what that was of and the data behind it.
 
-#: `crc32c(data)`, or `crc32c(more, before)` to go on from an earlier result. About 120 MB/s.
-crc32c = cast("Callable[..., int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
+    Several GB/s by the processor's own instruction; the GIL is held meanwhile.
+    """
+    crc: int = extend(before, data)
+    return crc

@@ -230,7 +230,7 @@ def _grown(log: Path, before: Sealed) -> Sealed:
 
 
 def _checksum(file: BinaryIO, size: int, crc: int = 0) -> int:
-    """Of the next `size` bytes, in pieces: each holds the GIL for two milliseconds."""
+    """Of the next `size` bytes, in pieces: each holds the GIL."""
     while size > 0 and (data := file.read(min(size, _PIECE_BYTES))):
         crc = crc32c(data, crc)
         size -= len(data)
