@@ -29,7 +29,7 @@ _RUN = 256
 #: Fields of a unit that every side keeps: physical offset, size, tag code.
 _KEPT = 3
 
-#: Queue offset, and what is to be in the unit there.
+#: Queue offset, and the unit that the record gives there, with its store time.
 _Expected = tuple[int, tuple[int, ...]]
 
 
@@ -127,42 +127,41 @@ class Scrub:
 
     def _compare(self, requests: Sequence[DispatchRequest]) -> None:
         queues: dict[tuple[str, int], list[_Expected]] = {}
+        # Fields by their places: by name each costs as much as all else here.
         for request in self._admission().admit_all(requests):
-            if not request.in_queue:
+            if not request[9]:
                 continue
-            unit = (request.physical_offset, request.record_size, request.tag_code)
-            queues.setdefault((request.topic, request.queue_id), []).append(
-                (request.queue_offset, unit)
-            )
-            for light, offset in request.light_queues:
+            unit = request[3:7]
+            queues.setdefault(request[:2], []).append((request[2], unit))
+            for light, offset in request[8]:
                 queues.setdefault((light, 0), []).append((offset, unit))
         for (topic, queue_id), expected in queues.items():
             self._compare_queue(topic, queue_id, expected)
             self.units += len(expected)
 
     def _compare_queue(self, topic: str, queue_id: int, expected: list[_Expected]) -> None:
-        first = min(offset for offset, _ in expected)
-        span = max(offset for offset, _ in expected) - first + 1
+        first = min(expected)[0]
+        span = max(expected)[0] - first + 1
         if span > 2 * len(expected):  # the offsets of a queue fall where a topic had two lives
             for each in expected:
                 found = self._queues.read_units(topic, queue_id, each[0], 1)
-                there = {offset: unit[:_KEPT] for offset, unit in found}
-                self._compare_units(topic, queue_id, [each], there)
+                self._compare_units(topic, queue_id, [each], found)
             return
-        there = {
-            offset: unit[:_KEPT]
-            for offset, unit in self._queues.read_units(topic, queue_id, first, span)
-        }
-        self._compare_units(topic, queue_id, expected, there)
+        found = self._queues.read_units(topic, queue_id, first, span)
+        if found != expected:  # nearly always they are the same, in order, with their times
+            self._compare_units(topic, queue_id, expected, found)
 
     def _compare_units(
         self,
         topic: str,
         queue_id: int,
         expected: Sequence[_Expected],
-        there: dict[int, tuple[int, ...]],
+        units: Sequence[tuple[int, tuple[int, ...]]],
     ) -> None:
-        for offset, unit in expected:
+        """`units`: what the queue has, some of it perhaps without a store time."""
+        there = {offset: unit[:_KEPT] for offset, unit in units}
+        for offset, whole in expected:
+            unit = whole[:_KEPT]
             found = there.get(offset)
             if found == unit or not self._is_live(topic, unit[0]):
                 continue

@@ -1,12 +1,15 @@
 """The job `scrub`: the log of the running store is read, and records and units are verified.
 
-By hand it reads as fast as it is allowed to. The server itself scrubs once in a period, a week for
+A pass keeps to a rate, and while messages come in to a share of one processor as well: what it
+works, it takes from the interpreter that serves them. By hand it reads as fast as that allows, and
+at a rate that is asked for whatever it takes. The server itself scrubs once in a period, a week for
 one, spread over most of it: see scrub_schedule.py.
 """
 
 from __future__ import annotations
 
 import threading
+from time import thread_time
 from typing import TYPE_CHECKING
 
 from kvcq.inspect import Scrub
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 #: Read at a time: a millisecond or two of work, then a pause that keeps the rate.
 BURST_BYTES = 256 << 10
 MOST_BYTES_PER_S = 1 << 40
+#: Of one processor, while messages come in.
+SHARE = 0.03
 
 
 class ScrubNumbers:
@@ -48,24 +53,31 @@ class ScrubWork:
     def __init__(
         self,
         scrub: Scrub,
-        numbers: ScrubNumbers,
+        kind: ScrubKind,
         end: int,
         rate: Callable[[int], float],
         saved: Callable[[Scrub], None] = lambda _: None,
+        *,
+        share: float = SHARE,
+        cpu_s: Callable[[], float] = thread_time,
     ) -> None:
         """`rate` says how many bytes a second may be read now, `end`, a physical offset, less the
-        position being left; `saved` is called after each burst."""
+        position being left; `saved` is called after each burst. `share`: of one processor, while
+        messages come in; 1: no limit."""
         self._scrub = scrub
-        self._numbers = numbers
+        self._kind = kind
         self._end = end
         self._rate = rate
         self._saved = saved
+        self._share = share
+        self._cpu_s = cpu_s
 
     def run(self, running: Running) -> Outcome:
         scrub, end = self._scrub, self._end
         start = scrub.position
         running.step("verify records and units", 0, max(0, end - start))
         goes_on = start < end
+        appended, worked_s = self._kind.appended(), self._cpu_s()
         while goes_on:
             before = (scrub.records, scrub.bytes, scrub.units, _faults_of(scrub))
             try:
@@ -73,13 +85,18 @@ class ScrubWork:
             finally:
                 after = (scrub.records, scrub.bytes, scrub.units, _faults_of(scrub))
                 gained = [new - old for new, old in zip(after, before, strict=True)]
-                self._numbers.add(
+                self._kind.numbers.add(
                     records=gained[0], bytes=gained[1], units=gained[2], faults=gained[3]
                 )
                 self._saved(scrub)
             running.report(min(scrub.position, end) - start, end - start)
             if goes_on:
-                running.pause(gained[1] / self._rate(end - scrub.position))
+                pause_s = gained[1] / self._rate(end - scrub.position)
+                now_appended, now_s = self._kind.appended(), self._cpu_s()
+                if now_appended != appended:
+                    pause_s = max(pause_s, (now_s - worked_s) * (1 / self._share - 1))
+                running.pause(pause_s)
+                appended, worked_s = now_appended, self._cpu_s()
         return outcome_of(scrub)
 
 
@@ -99,13 +116,14 @@ class ScrubKind:
     def work(self, wanted: pb.ScrubJob) -> Work:
         """Raises InvalidArgumentError."""
         rate = wanted.bytes_per_s or self.bytes_per_s
+        share = 1.0 if wanted.bytes_per_s else SHARE
         if not 0 < rate <= MOST_BYTES_PER_S:
             raise InvalidArgumentError("bytes_per_s", f"{rate} is not from 1 to {MOST_BYTES_PER_S}")
 
         def scrub(running: Running) -> Outcome:
             pass_ = self.scrub_from(0, log_only=wanted.log_only)
             end = self._store.queues.dispatched_offset
-            return ScrubWork(pass_, self.numbers, end, lambda _: rate).run(running)
+            return ScrubWork(pass_, self, end, lambda _: rate, share=share).run(running)
 
         return scrub
 
@@ -113,6 +131,10 @@ class ScrubKind:
         """A pass that begins at a physical offset, or at the log's start if that is behind it."""
         store = self._store
         return Scrub(store.log, store.queues, lambda: store.admission, position, log_only=log_only)
+
+    def appended(self) -> int:
+        """Where the log ends, physical."""
+        return self._store.log.appended_offset
 
     def statistics(self) -> dict[str, float]:
         return self.numbers.statistics()

@@ -149,7 +149,7 @@ class ScrubSchedule:
                 self._save(state)
 
         try:
-            found = ScrubWork(scrub, self._kind.numbers, end, self._rate, saved).run(running)
+            found = ScrubWork(scrub, self._kind, end, self._rate, saved).run(running)
         except JobCancelledError:
             state.is_over = not self._looks.is_stopping
             raise

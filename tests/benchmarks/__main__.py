@@ -14,6 +14,7 @@ from rich.table import Table
 from kvcq_bench.machine import machine, versions
 from kvcq_bench.report.numbers import number_text
 from tests.benchmarks import (
+    beside_jobs,
     console,
     in_process,
     metrics,
@@ -36,6 +37,8 @@ CASES = {
     "replay": start_up.replay,
     "many-queues": start_up.many_queues,
     "put-metrics": metrics.put_with_metrics,
+    "backup": beside_jobs.put_beside_backup,
+    "scrub": beside_jobs.put_beside_scrub,
     "console-topics": console.topic_page,
     "migration-backfill": migration.live_backfill,
     "migration-double-write": migration.double_write,

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.slow
         "put-in-process",
         "put-grpc",
         "put-metrics",
+        "backup",
+        "scrub",
         "security",
         "query",
         "replay",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from kvcq_client.pb.v1 import jobs_pb2 as pb
 from migration.jobs import JobState
 from server.jobs import looks, scrub_schedule
 from server.jobs import scrub as scrub_module
+from server.jobs.scrub import ScrubWork
 from store.errors import InvalidArgumentError, StoreBusyError
 from store.message import Message
 from tests.support.fake_clock import FakeClock
@@ -48,6 +50,22 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 def lose_unit(store: MessageStore, queue_offset: int = 3) -> None:
     key = unit_key("T", 0, queue_offset)
     live_engine(store).write(KvBatch(deletes=[(UNITS, key)]))
+
+
+class Paused:
+    """What a job is given, with the pauses that it asked for."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    def step(self, name: str, done: int, total: int) -> None: ...
+
+    def report(self, done: int, total: int) -> None: ...
+
+    def check(self) -> None: ...
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
 
 
 def end_of_pass(made: StoreJobs) -> None:
@@ -88,23 +106,41 @@ def test_it_reads_no_faster_than_it_may(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scrub_module, "BURST_BYTES", 50_000)
-    pauses: list[float] = []
-
-    class Paused:
-        def step(self, name: str, done: int, total: int) -> None: ...
-
-        def report(self, done: int, total: int) -> None: ...
-
-        def check(self) -> None: ...
-
-        def pause(self, seconds: float) -> None:
-            pauses.append(seconds)
-
+    paused = Paused()
     made = store_jobs_of(store)
-    made._scrub.work(pb.ScrubJob(bytes_per_s=100_000))(Paused())
+    made._scrub.work(pb.ScrubJob(bytes_per_s=100_000))(paused)
+    pauses = paused.pauses
     assert len(pauses) > 1
     assert all(0.5 <= pause < 1.5 for pause in pauses)  # a burst, and the run that it ends in
     assert sum(pauses) <= store.log.appended_offset / 100_000
+
+
+@pytest.mark.parametrize(
+    ("grows", "share", "most"), [(True, 0.04, 0.24), (False, 0.04, 0.0), (True, 1.0, 0.0)]
+)
+def test_while_messages_come_in_it_takes_a_share_of_a_processor(
+    store: MessageStore,
+    monkeypatch: pytest.MonkeyPatch,
+    grows: bool,
+    share: float,
+    most: float,
+) -> None:
+    monkeypatch.setattr(scrub_module, "BURST_BYTES", 50_000)
+    made, paused = store_jobs_of(store), Paused()
+    kind, worked_s, appended = made._scrub, count(0), count()
+    if grows:
+        monkeypatch.setattr(kind, "appended", lambda: next(appended))
+    work = ScrubWork(
+        kind.scrub_from(0),
+        kind,
+        store.queues.dispatched_offset,
+        lambda _: 1e12,
+        share=share,
+        cpu_s=lambda: next(worked_s) * 0.01,  # so much between two looks at it
+    )
+    assert work.run(paused).numbers["records"] == MESSAGES
+    assert len(paused.pauses) > 1
+    assert paused.pauses == pytest.approx([most] * len(paused.pauses), abs=1e-6)
 
 
 def test_the_server_scrubs_once_in_a_period(store: MessageStore) -> None:
