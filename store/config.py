@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from store.bounds import check_settings
 from store.errors import InvalidArgumentError
+from store.light_queue import MOST_LIMITS, limits_of
 from store.setting import bounds_of, setting
 
 if TYPE_CHECKING:
@@ -105,6 +106,12 @@ class StoreConfig:
         bounds=(1e-6, 876_000),  # a century
         live=True,
         rocketmq="fileReservedTime",
+    )
+    light_hours: tuple[str, ...] = setting(
+        (),
+        "for how long messages are seen in light queues, by the beginning of their names: "
+        "`device-=24`, hours; the longest beginning counts",
+        live=True,
     )
     delete_when_hours: tuple[int, ...] = setting(
         (4,),
@@ -223,6 +230,15 @@ class StoreConfig:
                 raise InvalidArgumentError(name, f"{getattr(self, name)!r} is not {rule}")
 
         check_settings(self, _BOUNDS, InvalidArgumentError)
+        try:
+            limits = limits_of(self.light_hours)
+        except ValueError as error:
+            raise InvalidArgumentError(
+                "light_hours",
+                f"{str(error)!r} is not the beginning of a name, each once, = and hours above 0: "
+                "device-=24",
+            ) from None
+        check("light_hours", len(limits) <= MOST_LIMITS, f"{MOST_LIMITS} limits at most")
         check("segment_bytes", self.segment_bytes % 4096 == 0, "a multiple of 4096")
         check(
             "store_host",

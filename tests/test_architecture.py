@@ -61,7 +61,7 @@ UNITS |= {
     "store.bounds": set(),
     "store.busy": {"store.errors"},
     "store.clock": set(),
-    "store.config": {"store.bounds", "store.errors", "store.setting"},
+    "store.config": {"store.bounds", "store.errors", "store.light_queue", "store.setting"},
     "store.consume_queue": set(),
     "store.errors": set(),
     "store.files": {"store.errors"},
@@ -217,7 +217,7 @@ UNITS |= {
     "server.access": {"server.errors", "server.process", "server.stage", "server.workers"},
     "server.settings": {"server.config", "server.errors"},
     "server.metrics": {"server.workers"},
-    "server.http": {"server.errors", "server.stage"},
+    "server.http": {"server.errors", "server.stage", "server.workers"},
     "server.observe": {
         "server.config",
         "server.metrics",

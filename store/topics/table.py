@@ -17,7 +17,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format import check_queue_count, check_topic
-from store.light_queue import is_light
+from store.light_queue import is_light, limits_of
 from store.metadata import KEEP_ALL, Retention, TopicConfig
 from store.topics.admission import Admission
 from store.topics.deletion import Deletions
@@ -52,7 +52,6 @@ class Topics:
         self, config: StoreConfig, metadata: Metadata, queues: ConsumeQueueStore, clock: Clock
     ) -> None:
         # Constant after construction.
-        self._config = config
         self._metadata = metadata
         self._queues = queues
         self._clock = clock
@@ -60,10 +59,14 @@ class Topics:
         self.deletions = Deletions(metadata, queues, self._live)
         #: Which records are dispatched and served. Constant; what it looks up changes.
         self.admission = Admission(self._live, self.deletions.dead_light)
+        self.reconfigure(config)
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """What is made from now on goes by these. Any thread."""
+        """What is made or read from now on goes by these. Any thread."""
         self._config = config
+        self._light_kept = [
+            (beginning, Retention(time_ms)) for beginning, time_ms in limits_of(config.light_hours)
+        ]
 
     # --- looking ---------------------------------------------------------------------------
 
@@ -91,11 +94,17 @@ class Topics:
             if queue_id != 0:
                 raise UnknownQueueError(topic, queue_id, 1)
             self.queue_count(topic)
-            return QueueRules(self.deletions.dead_light.get(topic, 0), KEEP_ALL)
+            return QueueRules(self.deletions.dead_light.get(topic, 0), self._kept_in(topic))
         config = self.get(topic)
         if not 0 <= queue_id < config.queue_count:
             raise UnknownQueueError(topic, queue_id, config.queue_count)
         return QueueRules(config.created_offset, config.retention)
+
+    def _kept_in(self, light_queue: str) -> Retention:
+        for beginning, retention in self._light_kept:
+            if light_queue.startswith(beginning):
+                return retention
+        return KEEP_ALL
 
     # --- for the appender, under the append lock -------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -175,6 +176,51 @@ def test_other_topics_and_light_queues_keep_all(store: MessageStore) -> None:
     assert bounds(store, 0, "all") == (0, 9)
     assert bounds(store, 0, "%LMQ%a") == (0, 18)
     assert len(store.pull("%LMQ%a", 0, 0).records) == 18
+
+
+def test_light_queues_keep_what_is_set_for_the_beginning_of_their_names(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    names = ("%LMQ%device-1", "%LMQ%device-vip-1", "%LMQ%other", "%LMQ%devic")
+    with checked(open_small(tmp_path / "light", clock)) as store:
+        for _ in range(5):
+            store.put([Message("T", b"x", 0, light_queues=names)])
+            clock.advance(HOUR_S)
+        assert [bounds(store, 0, name) for name in names] == [(0, 5)] * 4
+        limits = ("device-=2", "device-vip-=3.5", "=4")
+        store.reconfigure(replace(store.config, light_hours=limits))
+        # The last one is an hour old, the one before two, and so on.
+        assert [bounds(store, 0, name) for name in names] == [(3, 5), (2, 5), (1, 5), (1, 5)]
+        assert bounds(store) == (0, 5)
+        with pytest.raises(OffsetOutOfRangeError):
+            store.pull("%LMQ%device-1", 0, 2)
+        assert len(store.pull("%LMQ%device-1", 0, 3).records) == 2
+        store.reconfigure(replace(store.config, light_hours=("device-=2",)))
+        assert [bounds(store, 0, name) for name in names] == [(3, 5), (3, 5), (0, 5), (0, 5)]
+        clock.advance(9 * HOUR_S)
+        assert bounds(store, 0, "%LMQ%device-1") == (5, 5)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        ("device-",),
+        ("device-=",),
+        ("device-=0",),
+        ("device-=-1",),
+        ("device-=1h",),
+        ("device-=nan",),
+        ("device-=1", "device-=2"),
+        tuple(f"{number}=1" for number in range(101)),
+    ],
+)
+def test_a_limit_of_light_queues_that_is_none_is_refused(
+    limits: tuple[str, ...], tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidArgumentError) as refused:
+        open_small(tmp_path / "light", light_hours=limits)
+    assert refused.value.field == "light_hours"
+    assert not (tmp_path / "light").exists()
 
 
 # --- every reader ------------------------------------------------------------------------------
