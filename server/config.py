@@ -191,8 +191,7 @@ class ServerConfig:
         False, "spans of calls by OpenTelemetry, which `kvcq[tracing]` installs"
     )
 
-    # What machines ask over HTTP. It is neither encrypted nor authenticated: names of topics and
-    # groups are there to read.
+    # What machines ask over HTTP; with the certificate and the users of the API.
     metrics_host: str = setting("127.0.0.1", "address of /metrics, /livez and /readyz")
     metrics_port: int | None = setting(
         None, "their port; 0: any free one; without one they are not served"
@@ -245,6 +244,8 @@ class ServerConfig:
             self._check_listening("host", self.host)
             if self.admin_port is not None:
                 self._check_listening("admin_host", self.admin_address)
+            if self.metrics_port is not None:
+                self._check_listening("metrics_host", self.metrics_host)
             if self.console_port is not None:
                 self._check_listening("console_host", self.console_host)
         check_settings(self, _BOUNDS, InvalidArgumentError)

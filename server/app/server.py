@@ -389,13 +389,14 @@ class Server:
     def _add_sites(self) -> None:
         """They answer from the beginning as well, until the store is closed."""
         config = self._config
+        tls = None if (files := tls_files(config)) is None else http_tls(files)
         if config.metrics_port is not None:
             # Not above: its libraries take a tenth of a second that only metrics are worth.
             from server.observe import Observer
 
             self._observer = Observer(config, self._stage, self._metrics, lambda: self._serving)
-            app = monitoring_app(self._stage, self._observer.text)
-            self.sites.add(Site("metrics", config.metrics_host, config.metrics_port, app))
+            app = monitoring_app(self._stage, self._observer.text, self._may_scrape)
+            self.sites.add(Site("metrics", config.metrics_host, config.metrics_port, app, tls))
         if config.console_port is not None:
             # Not above: as for metrics.
             from server.console import AnyViewer, UserViewers, console
@@ -410,8 +411,16 @@ class Server:
                 VERSION,
                 names=config.console_names,
             )
-            tls = None if (files := tls_files(config)) is None else http_tls(files)
             self.sites.add(Site("console", config.console_host, config.console_port, app, tls))
+
+    def _may_scrape(self, name: str, secret: str) -> bool:
+        gatekeeper = self._gatekeeper
+        if gatekeeper is None or gatekeeper.users is None:
+            return True  # until the store is open nobody is known, and there are no names to read
+        if gatekeeper.user_with(name, secret, "Metrics") is not None:
+            return True
+        self._metrics.refused("Metrics", "UNAUTHENTICATED", "UNAUTHENTICATED")
+        return False
 
     def _begin_drain(self) -> None:
         self._listener.draining()

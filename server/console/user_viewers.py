@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from server.access import audit_refusal
 from server.console.viewers import Viewer
 
 if TYPE_CHECKING:
@@ -34,13 +32,8 @@ class UserViewers:
         return Viewer("", may_administer=False)
 
     async def signed_in(self, access_key: str, secret: str) -> Viewer | None:
-        found = self._find(access_key)
-        known = "" if found is None else found.secret  # as long for a name that no user has
-        fits = hmac.compare_digest(secret.encode(errors="replace"), known.encode())
-        if found is None or not fits:
-            audit_refusal("Console", "UNAUTHENTICATED", f"{access_key!r}: wrong name or secret", "")
-            return None
-        return _SignedIn(found.name, found.is_admin, found.secret)
+        found = self._gatekeeper.user_with(access_key, secret, "Console")
+        return None if found is None else _SignedIn(found.name, found.is_admin, found.secret)
 
     def as_now(self, viewer: Viewer) -> Viewer | None:
         found = self._find(viewer.name)

@@ -1,11 +1,16 @@
 """What machines ask: /metrics, /livez and /readyz.
 
-The two probes say what grpc.health.v1 says of "" and of "kvcq.ready".
+The two probes say what grpc.health.v1 says of "" and of "kvcq.ready". As that, they are answered to
+anybody; /metrics, with names of topics and groups, takes a user where users are asked for.
 """
 
 from __future__ import annotations
 
+import binascii
+from base64 import b64decode
 from typing import TYPE_CHECKING
+
+from server.workers import CALLER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -14,13 +19,16 @@ if TYPE_CHECKING:
 
     from server.stage import Stage
 
-_NOT_SERVING = 503
+_NOT_SERVING, _UNAUTHORIZED = 503, 401
 
 
 def monitoring_app(
-    stage: Stage, metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    stage: Stage,
+    metrics: Callable[[], Awaitable[tuple[bytes, str]]],
+    let_in: Callable[[str, str], bool] = lambda _name, _secret: True,
 ) -> web.Application:
-    """`metrics` gives the text for Prometheus, and its content type.
+    """`metrics` gives the text for Prometheus, and its content type. `let_in` says whether those
+    who have this name and secret may read it; both are empty where none are given.
 
     A probe answers 200 and `ok`, or 503 and a line that says why not.
     """
@@ -36,7 +44,14 @@ def monitoring_app(
     async def readyz(_: web.Request) -> web.Response:
         return answer(stage.why_not_ready)
 
-    async def scrape(_: web.Request) -> web.Response:
+    async def scrape(request: web.Request) -> web.Response:
+        CALLER.set(f"http:{request.remote}")  # for the audit
+        if not let_in(*_credentials(request.headers.get("Authorization", ""))):
+            return web.Response(
+                status=_UNAUTHORIZED,
+                text="metrics take the name and secret of a user: basic_auth in Prometheus\n",
+                headers={"WWW-Authenticate": 'Basic realm="kvcq", charset="UTF-8"'},
+            )
         text, content_type = await metrics()
         return web.Response(body=text, headers={"Content-Type": content_type})
 
@@ -45,3 +60,15 @@ def monitoring_app(
         [web.get("/metrics", scrape), web.get("/livez", livez), web.get("/readyz", readyz)]
     )
     return app
+
+
+def _credentials(header: str) -> tuple[str, str]:
+    """Name and secret of HTTP Basic; both are empty where there are none, or no text."""
+    scheme, _, given = header.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        name, _, secret = b64decode(given, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return name, secret

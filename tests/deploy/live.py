@@ -56,8 +56,11 @@ def names_in(query: str) -> set[str]:
 
 
 @asynccontextmanager
-async def prometheus(directory: Path, served: Served, *rules: Path) -> AsyncIterator[Ask]:
-    """A Prometheus that asks the server four times a second, and how to ask it.
+async def prometheus(
+    directory: Path, served: Served, *rules: Path, **job: object
+) -> AsyncIterator[Ask]:
+    """A Prometheus that asks the server four times a second, and how to ask it. `job`: how it
+    gets in.
 
     Skips the test where none is installed.
     """
@@ -68,7 +71,9 @@ async def prometheus(directory: Path, served: Served, *rules: Path) -> AsyncIter
     settings = {
         "global": {"scrape_interval": "250ms", "evaluation_interval": "250ms"},
         "rule_files": list(map(str, rules)),
-        "scrape_configs": [{"job_name": "kvcq", "static_configs": [{"targets": [target]}]}],
+        "scrape_configs": [
+            {"job_name": "kvcq", "static_configs": [{"targets": [target]}], **job},
+        ],
     }
     (directory / "prometheus.yml").write_text(json.dumps(settings))
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -162,7 +162,11 @@ def test_kubernetes_starts_what_there_is(tmp_path: Path) -> None:
     assert config.access
     assert config.tls_cert is not None
     assert config.tls_cert.is_relative_to(mounts["tls"])
+    assert config.tls_ca is None, "probes show no certificate"
     assert not config.insecure_listen
+    annotations = found["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == str(config.metrics_port)
+    assert annotations["prometheus.io/scheme"] == "https"
     for each in (config, settings.config):
         assert each.data_dir.is_relative_to(mounts["data"])
         assert each.data_dir != mounts["data"]
@@ -171,7 +175,9 @@ def test_kubernetes_starts_what_there_is(tmp_path: Path) -> None:
     for one in found["Service"]["spec"]["ports"]:
         assert one["port"] == ports[one["targetPort"]]
     for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
-        assert container[probe]["httpGet"] == {"path": path, "port": "metrics"}
+        # Of a kubelet: it takes any certificate, and shows none.
+        asked = {"path": path, "port": "metrics", "scheme": "HTTPS"}
+        assert container[probe]["httpGet"] == asked
         assert path in _probes()
     assert pod["terminationGracePeriodSeconds"] >= 3 * NEEDED_S
 

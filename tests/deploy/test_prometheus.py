@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 import subprocess
@@ -16,8 +17,10 @@ from server.observe import families, observer
 from server.observe.families import Row
 from store.errors import StoreFailedError
 from tests.deploy.live import PATIENCE_S, names_in, prometheus, used_server
+from tests.support.certificates import Authority
 from tests.support.http import scrape
 from tests.support.serving import serving
+from tests.support.users import guarded, secret_of
 
 ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "deploy" / "prometheus"
@@ -111,6 +114,48 @@ async def test_an_alert_fires_in_a_real_prometheus(tmp_path: Path) -> None:
     [alert] = alerts
     assert alert["metric"]["severity"] == "critical"
     assert alert["metric"]["job"] == "kvcq"
+
+
+def _secured(directory: Path) -> dict[str, Any]:
+    """The job of docs/monitoring.md for a server with TLS and users, its files in `directory`."""
+    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    [job] = yaml.safe_load(block.replace("/etc/prometheus", str(directory)))["scrape_configs"]
+    found: dict[str, Any] = job
+    return found
+
+
+def test_promtool_takes_the_job_that_the_docs_have_for_tls_and_users(tmp_path: Path) -> None:
+    for name in ("kvcq-ca.pem", "kvcq.secret"):
+        (tmp_path / name).write_text("as if")
+    (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": [_secured(tmp_path)]}))
+    promtool("check", "config", "--syntax-only", "prometheus.yml", cwd=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+async def test_a_real_prometheus_gets_in_with_a_certificate_and_a_user(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue()
+    authority.ca.rename(tmp_path / "kvcq-ca.pem")
+    (tmp_path / "kvcq.secret").write_text(f"{secret_of('prometheus')}\n")
+    job = _secured(tmp_path)
+    way = {name: job[name] for name in ("scheme", "tls_config", "basic_auth")}
+    (tmp_path / "stranger").mkdir()
+    async with (
+        guarded(
+            tmp_path / "store", {"prometheus": []}, metrics_port=0, tls_cert=cert, tls_key=key
+        ) as served,
+        prometheus(tmp_path, served, **way) as ask,
+        prometheus(
+            tmp_path / "stranger", served, **{name: way[name] for name in ("scheme", "tls_config")}
+        ) as ask_stranger,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        while not await ask("kvcq_ready == 1"):
+            await asyncio.sleep(0.1)
+        while not await ask_stranger('up{job="kvcq"} == 0'):
+            await asyncio.sleep(0.1)
 
 
 def _known() -> set[str]:

@@ -183,6 +183,8 @@ async def test_a_server_does_not_start_with_the_key_of_another_certificate(
         ({"host": "broker.example"}, "host"),
         ({"host": "0.0.0.0", "tls_cert": "c", "tls_key": "k"}, "host"),
         ({"host": "0.0.0.0", "access": True}, "host"),
+        ({"metrics_host": "0.0.0.0", "metrics_port": 0}, "metrics_host"),
+        ({"metrics_host": "0.0.0.0", "metrics_port": 0, "access": True}, "metrics_host"),
     ],
 )
 def test_listening_for_everybody_takes_both(settings: dict[str, Any], field: str) -> None:
@@ -198,6 +200,8 @@ def test_this_machine_may_be_served_without(host: str, tmp_path: Path) -> None:
         host="0.0.0.0", tls_cert=tmp_path / "c", tls_key=tmp_path / "k", access=True
     )
     assert both.host == ServerConfig(host="0.0.0.0", insecure_listen=True).host
+    # An address where nothing is served is nobody's way in.
+    assert ServerConfig(metrics_host="0.0.0.0").metrics_port is None
 
 
 def test_a_client_says_what_is_wrong_with_its_files(authority: Authority, tmp_path: Path) -> None:
