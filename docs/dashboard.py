@@ -56,6 +56,8 @@ _HITS = _rate("kvcq_rocksdb_block_cache_hits_total", "database")
 _MISSES = _rate("kvcq_rocksdb_block_cache_misses_total", "database")
 _RATIO, _ = _level("kvcq_job_progress_ratio")
 _RUNNING, _ = _level("kvcq_jobs_running")
+_BACKUP = 'kind="backup"'
+_LAST_BACKUP, _ = _level("kvcq_job_last_done_timestamp_seconds", labels=_BACKUP)
 
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Overview": (
@@ -276,6 +278,23 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Verified by scrubbing",
             "Bps",
             ((_rate("kvcq_scrub_bytes_total", "instance"), "{{instance}}"),),
+        ),
+        Panel(
+            "Since the last backup",
+            "s",
+            ((f"time() - ({_LAST_BACKUP} > 0)", "{{instance}}"),),
+            "Since it was complete; nothing where none is known.",
+        ),
+        Panel(
+            "Size of the last backup",
+            "bytes",
+            (_level("kvcq_job_last_done_bytes", labels=_BACKUP),),
+            "Of all its files; those that were there already are not copied again.",
+        ),
+        Panel(
+            "The last backup took",
+            "s",
+            (_level("kvcq_job_last_done_duration_seconds", labels=_BACKUP),),
         ),
     ),
 }

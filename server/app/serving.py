@@ -51,6 +51,7 @@ class Serving:
         self.puts = Puts(store, config, stage, metrics)
         self.reads = Reads(store, config, memory, stage, metrics)
         self._max_receive_bytes = config.max_receive_bytes
+        self._backup_places = len(config.backup_to)
         self._pools = pools = Pools(config.worker_threads)
         self.activity = Activity(store, config.metrics_groups, SystemClock().now_ms)
         self._backup = BackupKind(store, config.backup_to, config.backup_bytes_per_s)
@@ -86,6 +87,7 @@ class Serving:
         """Those of them that the event loop owns."""
         return {
             "server.max_receive_bytes": self._max_receive_bytes,
+            "server.backup_places": self._backup_places,
             "server.memory_bytes": private_bytes(),
             "server.producers": self.puts.sessions.producer_count,
             "server.watched_queues": self.reads.growth.watched_queues,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from migration.errors import UnknownJobError
+from migration.jobs import JobState
 from server.errors import JobRunningError
 from server.jobs.history import read_history, write_history
 from server.jobs.job import Job, JobView
@@ -25,6 +26,16 @@ logger = logging.getLogger(__name__)
 
 #: Of each kind, how many are remembered.
 KEPT_JOBS = 100
+
+
+class _LastDone(NamedTuple):
+    """Of a kind, the job that ended well most lately; none: without an id."""
+
+    job_id: str = ""
+    ended_ms: int = 0
+    seconds: float = 0.0
+    size: int = 0  # what it read; of a backup, all of it; 0 where the kind counts no bytes
+    failed_since: int = 0
 
 
 class Jobs:
@@ -47,6 +58,9 @@ class Jobs:
         self._jobs: dict[str, Job | JobView] = {
             view.job_id: view for view in read_history(metadata)
         }
+        self._last_done = dict.fromkeys(self._kinds, _LastDone())
+        for view in self._jobs.values():
+            self._note_end(_view_of(view))
         self._listeners: set[Callable[[str], None]] = set()
         self._ended: Counter[tuple[str, str]] = Counter()
         self._closed = False
@@ -131,15 +145,20 @@ class Jobs:
         return take_back
 
     def statistics(self) -> dict[str, float]:
-        """Jobs that run, and those that ended since the start, by kind and by how."""
+        """Jobs that run, those that ended since the start, and the last that was done, by kind."""
         with self._lock:
             jobs = list(self._jobs.values())
-            ended = dict(self._ended)
+            ended, last_done = dict(self._ended), dict(self._last_done)
         found: dict[str, float] = {}
         for name in self._kinds:
             views = [_view_of(job) for job in jobs if job.kind == name and job.is_running]
             found[f"jobs.{name}.running"] = len(views)
             found[f"jobs.{name}.percent"] = views[-1].percent if views else 0.0
+        for name, last in last_done.items():
+            found[f"jobs.{name}.last_done_ms"] = last.ended_ms
+            found[f"jobs.{name}.last_done_seconds"] = last.seconds
+            found[f"jobs.{name}.last_done_bytes"] = last.size
+            found[f"jobs.{name}.failed_since"] = last.failed_since
         for (name, state), count in ended.items():
             found[f"jobs.{name}.{state}"] = count
         return found
@@ -170,15 +189,32 @@ class Jobs:
         return list(map(_view_of, jobs))
 
     def _forget(self, kind: str) -> None:
-        """Under _lock: the oldest ones of the kind that are too many. The newest is the last."""
+        """Under _lock: the oldest ones of the kind that are too many. The newest is the last.
+
+        The last one that was done stays, however many failed since.
+        """
         mine = [job_id for job_id, each in self._jobs.items() if each.kind == kind]
         for job_id in mine[:-KEPT_JOBS]:
-            if not self._jobs[job_id].is_running:
+            if not self._jobs[job_id].is_running and job_id != self._last_done[kind].job_id:
                 del self._jobs[job_id]
 
+    def _note_end(self, view: JobView) -> None:
+        """Under _lock, in the order in which jobs ended."""
+        last = self._last_done.get(view.kind)
+        if last is None:
+            return  # of a kind that an earlier version had
+        if view.state is JobState.DONE:
+            size = view.numbers.get("bytes", 0)
+            last = _LastDone(view.job_id, view.ended_ms, view.elapsed_s, size)
+        elif view.state is JobState.FAILED:
+            last = last._replace(failed_since=last.failed_since + 1)
+        self._last_done[view.kind] = last
+
     def _job_ended(self, job: Job) -> None:
+        view = job.view()
         with self._lock:
-            self._ended[job.kind, job.view().state.value] += 1
+            self._ended[view.kind, view.state.value] += 1
+            self._note_end(view)
             listeners = tuple(self._listeners)
         self._save()
         for listener in listeners:

@@ -46,6 +46,7 @@ _PLAIN = {
     "server.fronts.memory_bytes": Row(
         "kvcq_fronts_memory_private_bytes", "Memory of all of them, no files."
     ),
+    "server.backup_places": Row("kvcq_backup_places", "Where backups may go; 0: there are none."),
     "store.log_start_offset": Row("kvcq_log_start_offset", "Where the log begins, bytes."),
     "store.log_appended_offset": Row("kvcq_log_appended_offset", "Where the log ends, bytes."),
     "store.log_flushed_offset": Row("kvcq_log_flushed_offset", "Durable up to there, bytes."),
@@ -144,6 +145,15 @@ _JOB_ENDS = ("done", "failed", "cancelled")
 _JOBS_RUNNING = Row("kvcq_jobs_running", "Jobs under way.")
 _JOB_RATIO = Row("kvcq_job_progress_ratio", "Of the job under way, 0 to 1.")
 _JOBS_ENDED = Row("kvcq_jobs_total", "Jobs that ended since the start, by how.")
+#: Of the job of a kind that ended well most lately.
+_LAST_DONE = {
+    "last_done_ms": Row(
+        "kvcq_job_last_done_timestamp_seconds", "When one was last done; 0: none is known.", 0.001
+    ),
+    "last_done_seconds": Row("kvcq_job_last_done_duration_seconds", "How long that one took."),
+    "last_done_bytes": Row("kvcq_job_last_done_bytes", "What it read; of a backup, its size."),
+    "failed_since": Row("kvcq_job_failed_since_done", "Jobs that failed since then."),
+}
 
 Labels = dict[str, str]
 
@@ -245,5 +255,7 @@ def _add_of_jobs(gathered: Gathered, name: str, value: float) -> None:
             gathered.add(_JOBS_RUNNING, value, {"kind": kind})
         case "percent":
             gathered.add(_JOB_RATIO, value / 100, {"kind": kind})
+        case _ if what in _LAST_DONE:
+            gathered.add(_LAST_DONE[what], value, {"kind": kind})
         case _:
             gathered.add(_JOBS_ENDED, value, {"kind": kind, "state": what})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: What Grafana puts in before it asks.
 _FILLED = {"$__rate_interval": "5s", "$instance": ".*"}
 #: They have an answer only after what they tell of.
-_MAY_BE_EMPTY = ("kvcq_job_progress_ratio",)
+_MAY_BE_EMPTY = ("kvcq_job_progress_ratio", "time() - (kvcq_job_last_done")
 
 
 def _targets() -> Iterator[tuple[str, dict[str, Any]]]:

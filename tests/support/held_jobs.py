@@ -21,6 +21,7 @@ class HeldKind:
     def __init__(self, name: str = "compact", error: Exception | None = None) -> None:
         self.name = name
         self.error = error
+        self.numbers: dict[str, int] = {}
         self.half_way = threading.Event()
         self.end = threading.Event()
 
@@ -33,6 +34,6 @@ class HeldKind:
             running.report(10, 10)
             if self.error is not None:
                 raise self.error
-            return Outcome("all ten", {"steps_done": 10})
+            return Outcome("all ten", {"steps_done": 10, **self.numbers})
 
         return work

@@ -157,6 +157,36 @@ def test_the_oldest_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [view.job_id for view in jobs.views("scrub")] == [kept]
 
 
+def test_the_last_one_that_was_done_is_told_however_many_failed_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry_module, "KEPT_JOBS", 3)
+    clock, kind, metadata = FakeClock(), HeldKind("backup"), memory()
+    jobs = Jobs([kind], metadata, clock)
+
+    def told(jobs: Jobs) -> list[float]:
+        names = ("last_done_ms", "last_done_seconds", "last_done_bytes", "failed_since")
+        return [jobs.statistics()[f"jobs.backup.{name}"] for name in names]
+
+    assert told(jobs) == [0, 0, 0, 0]
+    kind.numbers = {"bytes": 700}
+    job_id = begin(jobs, kind).job_id
+    clock.advance(4)
+    done_ms = end(jobs, kind, job_id).ended_ms
+    kind.error = StoreBusyError("no place")
+    for _ in range(5):
+        clock.advance(60)
+        jobs.wait(jobs.start("backup", None, {}).job_id, WAIT_S)
+    assert told(jobs) == [done_ms, 4, 700, 5]
+    kind.end.clear()
+    cancelled = jobs.start("backup", None, {}).job_id
+    jobs.cancel(cancelled)
+    jobs.wait(cancelled, WAIT_S)
+    assert told(jobs) == [done_ms, 4, 700, 5], "whoever cancelled one knows of it"
+    # A restart knows when it was; of those that failed, the ones that are remembered.
+    assert told(Jobs([kind], metadata, clock)) == [done_ms, 4, 700, 2]
+
+
 def test_jobs_are_remembered_over_a_restart(tmp_path: Path) -> None:
     metadata = MetadataStore(RocksEngine.open(tmp_path / "meta", metadata_profile()))
     done, cut_off = HeldKind("compact"), HeldKind("scrub")

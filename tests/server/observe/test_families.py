@@ -43,6 +43,10 @@ def test_statistics_become_metrics_with_types_and_labels() -> None:
             "server.jobs.compact.running": 1,
             "server.jobs.compact.percent": 50,
             "server.jobs.compact.failed": 3,
+            "server.jobs.backup.last_done_ms": 1_700_000_000_250,
+            "server.jobs.backup.last_done_seconds": 61.5,
+            "server.jobs.backup.last_done_bytes": 1 << 30,
+            "server.jobs.backup.failed_since": 2,
             "not a name": 13,
         },
     )
@@ -67,7 +71,11 @@ def test_statistics_become_metrics_with_types_and_labels() -> None:
     assert samples.get("kvcq_job_progress_ratio", kind="compact") == 0.5
     assert samples.get("kvcq_jobs_total", kind="compact", state="failed") == 3
     assert samples.get("kvcq_jobs_total", kind="compact", state="done") == 0
-    assert len(samples.names) == 13
+    assert samples.get("kvcq_job_last_done_timestamp_seconds", kind="backup") == 1_700_000_000.25
+    assert samples.get("kvcq_job_last_done_duration_seconds", kind="backup") == 61.5
+    assert samples.get("kvcq_job_last_done_bytes", kind="backup") == 1 << 30
+    assert samples.get("kvcq_job_failed_since_done", kind="backup") == 2
+    assert len(samples.names) == 17
     assert "# TYPE kvcq_queue_repairs_total counter" in text
     assert "# TYPE kvcq_log_start_offset gauge" in text
     assert "# TYPE kvcq_store_new_number untyped" in text
@@ -93,6 +101,7 @@ def test_every_name_is_one_that_prometheus_takes() -> None:
         families._FAMILY,
         families._DATABASE,
         families._ROCKETMQ_DATABASE,
+        families._LAST_DONE,
     )
     rows = [row for table in tables for row in table.values()]
     assert len({row.metric for row in rows}) == len(rows)
