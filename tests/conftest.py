@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 # Tests flush thousands of times, and none waits for a real disk to be right: in memory they take
 # a third of the time. Where there is little of it, as in a small container, the disk has to do.
+_DISK = tempfile.gettempdir()
 _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+    tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]  # for directories of property tests
 
 # No deadline: two cores are shared by whatever runs beside. `print_blob` says how to replay.
 _COMMON = settings(
@@ -55,7 +57,7 @@ def log_as_before() -> Iterator[None]:
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
     """An empty directory on a disk: as `tmp_path`, for what no file system in memory does."""
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=_DISK) as directory:
         yield Path(directory)
 
 
