@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from server.cli.online import server_option, start_job
+from server.cli.online import server_options, start_job
 from server.cli.terminal import (
     COUNT,
     EXIT_REFUSED,
@@ -62,8 +62,7 @@ def backup() -> None:
 )
 @click.option("--link", is_flag=True, help="Hard links of what never changes, where that can be.")
 @click.option("--detach", is_flag=True, help="Do not wait for its end; `kvcq job watch` does.")
-@server_option
-@json_option
+@server_options
 def create(
     target: str, bytes_per_s: int, link: bool, detach: bool, server: str, as_json: bool
 ) -> None:

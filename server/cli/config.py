@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from server.cli.online import connect, server_option
+from server.cli.online import connect, server_options
 from server.cli.settings_options import read_settings, settings_options
 from server.cli.terminal import (
     BadRequestError,
@@ -64,8 +64,7 @@ def config(sources: Sources, given: bool, as_json: bool) -> None:
 
 @config.command()
 @given_option
-@server_option
-@json_option
+@server_options
 def running(given: bool, server: str, as_json: bool) -> None:
     """Show what a running server goes by, and what waits for its restart."""
     with connect(server) as client:
@@ -74,8 +73,7 @@ def running(given: bool, server: str, as_json: bool) -> None:
 
 
 @config.command()
-@server_option
-@json_option
+@server_options
 def reload(server: str, as_json: bool) -> None:
     """Make a running server read its settings again, as SIGHUP does.
 

@@ -8,8 +8,8 @@ import click
 
 from kvcq_client.pb.v1 import access_pb2 as pb
 from server.cli.access.documents import ROLES, WORDS, document
-from server.cli.online import connect, server_option
-from server.cli.terminal import Sections, json_option, notes, print_json, print_table, text
+from server.cli.online import connect, server_options
+from server.cli.terminal import Sections, notes, print_json, print_table, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,7 @@ def right_options(command: Callable[..., object]) -> Callable[..., object]:
 @acl.command()
 @click.argument("name", type=text)
 @right_options
-@server_option
-@json_option
+@server_options
 def grant(
     name: str,
     role: str,
@@ -59,8 +58,7 @@ def grant(
 @acl.command()
 @click.argument("name", type=text)
 @right_options
-@server_option
-@json_option
+@server_options
 def revoke(
     name: str,
     role: str,
@@ -85,8 +83,7 @@ def revoke(
 
 @acl.command("list")
 @click.argument("name", type=text, required=False)
-@server_option
-@json_option
+@server_options
 def list_rights(name: str | None, server: str, as_json: bool) -> None:
     """List the rights of all users, or of user NAME."""
     with connect(server) as client:

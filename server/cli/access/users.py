@@ -9,12 +9,11 @@ import click
 
 from kvcq_client.pb.v1 import access_pb2 as pb
 from server.cli.access.documents import LIMITS, document
-from server.cli.online import command_at, connect, read_secret, server_option
+from server.cli.online import command_at, connect, read_secret, server_options
 from server.cli.terminal import (
     Sections,
     Whole,
     ask,
-    json_option,
     notes,
     print_json,
     print_table,
@@ -72,8 +71,7 @@ def user() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The stopped store of a server with this TOML file, instead of --data.",
 )
-@server_option
-@json_option
+@server_options
 def add(
     name: str,
     admin: bool,
@@ -115,8 +113,7 @@ def add(
 @user.command()
 @click.argument("name", type=text)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@server_option
-@json_option
+@server_options
 def remove(name: str, yes: bool, server: str, as_json: bool) -> None:
     """Remove user NAME. What it has under way ends."""
     if not yes:
@@ -132,8 +129,7 @@ def remove(name: str, yes: bool, server: str, as_json: bool) -> None:
 @user.command()
 @click.argument("name", type=text)
 @secret_option
-@server_option
-@json_option
+@server_options
 def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -> None:
     """Give user NAME another secret, and print it. The old one is worth nothing at once."""
     secret = read_new_secret(new_secret_file)
@@ -145,8 +141,7 @@ def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -
 @user.command()
 @click.argument("name", type=text)
 @limit_options
-@server_option
-@json_option
+@server_options
 def limit(
     name: str,
     connections: int | None,
@@ -168,8 +163,7 @@ def limit(
 
 
 @user.command("list")
-@server_option
-@json_option
+@server_options
 def list_users(server: str, as_json: bool) -> None:
     """List all users, with their limits."""
     with connect(server) as client:

@@ -27,7 +27,7 @@ from server.cli.migration.shown import (
     show_verification,
 )
 from server.cli.migration.target import job_of
-from server.cli.online import server_option
+from server.cli.online import server_options
 from server.cli.terminal import (
     COUNT,
     EXIT_REFUSED,
@@ -297,9 +297,8 @@ def release(directory: Path, home: str | None, as_json: bool) -> None:
 
 
 @migrate.command()
-@server_option
 @click.argument("job_id", required=False, default="")
-@json_option
+@server_options
 def cancel(server: str, job_id: str, as_json: bool) -> None:
     """End the job JOB_ID of a running store, or all. `resume` continues a backfill."""
     directory = Path(job_id) if job_id and Path(job_id).is_dir() else None

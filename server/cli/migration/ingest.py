@@ -13,8 +13,8 @@ import click
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.cli.migration.on_store import existing_directory
-from server.cli.online import connect, server_option
-from server.cli.terminal import CommandError, json_option, notes, print_json
+from server.cli.online import connect, server_options
+from server.cli.terminal import CommandError, notes, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,7 @@ _TIMEOUT_S = 3600.0
 
 @click.command()
 @click.argument("directory", type=existing_directory)
-@server_option
-@json_option
+@server_options
 def ingest(directory: Path, server: str, as_json: bool) -> None:
     """Hand the sorted files in DIRECTORY over to the running store, as its history in RocksDB.
 

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from server.cli.migration.local import local_target
 from server.cli.migration.remote import remote_target
-from server.cli.online import server_option
-from server.cli.terminal import json_option, notes
+from server.cli.online import server_options
+from server.cli.terminal import notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,4 +102,4 @@ def on_store(command: Callable[..., None]) -> Callable[..., None]:
             command(on, **others)
 
     argument = click.argument("directory", required=False, type=existing_directory)
-    return argument(server_option(json_option(run)))
+    return argument(server_options(run))

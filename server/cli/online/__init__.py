@@ -13,7 +13,7 @@ from server.cli.online.connection import (
     command_error,
     connect,
     on_server,
-    server_option,
+    server_options,
 )
 from server.cli.online.security import (
     credentials_of,
@@ -33,7 +33,7 @@ __all__ = [
     "on_server",
     "read_secret",
     "security_options",
-    "server_option",
+    "server_options",
     "start_job",
     "tls_of",
 ]

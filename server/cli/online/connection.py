@@ -33,6 +33,7 @@ from server.cli.terminal import (
     BadRequestError,
     CannotConnectError,
     CommandError,
+    json_option,
     notes,
     server_address,
 )
@@ -68,8 +69,8 @@ TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 2.0
 
 
-def server_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--server, and who the command is there; `connect` uses both."""
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--server, and who the command is there, which `connect` uses both; and --json."""
     named = click.option(
         "--server",
         type=server_address,
@@ -79,7 +80,7 @@ def server_option(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="HOST:PORT",
         help="The server to ask; also from KVCQ_SERVER.",
     )
-    return named(security_options(command))
+    return named(security_options(json_option(command)))
 
 
 @contextmanager

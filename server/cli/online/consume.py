@@ -19,7 +19,7 @@ from server.cli.online.connection import (
     client_log_shown,
     command_error,
     connect,
-    server_option,
+    server_options,
     this_command,
 )
 from server.cli.online.messages import (
@@ -37,7 +37,6 @@ from server.cli.terminal import (
     body_text,
     console,
     escape,
-    json_option,
     notes,
     one_line,
     text,
@@ -71,8 +70,7 @@ _WAIT_S = 1.0
 @click.option("--limit", type=COUNT, help="End after N messages.")
 @skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
-@server_option
-@json_option
+@server_options
 def consume(
     topic: str,
     group: str,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kvcq_client import Start
-from server.cli.online.connection import command_at, connect, server_option
+from server.cli.online.connection import command_at, connect, server_options
 from server.cli.terminal import (
     INT64_MAX,
     QUEUE,
@@ -17,7 +17,6 @@ from server.cli.terminal import (
     Sections,
     ask,
     document_of,
-    json_option,
     notes,
     print_json,
     print_table,
@@ -34,8 +33,7 @@ def group() -> None:
 
 
 @group.command("list")
-@server_option
-@json_option
+@server_options
 def list_groups(server: str, as_json: bool) -> None:
     """List the groups that committed something, with what is before them."""
     with connect(server) as client:
@@ -52,8 +50,7 @@ def list_groups(server: str, as_json: bool) -> None:
 @group.command()
 @click.argument("name", metavar="GROUP", type=text)
 @click.option("--topic", type=text, help="This topic alone.")
-@server_option
-@json_option
+@server_options
 def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
     """Show what GROUP committed in each queue, and how many messages are before it."""
     with connect(server) as client:
@@ -79,8 +76,7 @@ def describe(name: str, topic: str | None, server: str, as_json: bool) -> None:
 @click.option(
     "--queue", "queue_ids", type=QUEUE, multiple=True, help="This queue alone; may be repeated."
 )
-@server_option
-@json_option
+@server_options
 def reset(
     name: str,
     topic: str,
@@ -106,8 +102,7 @@ def reset(
 @group.command()
 @click.argument("name", metavar="GROUP", type=text)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@server_option
-@json_option
+@server_options
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
     """Forget what GROUP committed. Messages stay."""
     if not yes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvcq_client.pb.v1 import jobs_pb2 as pb
-from server.cli.online.connection import command_at, connect, server_option
+from server.cli.online.connection import command_at, connect, server_options
 from server.cli.terminal import (
     EXIT_REFUSED,
     OFFSET,
@@ -21,7 +21,6 @@ from server.cli.terminal import (
     counted,
     document_of,
     escape,
-    json_option,
     notes,
     print_json,
     print_next,
@@ -56,7 +55,7 @@ def start() -> None:
 def _starting(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that all of `kvcq job start` have."""
     wait = click.option("--wait", is_flag=True, help="Watch it, and return when it has ended.")
-    return wait(server_option(json_option(command)))
+    return wait(server_options(command))
 
 
 @start.command()
@@ -114,8 +113,7 @@ def keep_latest(topic: str, wait: bool, server: str, as_json: bool) -> None:
 
 @job.command("list")
 @click.option("--kind", type=text, default="", help="Jobs of this kind alone.")
-@server_option
-@json_option
+@server_options
 def list_jobs(kind: str, server: str, as_json: bool) -> None:
     """List jobs, the newest first; the last 100 of each kind are remembered."""
     with connect(server) as client:
@@ -145,8 +143,7 @@ def list_jobs(kind: str, server: str, as_json: bool) -> None:
 
 @job.command()
 @click.argument("job_id", type=text)
-@server_option
-@json_option
+@server_options
 def show(job_id: str, server: str, as_json: bool) -> None:
     """Show the job JOB_ID, and what it found. Exit code 1 when it failed, or found faults."""
     with connect(server) as client:
@@ -156,8 +153,7 @@ def show(job_id: str, server: str, as_json: bool) -> None:
 
 @job.command()
 @click.argument("job_id", type=text)
-@server_option
-@json_option
+@server_options
 def cancel(job_id: str, server: str, as_json: bool) -> None:
     """Cancel the job JOB_ID. It ends soon after; one that has ended stays as it is."""
     with connect(server) as client:
@@ -172,8 +168,7 @@ def cancel(job_id: str, server: str, as_json: bool) -> None:
 
 @job.command()
 @click.argument("job_id", type=text)
-@server_option
-@json_option
+@server_options
 def watch(job_id: str, server: str, as_json: bool) -> None:
     """Watch the job JOB_ID until it has ended. Exit code 1 when it failed, or found faults.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvcq_client import LIGHT_PREFIX, DataLossError, Queue
-from server.cli.online.connection import TIMEOUT_S, command_error, connect, server_option
+from server.cli.online.connection import TIMEOUT_S, command_error, connect, server_options
 from server.cli.terminal import (
     OFFSET,
     QUEUE,
@@ -22,7 +22,6 @@ from server.cli.terminal import (
     body_fields,
     body_text,
     document_of,
-    json_option,
     notes,
     one_line,
     plain_body,
@@ -66,8 +65,7 @@ skip_damaged_option = click.option(
 )
 @skip_damaged_option
 @click.option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
-@server_option
-@json_option
+@server_options
 def pull(
     topic: str,
     queue: int | None,
@@ -174,8 +172,7 @@ def _starts(
 @click.option(
     "--limit", type=Whole(1, 100_000), default=32, show_default=True, help="Messages at most."
 )
-@server_option
-@json_option
+@server_options
 def query(
     topic: str,
     key: str,
@@ -211,8 +208,7 @@ def query(
 @click.command()
 @click.argument("message_id", type=text)
 @click.option("--raw", is_flag=True, help="Print the body alone.")
-@server_option
-@json_option
+@server_options
 def get(message_id: str, raw: bool, server: str, as_json: bool) -> None:
     """Show one message by the MESSAGE_ID that put returned."""
     with connect(server) as client:

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kvcq_client import DeadlineError, KvcqError, Message, UnavailableError
-from server.cli.online.connection import command_error, connect, server_option
+from server.cli.online.connection import command_error, connect, server_options
 from server.cli.terminal import (
     QUEUE,
     BadRequestError,
     CommandError,
     argument_bytes,
-    json_option,
     notes,
     print_json,
     print_table,
@@ -68,8 +67,7 @@ _LINE_INDEX = re.compile(r"messages\[(\d+)\]")
     help="Property that the message carries; may be repeated.",
 )
 @click.option("--lines", is_flag=True, help="Read standard input, a message for each line.")
-@server_option
-@json_option
+@server_options
 def put(
     topic: str,
     body: str | None,

@@ -6,8 +6,8 @@ from itertools import groupby
 
 import click
 
-from server.cli.online.connection import connect, server_option
-from server.cli.terminal import console, duration, json_option, notes, print_json, print_table, text
+from server.cli.online.connection import connect, server_options
+from server.cli.terminal import console, duration, notes, print_json, print_table, text
 
 #: Of the numbers whose names begin so.
 _HEADINGS = {"kvcq": "kvcq/, in RocksDB", "meta": "meta/, in RocksDB"}
@@ -16,8 +16,7 @@ UPTIME = "server.uptime_s"
 
 @click.command()
 @click.option("--prefix", type=text, default="", help="Names that begin with this.")
-@server_option
-@json_option
+@server_options
 def stats(prefix: str, server: str, as_json: bool) -> None:
     """Show counters and levels: server.…, store.…, and kvcq.… and meta.… of RocksDB.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvcq_client import LIGHT_PREFIX, NotFoundError, Queue, QueueState, Retention, Topic
-from server.cli.online.connection import command_at, connect, server_option
+from server.cli.online.connection import command_at, connect, server_options
 from server.cli.terminal import (
     COUNT,
     OFFSET,
@@ -21,7 +21,6 @@ from server.cli.terminal import (
     counted,
     document_of,
     duration,
-    json_option,
     notes,
     print_json,
     print_table,
@@ -63,8 +62,7 @@ def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("names", type=text, nargs=-1, required=True)
 @click.option("--queues", type=COUNT, help="Queues of each, up to 65,536; otherwise the default.")
 @_keeping
-@server_option
-@json_option
+@server_options
 def create(
     names: tuple[str, ...],
     queues: int | None,
@@ -87,8 +85,7 @@ def create(
 @topic.command()
 @click.argument("name", type=text)
 @_keeping
-@server_option
-@json_option
+@server_options
 def update(
     name: str,
     keep: int | None,
@@ -120,8 +117,7 @@ def update(
 @topic.command()
 @click.argument("name", type=text)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@server_option
-@json_option
+@server_options
 def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
     """Delete topic NAME, or a light queue, with everything in it."""
     if not yes:
@@ -142,8 +138,7 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name", type=text)
-@server_option
-@json_option
+@server_options
 def describe(name: str, server: str, as_json: bool) -> None:
     """Show topic NAME, or a light queue, and the offsets of its queues."""
     with connect(server) as client:
@@ -182,8 +177,7 @@ def describe(name: str, server: str, as_json: bool) -> None:
 @click.option("--prefix", type=text, default="", help="Names that begin with this.")
 @click.option("--light-queues", is_flag=True, help="Light queues instead of topics.")
 @click.option("--limit", type=COUNT, default=PAGE, show_default=True, help="Names at most.")
-@server_option
-@json_option
+@server_options
 def list_topics(prefix: str, light_queues: bool, limit: int, server: str, as_json: bool) -> None:
     """List topics by name."""
     with connect(server) as client:

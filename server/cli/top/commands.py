@@ -9,8 +9,8 @@ import click
 from rich.live import Live
 
 from kvcq_client import KvcqError
-from server.cli.online import command_error, connect, server_option
-from server.cli.terminal import COUNT, console, json_option, print_json
+from server.cli.online import command_error, connect, server_options
+from server.cli.terminal import COUNT, console, print_json
 from server.cli.top.figures import Figures, figures_of
 from server.cli.top.sample import Sample, take
 from server.cli.top.shown import document, screen
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 @click.option("--topics", type=COUNT, default=10, show_default=True, help="Topics shown at most.")
 @click.option("--groups", type=COUNT, default=10, show_default=True, help="Groups shown at most.")
 @click.option("--once", is_flag=True, help="Look twice, show the difference, and end.")
-@server_option
-@json_option
+@server_options
 def top(
     interval_s: float, topics: int, groups: int, once: bool, server: str, as_json: bool
 ) -> None:
