@@ -14,6 +14,8 @@ that its ErrorInfo carries. What to do about it follows from the class:
 | NumberReusedError      | a NotPossibleError: other messages have that number; none stored   |
 | NumberPassedError      | a NotPossibleError: the number is used, its batch is gone; as above |
 | UnavailableError       | no server, or one that starts or ends; it was tried until the time |
+| HandshakeError         | an UnavailableError: a server is there, and TLS is in the way; the |
+|                        | text says what to change. Not tried again                          |
 | DeadlineError          | the caller's own time is up                                        |
 | UnauthenticatedError   | the server takes signed calls alone, and this one is not, or not   |
 |                        | by a user it knows, or too long ago                                |
@@ -120,6 +122,13 @@ class UnavailableError(KvcqError):
     """No server answers, or it takes no calls now."""
 
     code = "UNAVAILABLE"
+
+
+class HandshakeError(UnavailableError):
+    """A server is there, and does not agree with the client about TLS.
+
+    Of a client that has not reached it before, within a few seconds; others try until the time.
+    """
 
 
 class DeadlineError(KvcqError, TimeoutError):

@@ -25,6 +25,7 @@ from kvcq_client.errors import (
     ClosedError,
     DataLossError,
     DeadlineError,
+    HandshakeError,
     KvcqError,
     OffsetOutOfRangeError,
     UnavailableError,
@@ -154,6 +155,9 @@ class Subscription:
             while True:
                 try:
                     await self._stream(backoff)
+                except HandshakeError as fault:
+                    self.fail(fault)
+                    return
                 except grpc.aio.AioRpcError as rpc_error:
                     error = from_rpc(rpc_error)
                     if not may_pass(error):
@@ -181,6 +185,8 @@ class Subscription:
                 answer = await self._connection.call(
                     self._connection.admin.GetStatistics, pb.GetStatisticsRequest()
                 )
+            except HandshakeError:
+                return  # the stream fails of it
             except KvcqError as refusal:
                 if may_pass(refusal) or isinstance(refusal, DeadlineError):
                     continue
@@ -226,7 +232,9 @@ class Subscription:
     # --- the stream ------------------------------------------------------------------------
 
     async def _stream(self, backoff: Backoff) -> None:
-        """One stream, until a queue is moved. Raises AioRpcError when it breaks."""
+        """One stream, until a queue is moved. Raises AioRpcError when it breaks, and
+        HandshakeError."""
+        await self._connection.first_contact()
         while not self._offsets:
             self._changed.clear()
             await self._changed.wait()

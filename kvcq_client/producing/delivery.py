@@ -16,6 +16,7 @@ What is refused for good:
 * A whole batch (the disk is full): all of it gets the error; the numbers behind it move up.
 * A batch whose number has other messages, of an earlier run under this name: so do all behind it,
   until somebody gives the producer another name, or the messages that it sent before.
+* All that waits, when TLS keeps the client from ever reaching the server: no time helps there.
 * A batch that failed with the store: it may be in the log. It gets the error, and so do those sent
   behind it; the producer goes on under another name, since their numbers may be taken.
 * A batch that was sent, and not acknowledged in time. Whether it is stored is not known, nor
@@ -37,6 +38,7 @@ import grpc
 from kvcq_client.errors import (
     ClosedError,
     DeliveryTimeoutError,
+    HandshakeError,
     InvalidArgumentError,
     KvcqError,
     NotFoundError,
@@ -124,6 +126,8 @@ class Delivery:
             while await self._have_work():
                 try:
                     await self._stream(backoff)
+                except HandshakeError as error:
+                    self._fail_all(error)
                 except grpc.aio.AioRpcError as rpc_error:
                     self._last_error = from_rpc(rpc_error)
                     if not may_pass(self._last_error):
@@ -168,7 +172,9 @@ class Delivery:
             await self._changed.wait()
 
     async def _stream(self, backoff: Backoff) -> None:
-        """Returns when the stream is of no more use. Raises AioRpcError when it broke."""
+        """Returns when the stream is of no more use. Raises AioRpcError when it broke,
+        HandshakeError when there can be none."""
+        await self._connection.first_contact()
         self._proven = self._progressed = self._rewinding = False
         call: Call = self._connection.put_stream(None)
         reader = asyncio.create_task(self._read(call, backoff), name="put-answers")

@@ -19,6 +19,7 @@ from kvcq_client.errors import ClosedError, DeadlineError, KvcqError
 from kvcq_client.pb.v1 import access_pb2_grpc, jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
+from kvcq_client.transport.first_contact import FirstContact
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.secured import open_channel
 from kvcq_client.transport.statuses import from_rpc, may_pass
@@ -127,6 +128,7 @@ class Connection:
         self.migration = migration_pb2_grpc.MigrationServiceStub(self._channel)
         #: Bytes both ways: an empty request asks whether the server lives.
         self.health = self._channel.unary_unary("/grpc.health.v1.Health/Check")
+        self._first = FirstContact(target, self._channel, self.health, tls)
         # Requests are bytes already: see format/outgoing.py.
         self.put_stream = self._channel.stream_stream(
             "/kvcq.v1.MessageService/PutStream",
@@ -158,12 +160,13 @@ class Connection:
         *,
         may_repeat: bool = True,
     ) -> R:
-        """The response. Raises KvcqError; UnavailableError only when the time is up."""
+        """The response. Raises KvcqError; UnavailableError only when the time is up, or at once
+        a HandshakeError."""
         limit_s = self.timeout_s if timeout_s is None else _check_timeout(timeout_s)
         end_s = monotonic() + limit_s
         backoff = Backoff()
         while True:
-            self.check_open()
+            await self.first_contact(end_s)
             try:
                 if method is self.messages.Pull:  # may be parked, by the thousand
                     return await self._send(method, request, end_s, may_repeat)
@@ -204,7 +207,7 @@ class Connection:
         self, method: Callable[..., AsyncIterable[R]], request: Message
     ) -> AsyncIterator[R]:
         """The responses to one request, until the server ends them. Raises KvcqError."""
-        self.check_open()
+        await self.first_contact()
         try:
             async for response in method(request):
                 yield response
@@ -213,6 +216,12 @@ class Connection:
         except (asyncio.CancelledError, grpc.aio.UsageError):
             self.check_open()  # closing cancels the calls under way
             raise
+
+    async def first_contact(self, end_s: float | None = None) -> None:
+        """Before each call: see FirstContact. Raises HandshakeError, ClosedError."""
+        self.check_open()
+        await self._first.wait(end_s)
+        self.check_open()
 
     async def _turn(self, end_s: float) -> None:
         if not self._turns.locked():
@@ -258,5 +267,6 @@ class Connection:
         self._closed = True
         if self._forked is not None:
             return
+        self._first.close()
         await self._calls.close()
         await self._channel.close(None)

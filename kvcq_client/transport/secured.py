@@ -172,6 +172,10 @@ class SecuredChannel:
         """The signature of a call that begins now; nothing where there are no credentials."""
         return () if self._signer is None else self._signer.headers()
 
+    def get_state(self, *, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """Of the channel for what begins now."""
+        return self.channel().get_state(try_to_connect=try_to_connect)
+
     async def close(self, grace: float | None = None) -> None:
         for each in (*self._old, self._channel):
             await each.close(grace)

@@ -6,8 +6,6 @@ import logging
 import os
 import re
 import shlex
-import socket
-import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from kvcq_client import (
     LIGHT_PREFIX,
     Client,
     DeadlineError,
+    HandshakeError,
     InvalidArgumentError,
     KvcqError,
     ResourceExhaustedError,
@@ -60,8 +59,6 @@ _PARAMETERS = {
 }
 #: The index or key in `topics[0].name`, `properties['KEYS']`.
 _SUBSCRIPT = re.compile(r"\[.*?\]")
-#: What the TLS library says, as far as it is for people.
-_HANDSHAKE_FAULT = re.compile(r"(CERTIFICATE_VERIFY_FAILED|Hostname Verification)[^;\]\n\"}]*")
 _KEY = re.compile(r"\['(.*)'\]$")
 #: For one call. A server that is still opening its store is waited for as long.
 TIMEOUT_S = 30.0
@@ -87,25 +84,15 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def connect(server: str) -> Iterator[Client]:
     """A client for the length of a command. Raises CommandError for what the client raises."""
     try:
-        tls = tls_of()
-        with Client(server, timeout_s=TIMEOUT_S, tls=tls, credentials=credentials_of()) as client:
+        with Client(
+            server, timeout_s=TIMEOUT_S, tls=tls_of(), credentials=credentials_of()
+        ) as client:
             try:
                 # The client tries again for all of its time; a person wants to know soon.
                 client.ping(timeout_s=CONNECT_TIMEOUT_S)
             except (UnavailableError, DeadlineError) as error:
-                if error.reason:
+                if error.reason or isinstance(error, HandshakeError):
                     raise
-                if "handshake" in str(error).lower():
-                    raise CannotConnectError(
-                        f"no TLS with the server at {server}: {_why_no_handshake(str(error))}",
-                        "--tls-ca names the authority that signed its certificate; where it asks "
-                        "for one itself, --tls-cert and --tls-key are needed",
-                    ) from error
-                if tls is None and _takes_tls(server):
-                    raise CannotConnectError(
-                        f"the server at {server} takes TLS alone",
-                        "--tls-ca FILE names the authority that signed its certificate",
-                    ) from error
                 raise CannotConnectError(
                     f"cannot reach a server at {server}",
                     "is it running? Another one is named with --server HOST:PORT",
@@ -114,29 +101,6 @@ def connect(server: str) -> Iterator[Client]:
             yield client
     except KvcqError as error:
         raise command_error(error, server) from error
-
-
-def _why_no_handshake(text: str) -> str:
-    found = _HANDSHAKE_FAULT.search(text)
-    return found[0].strip() if found else "the handshake failed"
-
-
-def _takes_tls(server: str) -> bool:
-    """Whether something there answers a TLS handshake: says what is wrong, not how to trust it."""
-    host, _, port = server.rpartition(":")
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        with (
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S) as plain,
-            context.wrap_socket(plain),
-        ):
-            return True
-    except ssl.SSLError as error:
-        return "CERTIFICATE_REQUIRED" in str(error).upper()
-    except OSError:
-        return False
 
 
 def _serve_command(server: str) -> str | None:
@@ -207,6 +171,8 @@ def on_server(command: str, server: str) -> str:
 def command_error(error: KvcqError, server: str) -> CommandError:
     """The error in the words of the command line: its exit code, and what to do next."""
     look = command_at(server, "stats")
+    if isinstance(error, HandshakeError):
+        return CannotConnectError(error.message)
     if isinstance(error, UnavailableError):
         if error.reason:
             return CannotConnectError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from kvcq_client import TLS, AsyncClient, Client, Message, Start
+from kvcq_client import (
+    TLS,
+    AsyncClient,
+    Client,
+    HandshakeError,
+    Message,
+    Queue,
+    Start,
+    UnavailableError,
+)
 from server.access import ReloadedTls, TlsFiles
 from server.config import ServerConfig
 from store.errors import InvalidArgumentError
@@ -76,6 +86,67 @@ async def test_who_does_not_fit_is_not_let_in(tmp_path: Path, authority: Authori
         for case, tls in refused.items():
             assert not await reaches(served.target, tls), case
         assert await reaches(served.target, TLS(ca=ca, cert=own_cert, key=own_key))
+
+
+TAKES_NO_TLS = "does not speak TLS"
+SPEAKS_TLS = "speaks TLS: give tls"
+
+
+async def test_a_client_says_at_once_what_is_wrong_with_tls(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Each way to begin: long before the time of the call, and of a producer, is up."""
+    foreign = Authority(tmp_path / "pki", "foreign")
+    own, late = authority.issue(), authority.issue("late", days=-1)
+    ca = TLS(ca=authority.ca)
+    cases: list[tuple[dict[str, Any], TLS | None, str]] = [
+        ({}, ca, TAKES_NO_TLS),
+        (settings_of(own), None, SPEAKS_TLS),
+        (settings_of(own), TLS(ca=foreign.ca), "an authority that is not trusted"),
+        (settings_of(own), TLS(ca=authority.ca, server_name="elsewhere"), "with other names"),
+        (settings_of(late), ca, "that has expired"),
+        (settings_of(own, authority.ca), None, SPEAKS_TLS),
+        (settings_of(own, authority.ca), ca, "does not take this client's certificate"),
+    ]
+    for number, (settings, tls, fault) in enumerate(cases):
+        async with (
+            serving(tmp_path / f"store{number}", **settings) as served,
+            asyncio.timeout(20),
+            AsyncClient(served.target, tls=tls) as client,
+        ):
+            with pytest.raises(HandshakeError, match=fault):
+                await client.ping()
+            with pytest.raises(HandshakeError, match=fault):
+                await client.put(Message("T", bytes(100_000)))
+            with pytest.raises(HandshakeError, match=fault):
+                await client.consumer("T")
+            async with await client.consumer({Queue("T", 0): 0}) as consumer:
+                with pytest.raises(HandshakeError, match=fault):
+                    await consumer.batch(30.0)
+            async with client.producer() as producer:
+                sending = await producer.send("T", b"")
+            assert isinstance(sending.error(), HandshakeError)
+
+
+async def test_who_was_connected_before_waits_for_the_right_certificate(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """A rotation is no reason to lose what a producer has taken."""
+    foreign = Authority(tmp_path / "foreign", "foreign")
+    store, files = tmp_path / "store", authority.issue()
+    async with serving(store, **settings_of(files)) as served:
+        port = int(served.target.rpartition(":")[2])
+        client = AsyncClient(served.target, tls=TLS(ca=authority.ca))
+        await client.put(Message("T", b"one"))
+    async with client, client.producer() as producer:
+        async with serving(store, port=port, **settings_of(foreign.issue())):
+            sending = await producer.send("T", b"two")
+            with pytest.raises(UnavailableError) as caught:
+                await client.ping(timeout_s=1.0)
+            assert not isinstance(caught.value, HandshakeError)
+            assert not sending.done()
+        async with serving(store, port=port, **settings_of(files)):
+            assert (await sending).queue_offset >= 0
 
 
 async def test_a_server_whose_certificate_expired_is_refused(
