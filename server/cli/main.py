@@ -13,11 +13,9 @@ import click
 from server.cli.terminal import (
     EXIT_INTERRUPTED,
     EXIT_NOBODY_READS,
-    PRINTED,
     InterruptedCommandError,
     Sections,
-    error_document,
-    print_json,
+    print_json_error,
 )
 from server.version import VERSION
 
@@ -92,9 +90,10 @@ class Commands(Sections):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
-                print_json(error_document(error))
-            raise
+            if not ctx.meta[_AS_JSON]:
+                raise
+            print_json_error(error)
+            ctx.exit(error.exit_code)
         except BrokenPipeError:
             # What is buffered goes nowhere, or Python would complain of it at its end.
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -102,8 +101,8 @@ class Commands(Sections):
             os.close(nowhere)
             ctx.exit(EXIT_NOBODY_READS)
         except KeyboardInterrupt:
-            if ctx.meta[_AS_JSON] and PRINTED not in ctx.meta:
-                print_json(error_document(InterruptedCommandError("interrupted")))
+            if ctx.meta[_AS_JSON]:
+                print_json_error(InterruptedCommandError("interrupted"))
             ctx.exit(EXIT_INTERRUPTED)
         except click.Abort as abort:  # click makes this of Ctrl-C at a question
             if isinstance(abort.__context__, KeyboardInterrupt):

@@ -78,7 +78,7 @@ def test_what_is_started_says_how_to_watch_it(target: str) -> None:
         (["rebuild", "orders", "--queue", "1"], {"damagedRecords": 0}),
         (["rebuild", "orders"], {"damagedRecords": 0}),
         (["expire"], {"segmentsDropped": 0, "bytesFreed": 0}),
-        (["keep-latest", "orders"], {"queues": 2, "hiddenMessages": 0}),
+        (["keep_latest", "orders"], {"queues": 2, "hiddenMessages": 0}),
     ],
 )
 def test_each_kind_is_started_and_tells_its_numbers(
@@ -130,4 +130,4 @@ def test_what_is_not_there_is_refused(
 ) -> None:
     refused = run(target, *arguments, "--json")
     assert refused.exit_code == code, refused.output
-    assert json.loads(refused.stdout)["error"]["field"] == field
+    assert json.loads(refused.stderr)["error"]["field"] == field

@@ -116,7 +116,7 @@ def test_what_cannot_be_kept_is_refused(
     answer(target, "create", "plain", "--queues", "2")
     refused = run(target, *arguments, "--json")
     assert refused.exit_code == code, refused.output
-    assert json.loads(refused.stdout)["error"]["field"] == field
+    assert json.loads(refused.stderr)["error"]["field"] == field
 
 
 def test_a_refusal_names_the_option(target: str) -> None:

@@ -212,14 +212,13 @@ def _show(
     as_json: bool,
 ) -> None:
     """At most `limit` of the rows."""
-    # All of them first: what is broken in the middle must not leave half a document behind.
-    shown = list(islice(rows, limit))
-    complete = next(rows, None) is None
+    shown = islice(rows, limit)
     if as_json:
-        print_json({"rows": list(map(document, shown)), "complete": complete})
-        return
-    print_table("", columns.split(", "), map(cells, shown))
-    if not complete:
+        for row in shown:
+            print_json(document(row))
+    else:
+        print_table("", columns.split(", "), map(cells, shown))
+    if next(rows, None) is not None:
         notes.print("there is more; show it with a larger --limit")
 
 

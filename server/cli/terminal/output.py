@@ -1,17 +1,17 @@
-"""What the command line prints: tables for people, one JSON document for programs.
+"""What the command line prints: tables for people, JSON for programs.
 
 Results go to standard output, everything else to standard error, so that a pipe gets results
-alone. With --json an error is one JSON object on standard output as well, so that a program need
-not read what is meant for people; but not behind results that came before it. Exit codes: 0
-success, 1 findings or a refusal, 2 wrong usage, 3 cannot connect, 130 Ctrl-C, 141 nobody reads
-what is printed any more.
+alone. With --json a result is one JSON document in one line, and one line for each message or row
+where there are many; an error is one JSON object, the last line of standard error, in place of
+the words for people. Exit codes: 0 success, 1 findings or a refusal, 2 wrong usage, 3 cannot
+connect, 130 Ctrl-C, 141 nobody reads what is printed any more.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import click
 from rich.table import Table
@@ -26,9 +26,6 @@ EXIT_USAGE = 2
 EXIT_CANNOT_CONNECT = 3
 EXIT_INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
 EXIT_NOBODY_READS = 141  # the same with SIGPIPE
-
-#: In the context of a command: a document was printed.
-PRINTED = "kvcq.printed"
 
 console = Screen()
 notes = Screen(stderr=True)
@@ -125,15 +122,16 @@ def ask(question: str, without: str) -> None:
 
 def print_json(document: object) -> None:
     """One document on standard output, in one line."""
-    context = click.get_current_context(silent=True)
-    if context is not None:
-        context.meta[PRINTED] = True
-    sys.stdout.write(visible_json(json.dumps(document, ensure_ascii=False)) + "\n")
-    sys.stdout.flush()
+    _write_json(sys.stdout, document)
 
 
-def error_document(error: click.ClickException) -> dict[str, Any]:
-    """The error for a program. Absent values are None."""
+def _write_json(stream: IO[str], document: object) -> None:
+    stream.write(visible_json(json.dumps(document, ensure_ascii=False)) + "\n")
+    stream.flush()
+
+
+def print_json_error(error: click.ClickException) -> None:
+    """The error for a program, on standard error. Absent values are None."""
     if isinstance(error, CommandError):
         code, field, command, hint = error.code, error.field, error.command, error.hint
     elif isinstance(error, click.UsageError):
@@ -143,15 +141,14 @@ def error_document(error: click.ClickException) -> dict[str, Any]:
     else:
         code = field = ""
         command = hint = None
-    return {
-        "error": {
-            "code": code or "REFUSED",
-            "field": field or None,
-            "reason": error.format_message(),
-            "nextCommand": command,
-            "hint": hint,
-        }
+    told = {
+        "code": code or "REFUSED",
+        "field": field or None,
+        "reason": error.format_message(),
+        "nextCommand": command,
+        "hint": hint,
     }
+    _write_json(sys.stderr, {"error": told})
 
 
 def document_of(value: object, names: str) -> dict[str, Any]:

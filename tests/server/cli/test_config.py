@@ -97,7 +97,7 @@ def test_a_brokers_settings_are_printed_as_a_file(tmp_path: Path) -> None:
     conf.write_text("fileReservedTime=long\n")
     done = run("import", str(conf), "--json")
     assert done.exit_code == 2
-    assert json.loads(done.stdout)["error"]["field"] == "fileReservedTime"
+    assert json.loads(done.stderr)["error"]["field"] == "fileReservedTime"
 
 
 @pytest.mark.integration

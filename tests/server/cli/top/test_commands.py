@@ -70,7 +70,7 @@ def test_once_for_people_and_where_there_is_no_terminal(server: ServerProcess) -
 def test_no_server_is_told_as_by_every_command() -> None:
     done = CliRunner().invoke(main, ["top", "--once", "--server", "127.0.0.1:1", "--json"])
     assert done.exit_code == 3
-    assert json.loads(done.stdout)["error"]["code"] == "CANNOT_CONNECT"
+    assert json.loads(done.stderr)["error"]["code"] == "CANNOT_CONNECT"
 
 
 @pytest.mark.parametrize("wrong", [["--interval", "0"], ["--topics", "0"], ["--groups", "-1"]])
