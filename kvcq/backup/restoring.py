@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.backup.log_cut import LogEnd, find_end
@@ -33,6 +34,7 @@ from store.format import (
     Checkpoint,
     Found,
     check_record,
+    place_of,
     store_time_of,
     write_checkpoint,
 )
@@ -84,13 +86,14 @@ def restore(
     `segments_only`: without `kvcq/`, which the first opening, or the Spark job, makes again of the
     log. Topics, groups and committed offsets, which are not in the log, are restored anyway: those
     of the backup, also when the log is cut before its end.
-    Raises InvalidArgumentError for a cut outside the backup, BackupRefusedError when `root` is not
+    Raises InvalidArgumentError for a cut outside the backup, or before its first message ends,
+    BackupRefusedError when `root` is not
     empty or another restore writes there, BackupDamagedError when a file is not what it was,
     BackupTargetError, DiskFullError.
     `root` is as it was then; files under `<root>.restoring` are removed by the next restore.
     """
     root = root.absolute()
-    _check_cut(backup, cut)
+    _check_cut(place, backup, cut)
     _check_free(root)
     files = _wanted(place, backup, cut, segments_only=segments_only)
     new = root.with_name(root.name + _SUFFIX)
@@ -169,8 +172,8 @@ def _claimed(new: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check_cut(backup: Backup, cut: Cut) -> None:
-    """Before anything is written."""
+def _check_cut(place: Place, backup: Backup, cut: Cut) -> None:
+    """Before anything is written. A cut that leaves no message is taken for a mistake."""
     at = cut.until_offset
     if at is not None and not backup.start_offset <= at <= backup.end_offset:
         raise InvalidArgumentError(
@@ -184,6 +187,32 @@ def _check_cut(backup: Backup, cut: Cut) -> None:
             f"{cut.until_ms} ms is not before backup {backup.backup_id} was taken: restore it "
             "whole, or name an earlier time",
         )
+    if cut == Cut() or (first := _first_batch(place, backup.segments[0])) is None:
+        return
+    if at is not None and at < first.end_offset:
+        raise InvalidArgumentError(
+            "until_offset",
+            f"{at} is before the end of the first message of backup {backup.backup_id}: name "
+            f"{first.end_offset}, or more",
+        )
+    if cut.until_ms is not None and cut.until_ms < first.last_time_ms:
+        raise InvalidArgumentError(
+            "until_ms",
+            f"{_shown(cut.until_ms)} is before the first message of backup {backup.backup_id}, "
+            f"which was stored {_shown(first.last_time_ms)}: name that time, or a later one",
+        )
+
+
+def _shown(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _first_batch(place: Place, segment: BackupFile) -> LogEnd | None:
+    """A log that ends with it: one message, if that was put alone. None: it begins with none."""
+    for found, is_whole in _first_records(place, segment):
+        if is_whole:
+            return found
+    return None
 
 
 def _check_free(root: Path) -> None:
@@ -227,14 +256,28 @@ def _wanted(place: Place, backup: Backup, cut: Cut, *, segments_only: bool) -> l
 
 def _begins_after(place: Place, segment: BackupFile, until_ms: int) -> bool:
     """Whether its first record was stored after that; when it begins with none, it does not."""
+    first = next(_first_records(place, segment), None)
+    return first is not None and first[0].last_time_ms > until_ms
+
+
+def _first_records(place: Place, segment: BackupFile) -> Iterator[tuple[LogEnd, bool]]:
+    """The records that it begins with: a log that ends there, and whether a batch does."""
     start = int(segment.place.removeprefix(SEGMENTS))
-    data = b""
+    data, at = b"", 0
     for piece in place.read(segment.name):
         data += piece
-        if len(data) >= max(MIN_RECORD_BYTES, int.from_bytes(data[:4], "big", signed=True)):
-            break
-    checked = check_record(memoryview(data), 0, len(data), start)
-    return checked.found is Found.RECORD and store_time_of(data, 0) > until_ms
+        while len(data) - at >= _length(data, at):
+            checked = check_record(memoryview(data), at, len(data), start + at)
+            if checked.found is not Found.RECORD:
+                return
+            of_batch = place_of(data, at)
+            end = LogEnd(start + at + checked.size, store_time_of(data, at))
+            yield end, of_batch is None or of_batch.is_last
+            at += checked.size
+
+
+def _length(data: bytes, at: int) -> int:
+    return max(MIN_RECORD_BYTES, int.from_bytes(data[at : at + 4], "big", signed=True))
 
 
 def _fetch(

@@ -8,7 +8,7 @@ from server.access.caller import EVERYONE, Caller, current_caller
 from server.access.gatekeeper import Gatekeeper
 from server.access.limits import NO_LIMITS, Limits, Usage
 from server.access.needs import NEEDS, Need, check_batch, is_laborious_batch, need_of
-from server.access.opening import has_users, open_users, users_of_stopped_store
+from server.access.opening import has_users, key_to_bring, open_users, users_of_stopped_store
 from server.access.rights import MAX_RIGHTS, Kind, Right, Rights, Role
 from server.access.tls import ReloadedTls, TlsFiles
 from server.access.users import User, Users
@@ -40,6 +40,7 @@ __all__ = [
     "has_users",
     "http_tls",
     "is_laborious_batch",
+    "key_to_bring",
     "need_of",
     "open_users",
     "users_of_stopped_store",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kvcq.engine.rocks import RocksEngine, metadata_profile
+from kvcq.metadata_store import MetadataStore
 from kvcq.opening import open_metadata
 from server.access.secrets import Vault
 from server.access.users import USER_STATES, Users
@@ -41,6 +43,17 @@ def open_users(metadata: Metadata, data_dir: Path, key_file: Path | None) -> Use
             f"kvcq user add admin --admin --data {data_dir}{key}",
         )
     return users
+
+
+def key_to_bring(data_dir: Path) -> Path | None:
+    """Where the key is expected that the users' secrets of a store that is not open were sealed
+    with; None: it has no users. Blocks, and changes nothing. Raises KvcqError."""
+    engine = RocksEngine.open_read_only(StoreDir(data_dir).meta, metadata_profile())
+    metadata = MetadataStore(engine)
+    try:
+        return key_file_of(data_dir) if has_users(metadata) else None
+    finally:
+        metadata.close()
 
 
 def has_users(metadata: Metadata) -> bool:

@@ -220,6 +220,7 @@ def restore(
     """
     from kvcq.backup import Cut, choose_backup, choose_by_id, open_place
     from kvcq.backup import restore as restore_backup
+    from server.access import key_to_bring
 
     if until_ms is not None and until_offset is not None:
         raise click.UsageError("--until and --until-offset: give one of them")
@@ -238,6 +239,7 @@ def restore(
             segments_only=segments_only,
             progress=progress,
         )
+        key_file = key_to_bring(directory)
     check = shlex.join(["kvcq", "check", str(directory)])
     if as_json:
         print_json(
@@ -247,6 +249,7 @@ def restore(
                 "endOffset": done.end_offset,
                 "lastStoreTimeMs": done.last_time_ms,
                 "bytes": done.size,
+                "keyFile": None if key_file is None else str(key_file),
                 "nextCommand": check,
             }
         )
@@ -260,6 +263,12 @@ def restore(
         soft_wrap=True,
     )
     hint = "before it is served: what is older than store.reserved_hours expires then"
+    if key_file is not None:
+        hint = (
+            "it has users, and their secrets are sealed with a key that no backup holds: copy the "
+            f"former store's key file to {key_file}, or name it with --set server.key_file=…, and "
+            f"serve it with --access; {hint}"
+        )
     print_next(check, hint)
 
 

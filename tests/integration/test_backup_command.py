@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
+from kvcq.backup import take_backup
 from kvcq_client import Client, Message
+from server.access import users_of_stopped_store
 from server.cli.main import main
+from tests.support.backups import put_some, queues_of
 from tests.support.checked import assert_whole
+from tests.support.fake_clock import FakeClock
 from tests.support.server_process import ServerProcess
+from tests.support.stores import open_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from click.testing import Result
 
@@ -36,7 +42,7 @@ class Place:
     def answer(self, *arguments: str, exit_code: int = 0) -> Any:  # noqa: ANN401 - any JSON
         done = self.run(*arguments, "--json")
         assert done.exit_code == exit_code, done.output
-        document = json.loads(done.stdout)
+        document = json.loads(done.stdout or done.stderr)
         return document["error"] if exit_code and "error" in document else document
 
 
@@ -102,9 +108,35 @@ def test_a_cut_is_made_where_it_is_asked_for(place: Place, tmp_path: Path) -> No
     assert 0 < done["endOffset"] <= at
     assert_whole(root)
     early = tmp_path / "early"
-    done = place.answer("restore", place.backups, str(early), "--until", "2020-01-01")
-    assert (done["endOffset"], done["lastStoreTimeMs"]) == (0, 0)
+    refused = place.answer(
+        "restore", place.backups, str(early), "--until", "2020-01-01", exit_code=2
+    )
+    assert refused["reason"].startswith("--until: 2020-01-01T00:00:00")
+    assert "name that time, or a later one" in refused["reason"]
+    assert not early.exists()
     assert "is restored" in place.run("restore", place.backups, str(tmp_path / "text")).stdout
+
+
+def test_a_store_with_users_says_which_key_it_needs(tmp_path: Path) -> None:
+    root, backups, clock = tmp_path / "store", str(tmp_path / "b"), FakeClock()
+    runner = CliRunner()
+    with open_small(root, clock) as store:
+        put_some(store, clock, 1)
+        take_backup(store, queues_of(store), backups, clock=clock)
+    added = runner.invoke(main, ["user", "add", "ops", "--admin", "--data", str(root)])
+    assert added.exit_code == 0, added.output
+    without = runner.invoke(main, ["restore", backups, str(tmp_path / "plain"), "--json"])
+    assert json.loads(without.stdout)["keyFile"] is None
+    clock.advance(1)
+    with open_small(root, clock) as store:
+        take_backup(store, queues_of(store), backups, clock=clock)
+    again = tmp_path / "again"
+    told = runner.invoke(main, ["restore", backups, str(again)])
+    assert f"key file to {again}.key" in told.stderr
+    assert not Path(f"{again}.key").exists(), "a new one would open nothing"
+    shutil.copy(f"{root}.key", f"{again}.key")
+    with users_of_stopped_store(again, None) as users:
+        assert users.find("ops") is not None
 
 
 def test_what_is_asked_wrongly_is_refused_with_what_to_do(place: Place, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def below(case: Case, end: int) -> dict[tuple[str, int], list[tuple[int, bytes]]
     return {queue: found for queue, found in rows.items() if found}
 
 
-@pytest.mark.parametrize("kept", [0, 1, 2, 29, 30, 31, 45, COUNT - 1, COUNT])
+@pytest.mark.parametrize("kept", [1, 2, 29, 30, 31, 45, COUNT - 1, COUNT])
 def test_what_was_stored_later_is_left_out(case: Case, kept: int, tmp_path: Path) -> None:
     for number, late_ms in enumerate((0, 999)):
         until_ms = case.began_ms + kept * 1000 + late_ms
@@ -76,10 +76,9 @@ def test_what_was_stored_later_is_left_out(case: Case, kept: int, tmp_path: Path
         found = opened(root, case.clock)
         assert found == below(case, restored.end_offset)
         assert len(found.get(("T0", 0), [])) == kept
-        assert restored.last_time_ms == (until_ms - late_ms if kept else 0)
+        assert restored.last_time_ms == until_ms - late_ms
         with open_small(root, FakeClock(case.clock.now_ms())) as store:
-            committed = store.committed_offsets("group", [("T0", 0)])
-            assert committed == [kept] or (kept == 0 and committed in ([None], [0]))
+            assert store.committed_offsets("group", [("T0", 0)]) == [kept]
             placed = store.put([Message("T0", b"next")]).placed[0]
             assert placed.queue_offset == kept
 
@@ -87,7 +86,7 @@ def test_what_was_stored_later_is_left_out(case: Case, kept: int, tmp_path: Path
 def test_a_cut_at_an_offset_ends_behind_a_whole_batch(case: Case, tmp_path: Path) -> None:
     end = case.backup.end_offset
     starts = sorted({int(row[1].split(b"-")[0]) for row in case.rows["T0", 0]})
-    edges = [starts[1], starts[20], SEGMENT_BYTES, 2 * SEGMENT_BYTES, end]
+    edges = [starts[1] + 1, starts[20], SEGMENT_BYTES, 2 * SEGMENT_BYTES, end]
     for at in {each for edge in edges for each in (edge - 1, edge, edge + 1)} - {end + 1}:
         root = tmp_path / str(at)
         restored = restore(case.place, case.backup, root, Cut(until_offset=at))
@@ -97,7 +96,7 @@ def test_a_cut_at_an_offset_ends_behind_a_whole_batch(case: Case, tmp_path: Path
         found = opened(root, case.clock)
         assert len(found.get(("T0", 0), [])) == batches, at
         assert {queue: len(rows) for queue, rows in found.items()} == (
-            dict.fromkeys(case.rows, batches) if batches else {}
+            dict.fromkeys(case.rows, batches)
         )
         shutil.rmtree(root)
 
@@ -106,7 +105,8 @@ def test_a_restored_store_is_backed_up_to_the_same_place(case: Case, tmp_path: P
     """It has another future: what both have is shared, and nothing is mixed up."""
     place = tmp_path / "b"
     shutil.copytree(case.url, place)
-    restore(open_place(str(place)), case.backup, tmp_path / "again", Cut(until_ms=case.began_ms))
+    cut = Cut(until_ms=case.began_ms + 1000)
+    restore(open_place(str(place)), case.backup, tmp_path / "again", cut)
     clock = FakeClock(case.clock.now_ms() + 5000)
     with open_small(tmp_path / "again", clock) as store:
         put_some(store, clock, COUNT, 400)
@@ -190,6 +190,26 @@ def test_a_cut_outside_the_backup_is_refused(case: Case, tmp_path: Path) -> None
             restore(case.place, case.backup, tmp_path / "again", cut)
         assert refused.value.field == field
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cut_that_leaves_no_message_is_refused(case: Case, tmp_path: Path) -> None:
+    """It tells the first that would leave one, and that does."""
+    first_ms = case.began_ms + 1000
+    first_end = min(int(row[1].split(b"-")[0]) for row in case.rows["T0", 0][1:])
+    for cut, told, least in (
+        (Cut(until_ms=first_ms - 1), "T", Cut(until_ms=first_ms)),
+        (Cut(until_offset=case.backup.start_offset), "name ", Cut(until_offset=first_end)),
+        (Cut(until_offset=first_end - 1), str(first_end), Cut(until_offset=first_end)),
+    ):
+        with pytest.raises(InvalidArgumentError, match=told) as refused:
+            restore(case.place, case.backup, tmp_path / "again", cut)
+        assert cut._asdict()[refused.value.field] is not None
+        assert list(tmp_path.iterdir()) == []
+        restore(case.place, case.backup, tmp_path / "again", least)
+        assert [len(rows) for rows in opened(tmp_path / "again", case.clock).values()] == (
+            [1] * len(case.rows)
+        )
+        shutil.rmtree(tmp_path / "again")
 
 
 def test_a_directory_that_is_not_empty_is_left_alone(case: Case, tmp_path: Path) -> None:
