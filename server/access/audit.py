@@ -1,6 +1,7 @@
 """The audit: one JSON line for each refusal of a caller, and for each administrative act.
 
-A caller that is refused on and on does not fill the disk: see AT_ONCE. Acts are all there.
+A caller that is refused on and on does not fill the disk: the same refusal, to the word, is a line
+once a minute, and see AT_ONCE for others. Acts are all there.
 
 | field       | what                                                               |
 |-------------|--------------------------------------------------------------------|
@@ -13,7 +14,7 @@ A caller that is refused on and on does not fill the disk: see AT_ONCE. Acts are
 | `reason`    | of a refusal or failure: the reason of the error table             |
 | `message`   | the same in words                                                  |
 | `requestId` | that of the call                                                   |
-| `leftOut`   | refusals of this caller, method and reason before it without lines |
+| `leftOut`   | refusals like it, of this caller, before it without lines          |
 
 Lines go to the logger `kvcq.audit`: to a file of their own, or among the lines of the log.
 """
@@ -40,8 +41,12 @@ _LONGEST = 400
 _NAMES = 20
 #: Of a connection over gRPC; an address of IPv6 stands in brackets, %5B and %5D.
 _PORT = re.compile(r"(?<=[\d\]D]):\d+$")
-#: Refusals of one kind and caller that are all there, as a person's mistakes are; of more, one a
-#: second.
+#: One refusal may come as many: a subscription is refused for each queue of a topic, and tried
+#: again.
+SAME_S = 60.0
+_same = LineLimit(1, every_s=SAME_S)
+#: Different refusals of one kind and caller that are all there, as a person's mistakes are; of
+#: more, one a second.
 AT_ONCE = 100
 _limit = LineLimit(AT_ONCE)
 
@@ -52,8 +57,12 @@ def audit_refusal(method: str, reason: str, message: str, request_id: str) -> No
     # A name that was not proved costs nothing: such callers are told apart by their machine.
     is_known = caller.name and not isinstance(caller, Stranger)
     who = caller.name if is_known else _PORT.sub("", CALLER.get())
+    repeated = _same.take((who, caller.name, method, reason, message))
+    if repeated is None:
+        return
     left_out = _limit.take((who, method, reason))
     if left_out is not None:
+        left_out += repeated
         more = {"leftOut": left_out} if left_out else {}
         _write(
             "refused",

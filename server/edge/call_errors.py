@@ -23,6 +23,7 @@ _SERIOUS = ("DATA_LOSS", "FAILED_PRECONDITION", "INTERNAL")
 _CALLERS_OWN = (
     *("OUT_OF_SEQUENCE", "NUMBER_REUSED", "NUMBER_PASSED", "ILLEGAL_STEP"),
     *("ACCESS_OFF", "LAST_ADMINISTRATOR", "SERVED_ELSEWHERE"),
+    "SETTINGS_REFUSED",  # who reads them logs it, also when a signal asked for it
 )
 
 
@@ -55,6 +56,8 @@ def tell(metrics: CallMetrics, method: str, error: BaseException, request_id: st
         logger.error("%s failed, request id %s", method, request_id, exc_info=error)
     elif refusal.code.name in _SERIOUS and refusal.reason not in _CALLERS_OWN:
         logger.error("%s: %s: %s, request id %s", method, refusal.reason, error, request_id)
+    else:
+        logger.debug("%s is refused with %s: %s", method, refusal.reason, error)
     let_go(error)
     return refusal
 

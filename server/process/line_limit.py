@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Lines beyond those that go at once.
-A_SECOND = 1.0
 #: Callers that are remembered, the latest ones.
 REMEMBERED = 1024
 
@@ -19,10 +17,13 @@ REMEMBERED = 1024
 class LineLimit:
     """Owned by one thread."""
 
-    def __init__(self, at_once: int, now_s: Callable[[], float] = monotonic) -> None:
-        """`at_once`: lines of one caller that need not wait for their second."""
+    def __init__(
+        self, at_once: int, now_s: Callable[[], float] = monotonic, every_s: float = 1.0
+    ) -> None:
+        """`at_once`: lines of one caller that need not wait; of the others one goes `every_s`."""
         self._at_once = at_once
         self._now_s = now_s
+        self._every_s = every_s
         # Caller to [lines it may cause now, as of when, lines left out]; least recently used first.
         self._callers: OrderedDict[tuple[str, ...], list[float]] = OrderedDict()
 
@@ -33,7 +34,7 @@ class LineLimit:
         self._callers[caller] = entry
         if len(self._callers) > REMEMBERED:
             self._callers.popitem(last=False)
-        entry[0] = min(self._at_once, entry[0] + (now_s - entry[1]) * A_SECOND)
+        entry[0] = min(self._at_once, entry[0] + (now_s - entry[1]) / self._every_s)
         entry[1] = now_s
         if entry[0] < 1:
             entry[2] += 1
