@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from migration.files.handles import FileHandles
 
+_BLANKS_AT_ONCE = 65_536
+
 #: Physical offset, record size, tag code.
 Unit = tuple[int, int, int]
 
@@ -175,13 +177,18 @@ class FileQueue:
     # --- writing ---------------------------------------------------------------------------
 
     def check(
-        self, offsets: Sequence[int], fields: list[int], log_start: int
+        self,
+        offsets: Sequence[int],
+        fields: list[int],
+        log_start: int,
+        *,
+        may_leave_gap: bool = False,
     ) -> PendingUnits | None:
         """What has to be written to have these units; None when they are all there.
 
         `fields` is flat, three for each unit. Writes nothing. Raises QueueGapError for a unit
-        beyond the end (H20) and UnitConflictError where another unit stands. Holes are filled;
-        units below `log_start` whose file was expired are passed over.
+        beyond the end (H20), unless it `may_leave_gap`, and UnitConflictError where another unit
+        stands. Holes are filled; units below `log_start` whose file was expired are passed over.
         """
         count = len(offsets)
         first, end = offsets[0], self._end
@@ -191,10 +198,15 @@ class FileQueue:
             if fields[0] < self._physical_end:
                 self._refuse_behind(first, fields[0])
             return PendingUnits([(first, fields)], first + count, fields[-3] + fields[-2])
-        return self._check_one_by_one(offsets, fields, end, log_start)
+        return self._check_one_by_one(offsets, fields, end, log_start, may_leave_gap)
 
     def _check_one_by_one(
-        self, offsets: Sequence[int], fields: list[int], end: int, log_start: int
+        self,
+        offsets: Sequence[int],
+        fields: list[int],
+        end: int,
+        log_start: int,
+        may_leave_gap: bool,  # noqa: FBT001 - as `check` has it
     ) -> PendingUnits | None:
         runs: list[tuple[int, list[int]]] = []
         physical_end = self._physical_end
@@ -209,7 +221,7 @@ class FileQueue:
             if present is not None:
                 reason = f"the unit is {present}, the log says {unit}"
                 raise UnitConflictError(self.topic, self.queue_id, offset, reason)
-            if offset > end:
+            if offset > end and not may_leave_gap:
                 reason = (
                     f"the queue ends at {end}; the record at {physical_offset} would leave a gap"
                 )
@@ -265,6 +277,9 @@ class FileQueue:
                 self._begin(offset)
             elif offset < self._files.first_offset():
                 self._fill_with_blanks(offset)
+            else:  # RocketMQ takes zeros for the end of a queue
+                for begin in range(self._end, offset, _BLANKS_AT_ONCE):
+                    self._files.write(begin, BLANK_UNIT * min(_BLANKS_AT_ONCE, offset - begin))
             self._files.write(offset, pack_units(fields))
 
     def _begin(self, offset: int) -> None:
@@ -295,7 +310,8 @@ class FileQueue:
     def undo(self, pending: PendingUnits) -> None:
         """Clear what `write` left behind. Needs no space: the blocks are there already."""
         for offset, fields in pending.runs:
-            self._files.clear(offset, len(fields) // 3)
+            begin = min(self._end, offset) if self._physical_end else offset
+            self._files.clear(begin, offset - begin + len(fields) // 3)
 
     # --- cutting ---------------------------------------------------------------------------
 

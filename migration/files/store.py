@@ -128,13 +128,18 @@ class FileQueueStore(FileQueueReads):
         Raises, with nothing written: QueueNameError for a topic or light queue that cannot name
         a directory, QueueGapError (H20), UnitConflictError, QueueFileError, DiskFullError.
         """
+        self._dispatch(requests, end_offset, may_leave_gap=False)
+
+    def _dispatch(
+        self, requests: Sequence[DispatchRequest], end_offset: int, *, may_leave_gap: bool
+    ) -> None:
         with self._writing:
             self._check_writable()
             groups = group_requests(requests, self._dead)
             pending: list[tuple[FileQueue, PendingUnits]] = []
             for (topic, queue_id), (offsets, fields) in groups.queues.items():
                 queue = self._queues.get_or_create(topic, queue_id)
-                found = queue.check(offsets, fields, self._log_start)
+                found = queue.check(offsets, fields, self._log_start, may_leave_gap=may_leave_gap)
                 if found is not None:
                     pending.append((queue, found))
             if pending or groups.records:
@@ -198,7 +203,7 @@ class FileQueueStore(FileQueueReads):
 
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
         """See ConsumeQueueStore. A unit stands there then that no reader can see: it points below
-        the start of the log."""
+        the start of the log; and so do those before it, so blanks may be between them."""
         for topic, queue_id, queue_offset, physical_offset in units:
             if self.next_offsets([(topic, queue_id)])[0] > queue_offset:
                 continue
@@ -214,7 +219,7 @@ class FileQueueStore(FileQueueReads):
                 light_queues=(),
                 in_queue=True,
             )
-            self.dispatch([request], 0)
+            self._dispatch([request], 0, may_leave_gap=True)
 
     # --- removal ---------------------------------------------------------------------------
 

@@ -298,6 +298,16 @@ def test_a_queue_goes_on_behind_a_restored_end(filled: Opened) -> None:
         assert store.bounds("T0", 0, 0) == (0, 7)
 
 
+def test_a_queue_with_units_goes_on_behind_a_restored_end(filled: Opened) -> None:
+    """The log has dropped all that was between them."""
+    log = filled.log
+    for _ in range(2):
+        filled.store.restore_last_units([LastUnit("T0", 0, 9, log.end)])
+    for store in filled.now_and_again():
+        assert store.next_offsets([("T0", 0)]) == [10]
+        assert store.bounds("T0", 0, log.end + 1) == (10, 10)
+
+
 # --- removal -----------------------------------------------------------------------------------
 
 
