@@ -21,11 +21,11 @@ class StoredBatch(NamedTuple):
     """What the log has under a producer's number. Queue offsets are those of the topics."""
 
     messages: list[StoredMessage]
-    message_count: int  # with those whose records have left the log
+    message_count: int  # with those that have left the log, or are not kept
 
     @property
     def is_partial(self) -> bool:
-        """Whether some of it has left the log."""
+        """Whether some of it has left the log, or is not kept by its topic any more."""
         return len(self.messages) < self.message_count
 
 

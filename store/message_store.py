@@ -244,9 +244,11 @@ class MessageStore:
             raise
 
     def batch_records(self, producer_id: str, sequence: int) -> list[bytes | None] | None:
-        """Records of the numbered batch, in order; None in it: one that has left the log.
+        """Records of the numbered batch, in order; None in it: one that has left the log, or that
+        its topic does not keep.
 
-        None when no batch of the log begins with that number. Raises CorruptRecordError.
+        None when no batch of the log begins with that number. What a later message of its key
+        hides is there. Raises CorruptRecordError, DamagedQueueError.
         """
         self._appends.check_open()
         while True:
@@ -255,10 +257,18 @@ class MessageStore:
             if found is None:
                 return None
             try:
-                return [
+                records = [
                     one if one is None else self.log.read(one.physical_offset, one.record_size)
                     for one in found.messages
                 ]
+                begins: dict[tuple[str, int], int] = {}
+                return [
+                    one if one is not None and self._reader.is_kept(one, begins) else None
+                    for one in records
+                ]
+            except DamagedQueueError as error:
+                self._repair_queue_of(error)
+                raise
             except MessageNotFoundError:
                 if self.log.start_offset == start:
                     raise

@@ -18,6 +18,7 @@ from store.errors import (
     InvalidArgumentError,
     MessageNotFoundError,
     OffsetOutOfRangeError,
+    UnknownTopicError,
 )
 from store.format import (
     MAX_PROPERTIES_BYTES,
@@ -411,6 +412,25 @@ class Reader:
         if hidden is not None and hidden.has(message.queue_offset, hit.physical_offset):
             return None
         return record
+
+    def is_kept(self, record: bytes, begins: dict[tuple[str, int], int]) -> bool:
+        """Whether the queue of the record does not begin behind it. What a deleted topic had is
+        kept as long as the log. `begins`: where queues begin, as far as that was looked up.
+
+        Raises DamagedQueueError.
+        """
+        message = unpack_record(record, verify=False)
+        topic, queue = message.topic, (message.topic, message.queue_id)
+        if not self._topics.admission.is_live(topic, message.physical_offset):
+            return True
+        try:
+            if self._topics.get(topic).retention == KEEP_ALL:
+                return True
+            if queue not in begins:
+                begins[queue] = self.bounds(*queue).min_offset
+        except UnknownTopicError:  # deleted just now
+            return True
+        return message.queue_offset >= begins[queue]
 
     def get(self, physical_offset: int) -> bytes:
         """The record at the offset. Raises MessageNotFoundError where none begins.

@@ -17,6 +17,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format import unpack_record
+from store.format.batch_mark import BatchMark
 from store.message import Message
 from store.metadata import KEEP_ALL, Retention
 from tests.support.checked import checked
@@ -68,6 +69,27 @@ def seen(store: MessageStore) -> list[int]:
     """Queue offsets of all messages that a consumer of the first queue gets."""
     low, _ = bounds(store)
     return store.pull("T", 0, low, max_messages=10_000).queue_offsets
+
+
+def test_a_numbered_batch_is_read_back_without_what_is_not_kept(store: MessageStore) -> None:
+    batch = [Message(topic, b"x", 0) for topic in ("T", "all", "T")]
+    store.append(batch, mark=BatchMark("p", 0, 3, 7, 3))
+
+    def there() -> list[bool]:
+        records = store.batch_records("p", 0)
+        assert records is not None
+        return [record is not None for record in records]
+
+    assert there() == [True] * 3
+    store.keep("T", messages=1)
+    assert there() == [False, True, True]
+    put(store, 1)
+    assert there() == [False, True, False]
+    store.keep("T", messages=0)
+    assert there() == [True] * 3
+    store.keep("T", messages=1)
+    store.delete_topic("T")
+    assert there() == [True] * 3, "as long as the log has it"
 
 
 # --- count, time, bytes ------------------------------------------------------------------------

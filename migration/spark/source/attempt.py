@@ -80,7 +80,7 @@ class Attempt:
         strange = sum(counts.total() for counts in self._theirs.values())
         if not strange and (self.repeated or may_have_run_before):
             more = self._client.stored_batch(self._producer_id, self._sequence)
-            strange = len(more.messages) if more is not None else 0
+            strange = more.message_count if more is not None else 0
         if strange:
             raise PipelineError(
                 f"an earlier attempt of the task stored at least {strange} rows that this one does "
