@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from server.errors import ServerDrainingError, ServerStartingError
@@ -9,6 +10,7 @@ from server.errors import ServerDrainingError, ServerStartingError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+logger = logging.getLogger(__name__)
 
 _SEE = "see the server's log, and `kvcq stats`"
 
@@ -70,6 +72,8 @@ class Stage:
 
     def report(self, step: str, fraction: float) -> None:
         """Note how far opening is. Any thread. Raises ServerDrainingError to end the opening."""
+        if step != self._progress[0]:
+            logger.debug("opening the store: %s", step)
         self._progress = (step, fraction)
         if self._draining:
             raise ServerDrainingError
@@ -77,6 +81,7 @@ class Stage:
     def ready(self) -> None:
         """The store is open: calls are taken from now on."""
         self._open = True
+        logger.debug("the store is open")
         self._tell()
 
     def fail(self) -> None:

@@ -59,6 +59,8 @@ def log_as_before() -> Iterator[None]:
     before = root.level, audit.level, audit.propagate, audit.handlers[:]
     yield
     root.setLevel(before[0])
+    for package in ("store", "kvcq", "migration", "server"):
+        logging.getLogger(package).setLevel(logging.NOTSET)
     audit.setLevel(before[1])
     audit.propagate, audit.handlers[:] = before[2:]
 

@@ -58,6 +58,10 @@ _UNUSABLE = frozenset(
 _STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 
 
+#: Their loggers are named after their modules.
+_OWN_PACKAGES = ("store", "kvcq", "migration", "server")
+
+
 @click.command()
 @settings_options
 @json_option
@@ -126,7 +130,11 @@ def _begin_log(config: ServerConfig, outlet: Outlet) -> None:
 
 
 def _set_log_level(config: ServerConfig) -> None:
-    logging.getLogger().setLevel(config.log_level.name)
+    """Details are the product's own: those of gRPC and asyncio would bury them."""
+    level = logging.getLevelNamesMapping()[config.log_level.name]
+    logging.getLogger().setLevel(max(level, logging.INFO))
+    for package in _OWN_PACKAGES:
+        logging.getLogger(package).setLevel(level if level < logging.INFO else logging.NOTSET)
 
 
 def _begin_audit(file: Path | None, errors: Outlet) -> logging.Handler:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from kvcq.inspect import Finding
     from server.jobs.kinds import Outcome, Running, Work
     from store.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 #: Findings of one job that are kept; the others are counted.
 MOST_FINDINGS = 1000
@@ -133,7 +136,10 @@ class Job:
         )
 
     def _run(self, running: Running) -> None:
+        logger.debug("job %s, %s, begins: %s", self.job_id, self.kind, self._arguments)
         try:
             self._outcome = self._work(running)
         finally:
             self._ended_ms = self._clock.now_ms()
+            summary = "no result" if self._outcome is None else self._outcome.summary
+            logger.debug("job %s, %s, ended: %s", self.job_id, self.kind, summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from server.metrics.traffic import Traffic
     from store.histogram import Counted
+
+logger = logging.getLogger(__name__)
 
 #: Asking for the numbers must not change them.
 _NOT_COUNTED = frozenset({"GetStatistics", "GetActivity"})
@@ -59,6 +62,7 @@ class CallMetrics:
     def ended(self, method: str, seconds: float) -> None:
         """A call of `method` ended, well or not."""
         if method not in _NOT_COUNTED:
+            logger.debug("%s ended after %.1f ms", method, seconds * 1000)
             try:
                 self._calls[method].add(seconds)
             except KeyError:

@@ -318,6 +318,7 @@ class ReputService:
         assert not requests or begin <= requests[0].physical_offset < end, "dispatch in log order"
         self._dispatcher.dispatch(requests, end)
         self.dispatched.advance(end)
+        logger.debug("dispatched %d records, up to physical offset %d", len(requests), end)
         if requests:
             for listener in self._listeners:
                 try:

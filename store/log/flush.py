@@ -160,7 +160,9 @@ class FlushService:
             self.flushed.fail(failure)
         else:
             if flushed > self.flushed.value:
-                self.seconds.add(perf_counter() - began_s)
+                took_s = perf_counter() - began_s
+                self.seconds.add(took_s)
+                logger.debug("flushed up to %d in %.1f ms", flushed, took_s * 1000)
             self.flushed.advance(flushed)
             # Otherwise the service would flush without end.
             assert flushed >= wanted, f"{wanted} was requested but never appended"

@@ -58,7 +58,9 @@ async def test_settings_are_told_with_their_origin_and_taken_by_call(tmp_path: P
         assert not found["store.reserved_hours"].is_waiting
 
 
-async def test_a_wrong_file_is_refused_by_name_and_changes_nothing(tmp_path: Path) -> None:
+async def test_a_wrong_file_is_refused_by_name_and_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "kvcq.toml"
     sources = _sources(path, _TEXT)
     async with (
@@ -72,3 +74,4 @@ async def test_a_wrong_file_is_refused_by_name_and_changes_nothing(tmp_path: Pat
         assert refused.value.reason == "SETTINGS_REFUSED"
         assert refused.value.metadata["field"] == "store.reserved_hours"
         assert await client.settings() == before
+        assert [record.levelname for record in caplog.records].count("ERROR") == 1
