@@ -277,7 +277,7 @@ def _check(root: Path, segment_bytes: int, *, adopt: bool) -> StoreIdentity | No
         raise StoreFormatError(
             root,
             f"made with segments of {identity.segment_bytes} bytes, opened with {segment_bytes}: "
-            f"set segment_bytes to {identity.segment_bytes}",
+            f"leave the setting out, or give --set store.segment_bytes={identity.segment_bytes}",
         )
     return identity
 

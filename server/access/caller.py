@@ -102,8 +102,12 @@ class UserCaller(Caller):
             raise self._forbidden(role, kind, refused)
 
     def check_all(self, role: Role | None, kind: Kind, prefix: str) -> None:
-        if not self._now().rights.allow_all(kind, role, prefix):
-            raise self._forbidden(role, kind, f"{prefix}*")
+        rights = self._now().rights
+        if not rights.allow_all(kind, role, prefix):
+            instead = ""
+            if kind is Kind.TOPIC and (narrower := rights.prefix_within(kind, role, prefix)):
+                instead = f", but may: kvcq topic list --prefix {shlex.quote(narrower)}"
+            raise self._forbidden(role, kind, f"{prefix}*", instead)
 
     def check_admin(self, what: str) -> None:
         if not self._now().is_admin:
@@ -125,7 +129,9 @@ class UserCaller(Caller):
             self.usage.limits = found.limits
         return self._user
 
-    def _forbidden(self, role: Role | None, kind: Kind, name: str) -> ForbiddenError:
+    def _forbidden(
+        self, role: Role | None, kind: Kind, name: str, instead: str = ""
+    ) -> ForbiddenError:
         doing = {
             None: "look at",
             Role.PUBLISH: "publish to",
@@ -134,7 +140,7 @@ class UserCaller(Caller):
         }[role]
         wanted = Role.SUBSCRIBE if role is None else role
         remedy = f"kvcq acl grant {self.name} {wanted.value} --{kind.value} {shlex.quote(name)}"
-        return ForbiddenError(self.name, f"{doing} {kind.value} {name!r}", remedy)
+        return ForbiddenError(self.name, f"{doing} {kind.value} {name!r}{instead}", remedy)
 
 
 #: Where no user is asked for.

@@ -125,6 +125,11 @@ class Rights:
             self._names.get((kind, role), _NO_NAMES).prefixes
         )
 
+    def prefix_within(self, kind: Kind, role: Role | None, prefix: str) -> str | None:
+        """A longer prefix for which `allow_all` holds; None: there is none."""
+        prefixes = self._names.get((kind, role), _NO_NAMES).prefixes
+        return next((each for each in prefixes if each.startswith(prefix)), None)
+
 
 def _names_of(patterns: list[str]) -> _Names:
     exact = {pattern for pattern in patterns if not pattern.endswith("*")}

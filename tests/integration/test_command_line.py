@@ -456,7 +456,7 @@ def test_a_store_is_served_with_the_segment_size_it_was_made_with(tmp_path: Path
     assert process.returncode == 0
     other = run_kvcq(*serve[3:], "--set", "store.segment_bytes=8388608")
     assert other.returncode == 1
-    assert b"set segment_bytes to 4194304" in other.stderr
+    assert b"--set store.segment_bytes=4194304" in other.stderr
     assert b"next:" not in other.stderr
 
 

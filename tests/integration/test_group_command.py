@@ -62,6 +62,8 @@ def test_a_group_is_shown_queue_by_queue(target: str) -> None:
         (1, 10, 0),
     ]
     assert "3 messages behind" in run(target, "describe", "shown").stdout
+    commit(target, "last", 9)
+    assert "1 message behind" in run(target, "describe", "last").stdout
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_a_group_that_is_not_there_is_told(target: str, arguments: tuple[str, ..
     assert done.exit_code == 1
     assert "no group 'none'" in done.stderr
     assert "kvcq group list" in done.stderr
-    assert json.loads(run(target, *arguments, "--json").stdout)["error"]["code"] == "UNKNOWN_GROUP"
+    assert json.loads(run(target, *arguments, "--json").stderr)["error"]["code"] == "UNKNOWN_GROUP"
     assert "none" not in [one["group"] for one in answer(target, "list")]
 
 

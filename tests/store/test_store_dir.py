@@ -191,7 +191,7 @@ def test_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
 
 def test_other_segment_size_is_refused_with_the_right_one(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    with pytest.raises(StoreFormatError, match=f"set segment_bytes to {SIZE}"):
+    with pytest.raises(StoreFormatError, match=f"--set store.segment_bytes={SIZE}"):
         opened(tmp_path, size=2 * SIZE)
 
 

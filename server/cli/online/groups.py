@@ -16,6 +16,7 @@ from server.cli.terminal import (
     CommandError,
     Sections,
     ask,
+    counted,
     document_of,
     notes,
     print_json,
@@ -145,7 +146,7 @@ def _show(name: str, offsets: list[GroupOffset], *, as_json: bool) -> None:
         )
         return
     print_table(
-        f"{name}: {sum(one.lag for one in offsets):,} messages behind",
+        f"{name}: {counted(sum(one.lag for one in offsets), 'message')} behind",
         ("topic", "queue", "offset", "min offset", "max offset", "lag"),
         [
             (one.topic, one.queue_id, "-" if one.offset is None else one.offset, *one[3:])

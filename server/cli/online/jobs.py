@@ -98,7 +98,7 @@ def expire(wait: bool, server: str, as_json: bool) -> None:
     start_job(request, server, wait=wait, as_json=as_json)
 
 
-@start.command("keep-latest")
+@start.command("keep_latest")
 @click.argument("topic", type=text, default="")
 @_starting
 def keep_latest(topic: str, wait: bool, server: str, as_json: bool) -> None:

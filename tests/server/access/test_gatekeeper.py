@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -19,6 +20,7 @@ from kvcq_client import (
     Message,
     NotPossibleError,
     PermissionDeniedError,
+    Queue,
     ResourceExhaustedError,
     Start,
     UnauthenticatedError,
@@ -601,14 +603,16 @@ async def test_a_caller_that_never_stops_does_not_fill_the_disk(
     now_s = 0.0
     monkeypatch.setattr(audit, "_limit", LineLimit(audit.AT_ONCE, lambda: now_s))
     caplog.set_level(logging.INFO, AUDIT)
-    put = pb.PutRequest(message=pb.Message(topic="not-theirs", body=b"x"))
-    many = [
-        pb.Call(id=number, method="Put", request=put.SerializeToString()) for number in range(60)
-    ]
+    topics = (f"not-theirs-{number}" for number in count())
     headers: Any = Signer(Credentials("app", secret_of("app"))).headers()
     calls: Any = kvcq_pb2_grpc.CallServiceStub(served.channel).Calls(metadata=headers)
 
     async def flood() -> None:
+        puts = [pb.PutRequest(message=pb.Message(topic=next(topics), body=b"x")) for _ in range(60)]
+        many = [
+            pb.Call(id=number, method="Put", request=put.SerializeToString())
+            for number, put in enumerate(puts)
+        ]
         await calls.write(pb.CallsRequest(calls=many))
         left = len(many)
         while left:
@@ -625,6 +629,45 @@ async def test_a_caller_that_never_stops_does_not_fill_the_disk(
     await flood()
     assert [one.get("leftOut") for one in lines(caplog)[audit.AT_ONCE + 1 :]] == [200]
     calls.cancel()
+
+
+async def test_who_may_not_list_all_topics_is_told_what_may_be_listed(served: Served) -> None:
+    async with client_of(served, "app") as app, client_of(served, "reader") as reader:
+        with pytest.raises(PermissionDeniedError, match="kvcq topic list --prefix orders"):
+            [topic async for topic in app.topics()]
+        assert [topic async for topic in app.topics("orders")] == []
+        with pytest.raises(PermissionDeniedError) as refused:
+            [topic async for topic in reader.topics()]
+        assert "--prefix" not in str(refused.value)
+
+
+async def test_the_same_refusal_is_one_line_a_minute_with_a_count(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subscription is refused once for each queue of the topic, and tried again."""
+    now_s = 0.0
+    monkeypatch.setattr(audit, "_same", LineLimit(1, lambda: now_s, audit.SAME_S))
+    caplog.set_level(logging.INFO, AUDIT)
+    queues = {Queue("not-theirs", number): 0 for number in range(8)}
+
+    async def refused(*wanted: Queue) -> None:
+        async with (
+            client_of(served, "app") as app,
+            await app.consumer(dict.fromkeys(wanted, 0)) as consumer,
+        ):
+            for _ in wanted:
+                with pytest.raises(PermissionDeniedError):
+                    await consumer.batch(10.0)
+
+    await refused(*queues)
+    await refused(*queues)
+    [line] = lines(caplog)
+    assert "leftOut" not in line
+    await refused(Queue("nor-this", 0))
+    assert len(lines(caplog)) == 2, "another refusal is not hidden"
+    now_s = audit.SAME_S
+    await refused(*queues)
+    assert [one.get("leftOut") for one in lines(caplog)] == [None, None, 15]
 
 
 async def test_a_long_act_is_one_short_line(
