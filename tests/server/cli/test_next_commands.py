@@ -58,7 +58,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def document(result: Result) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(result.stdout or result.stderr)
+    found: dict[str, Any] = json.loads(result.stdout or result.stderr.splitlines()[-1])
     check_keys(found)
     advice = found.get("error", found)
     if advice["nextCommand"] is not None:

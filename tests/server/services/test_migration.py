@@ -42,7 +42,7 @@ def kvcq(*arguments: str | Path) -> Result:
 
 
 def answer(result: Result) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(result.stdout or result.stderr)
+    document: dict[str, Any] = json.loads(result.stdout or result.stderr.splitlines()[-1])
     return document
 
 
