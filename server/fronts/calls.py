@@ -77,9 +77,9 @@ class FrontContext:
         self._metadata = opening.metadata
         self._callbacks: list[Callable[[object], None]] = []
         # The front was told that it may read one more request, and it has not come.
-        self._may_read = not method.waits_to_be_read
+        self._may_read = not method.waits_to_be_read and opening.request is None
         self._is_read_ahead = method.many_requests
-        self._request: bytes | None = None
+        self._request = opening.request
         self._is_half_closed = False
         self._reader: asyncio.Future[None] | None = None
         self._unwritten = 0

@@ -43,6 +43,10 @@ _FIRST_PAUSE_S = 0.1
 _MOST_PAUSE_S = 10.0
 #: One that lasted so long begins with the first pause again.
 _CALM_S = 60.0
+#: A front that listens is asked so often whether it is alive, and killed when it has left so many
+#: questions in a row unanswered: as a service manager does with the owner.
+_ASK_S = 5.0
+_UNANSWERED = 6
 #: Beyond the time that calls have to end; then a front is killed.
 _END_S = 5.0
 _SOCKET_BYTES = 1 << 20
@@ -217,6 +221,8 @@ class _Front:
         self._listens: asyncio.Future[bool] = loop.create_future()
         self._lost: asyncio.Future[None] = loop.create_future()
         self._telling: set[asyncio.Task[None]] = set()
+        self._unanswered = 0
+        self._asking: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int | None:
@@ -260,8 +266,11 @@ class _Front:
     def _taken(self, kind: int, number: int, body: bytes) -> None:
         if number:
             self.calls.take(kind, number, body)
+        elif kind == frames.ALIVE:
+            self._unanswered = 0
         elif kind == frames.LISTENING:
             self._listens.set_result(True)
+            self._ask_alive()
         elif kind == frames.LOG:
             name, _, text = body[1:].decode(errors="replace").partition("\n")
             logging.getLogger(name).log(body[0], "front %d: %s", self._number, text)
@@ -271,7 +280,18 @@ class _Front:
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
+    def _ask_alive(self) -> None:
+        if self._unanswered == _UNANSWERED:
+            logger.error("front %d (process %s) does not answer", self._number, self.pid)
+            self.kill()
+            return
+        self._unanswered += 1
+        self.link.send(frames.ALIVE)
+        self._asking = asyncio.get_running_loop().call_later(_ASK_S, self._ask_alive)
+
     def _link_lost(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
         self.calls.lost()
         if not self._listens.done():
             self._listens.set_result(False)

@@ -24,7 +24,7 @@ _HEADER = struct.Struct("<IBI")
 _HEADER_SIZE = _HEADER.size
 
 # Of a call, from the front.
-OPEN = 1  # a call began: see `Opening`
+OPEN = 1  # a call began: see `Opening`; behind that its first request, if it was read already
 HALF_CLOSED = 2  # its client sends no more requests
 WRITTEN = 3  # u32: responses of so many bytes, by `weight_of`, were taken by the connection
 ENDED = 4  # it is over: answered, its answer sent, or given up by the client. The last of a call
@@ -43,6 +43,7 @@ LISTENING = 12  # u16: the port
 LOG = 13  # u8 level, then logger and text, with a line feed between them
 # Either way.
 CERTIFICATE = 14  # asked for with an empty body; JSON, or empty for the one that was told last
+ALIVE = 15  # asked by the owner, and answered
 
 #: A socket is read in pieces of this size; a frame that is larger gets a buffer of its own.
 BUFFER_BYTES = 256 << 10
@@ -63,7 +64,7 @@ class Metadatum(NamedTuple):
 
 Metadata = tuple[Metadatum, ...]
 
-_OPENING = struct.Struct("<HdB")  # method, deadline, bytes of the peer's name
+_OPENING = struct.Struct("<HdBIB")  # method, deadline, bytes of peer and metadata, has request
 _ENDING = struct.Struct("<BI")  # code, bytes of the details
 _ENTRY = struct.Struct("<HIB")  # bytes of the name, bytes of the value, whether the value is bytes
 NUMBER = struct.Struct("<I")
@@ -80,6 +81,7 @@ class Opening(NamedTuple):
     deadline_s: float  # by time.monotonic, which all processes of a machine share; or NEVER
     peer: str
     metadata: bytes  # as `pack_metadata` makes it: it is looked at where somebody asks for it
+    request: bytes | None
 
 
 class Ending(NamedTuple):
@@ -96,19 +98,25 @@ def weight_of(message: bytes) -> int:
 
 
 def pack_opening(
-    method: int, deadline_s: float, peer: str, metadata: Iterable[tuple[str, str | bytes]]
+    method: int,
+    deadline_s: float,
+    peer: str,
+    metadata: Iterable[tuple[str, str | bytes]],
+    request: bytes | None,
 ) -> bytes:
     """`metadata`: pairs of a name and a str or bytes."""
-    name = peer.encode()[:255]
-    return _OPENING.pack(method, deadline_s, len(name)) + name + pack_metadata(metadata)
+    name, pairs = peer.encode()[:255], pack_metadata(metadata)
+    sizes = _OPENING.pack(method, deadline_s, len(name), len(pairs), request is not None)
+    return b"".join((sizes, name, pairs, request or b""))
 
 
 def unpack_opening(body: bytes) -> Opening:
     """Inverse of `pack_opening`, but for the metadata."""
-    method, deadline_s, size = _OPENING.unpack_from(body)
-    end = _OPENING.size + size
-    peer = body[_OPENING.size : end].decode(errors="replace")
-    return Opening(method, deadline_s, peer, body[end:])
+    method, deadline_s, peer_size, metadata_size, has_request = _OPENING.unpack_from(body)
+    at = _OPENING.size + peer_size
+    end = at + metadata_size
+    peer = body[_OPENING.size : at].decode(errors="replace")
+    return Opening(method, deadline_s, peer, body[at:end], body[end:] if has_request else None)
 
 
 def pack_ending(ending: Ending) -> bytes:

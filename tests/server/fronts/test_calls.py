@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from server.fronts import FrontMethod, Fronts
+from server.fronts import FrontMethod, Fronts, fleet, frames
 from server.fronts.frames import WINDOW_BYTES
 from tests.support.front_here import FrontHere
 
@@ -201,6 +201,24 @@ async def test_a_front_that_ended_is_started_again(
         assert (numbers["server.fronts.running"], numbers["server.fronts.restarts"]) == (1, 1)
         assert numbers["server.front.0.calls"] >= 2
     assert "another one is started in 0.1 s" in caplog.text
+
+
+async def test_a_front_that_does_not_answer_is_ended(
+    fronted: Fronted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fleet, "_ASK_S", 0.01)
+    async with channel_to(fronted), asyncio.timeout(20):
+        link = fronted.started[0].front._link
+        taken = link._taken
+
+        def deaf(kind: int, call: int, body: bytes) -> None:
+            if kind != frames.ALIVE:
+                taken(kind, call, body)
+
+        link._taken = deaf
+        while len(fronted.started) < 2:
+            await asyncio.sleep(0)
+    assert "does not answer" in caplog.text
 
 
 async def test_answers_that_nobody_reads_are_not_made(fronted: Fronted) -> None:

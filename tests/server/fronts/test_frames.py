@@ -20,13 +20,19 @@ _NAMES = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=20)
 _METADATA = st.lists(st.tuples(_NAMES, st.one_of(st.text(), st.binary())), max_size=5).map(tuple)
 
 
-@given(st.integers(0, 65_535), st.floats(0, 1e9), st.text(max_size=60), _METADATA)
+@given(
+    st.integers(0, 65_535),
+    st.floats(0, 1e9),
+    st.text(max_size=60),
+    _METADATA,
+    st.none() | st.binary(),
+)
 def test_an_opening_comes_back(
-    method: int, deadline_s: float, peer: str, metadata: Metadata
+    method: int, deadline_s: float, peer: str, metadata: Metadata, request: bytes | None
 ) -> None:
-    body = frames.pack_opening(method, deadline_s, peer, metadata)
+    body = frames.pack_opening(method, deadline_s, peer, metadata, request)
     opening = frames.unpack_opening(body)
-    assert opening == Opening(method, deadline_s, peer, opening.metadata)
+    assert opening == Opening(method, deadline_s, peer, opening.metadata, request)
     assert frames.unpack_metadata(opening.metadata) == metadata
 
 
