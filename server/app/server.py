@@ -205,7 +205,6 @@ class Server:
     async def run(self) -> None:
         """Returns when the store is closed."""
         config = self._config
-        port = bind(self._rpc, config.host, config.port, self._tls)
         if self._admin_rpc is not None and config.admin_port is not None:
             try:
                 self.admin_port = bind(
@@ -214,6 +213,8 @@ class Server:
             except ServerBindError as error:
                 raise HttpBindError("admin", error.host, error.port, error.reason) from error
             logger.info("administration: %s:%d", config.admin_address, self.admin_port)
+        # Last: what fronts hold is let go below alone.
+        port = bind(self._rpc, config.host, config.port, self._tls)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)

@@ -30,15 +30,6 @@ def _ready(data_dir: Path, *flags: str) -> ServerProcess:
     return server
 
 
-def _fronts_of(server: ServerProcess) -> list[int]:
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text()
-    return [
-        pid
-        for pid in map(int, children.split())
-        if b"server.fronts.front" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-
-
 async def _gone(pids: Iterable[int]) -> None:
     """Returns when none of the processes is there any more."""
     async with asyncio.timeout(20):
@@ -69,12 +60,12 @@ def test_no_acknowledged_message_is_missing_or_doubled_when_fronts_die(tmp_path:
             tasks = [asyncio.create_task(go_on(producer)) for producer in range(QUEUES)]
             for _ in range(3):
                 before = sum(load.acknowledged)
-                [one, other] = _fronts_of(server)
+                [one, other] = server.fronts
                 os.kill(one, signal.SIGKILL)
                 await _gone([one])
                 os.kill(other, signal.SIGKILL)
                 async with asyncio.timeout(60):
-                    while len(_fronts_of(server)) < 2 or sum(load.acknowledged) < before + 500:
+                    while len(server.fronts) < 2 or sum(load.acknowledged) < before + 500:
                         await asyncio.sleep(0.01)
             is_enough = True
             await asyncio.gather(*tasks)
@@ -96,7 +87,7 @@ def test_no_acknowledged_message_is_missing_or_doubled_when_fronts_die(tmp_path:
 
 def test_fronts_are_small_and_end_when_their_owner_is_killed(tmp_path: Path) -> None:
     with _ready(tmp_path) as server:
-        fronts = _fronts_of(server)
+        fronts = server.fronts
         assert len(fronts) == 2
         for pid in fronts:
             maps = Path(f"/proc/{pid}/maps").read_text()
@@ -112,7 +103,7 @@ def test_fronts_are_small_and_end_when_their_owner_is_killed(tmp_path: Path) -> 
 def test_sigterm_ends_fronts_and_owner_in_order(tmp_path: Path) -> None:
     with _ready(tmp_path) as server:
         asyncio.run(_put(server.target))
-        fronts = _fronts_of(server)
+        fronts = server.fronts
         server.send(signal.SIGTERM)
         assert server.wait() == 0
         assert [event["event"] for event in server.events][-2:] == ["draining", "stopped"]

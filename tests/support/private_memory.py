@@ -1,4 +1,4 @@
-"""How much memory another process took at most, without what is mapped from files."""
+"""How much memory other processes took at most, without what is mapped from files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 class PrivateMemory:
-    """Looks every 10 ms until `close`, which must come before the process ends."""
+    """Of all of them together. Looks every 10 ms until `close`, which must come before they end."""
 
-    def __init__(self, pid: int) -> None:
-        self._status = Path(f"/proc/{pid}/status")
+    def __init__(self, *pids: int) -> None:
+        self._statuses = [Path(f"/proc/{pid}/status") for pid in pids]
         self._stop = threading.Event()
         self.most_mib = 0
         self._thread = threading.Thread(target=self._run)
@@ -23,5 +23,6 @@ class PrivateMemory:
 
     def _run(self) -> None:
         while not self._stop.wait(0.01):
-            text = self._status.read_text()
-            self.most_mib = max(self.most_mib, int(text.partition("RssAnon:")[2].split()[0]) >> 10)
+            texts = [status.read_text() for status in self._statuses]
+            sizes = [int(text.partition("RssAnon:")[2].split()[0]) for text in texts]
+            self.most_mib = max(self.most_mib, sum(sizes) >> 10)

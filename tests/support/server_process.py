@@ -57,6 +57,16 @@ class ServerProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def fronts(self) -> list[int]:
+        """Its processes that speak gRPC."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [
+            pid
+            for pid in map(int, children.split())
+            if b"server.fronts.front" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+
     def wait_for(self, name: str) -> dict[str, Any]:
         """The next event of that name. Raises AssertionError when the process ends instead."""
         while True:

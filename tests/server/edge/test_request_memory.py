@@ -299,12 +299,16 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
 
 @pytest.mark.slow
 @pytest.mark.integration
-async def test_memory_stays_below_1_gib_whatever_clients_send(tmp_path: Path) -> None:
-    settings = ("store.segment_bytes=268435456", f"server.max_receive_bytes={64 << 20}")
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_memory_stays_below_1_gib_whatever_clients_send(tmp_path: Path, workers: int) -> None:
+    settings = (
+        *("store.segment_bytes=268435456", f"server.max_receive_bytes={64 << 20}"),
+        f"server.workers={workers}",
+    )
     flags = [text for setting in settings for text in ("--set", setting)]
     with ServerProcess(tmp_path, *flags) as server:
         server.wait_for("ready")
-        memory = PrivateMemory(server.pid)
+        memory = PrivateMemory(server.pid, *server.fronts)
         channels = [
             grpc.aio.insecure_channel(
                 server.target,
