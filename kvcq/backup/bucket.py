@@ -8,6 +8,7 @@ it is there; a large one that is cut short leaves parts, which S3 removes by a r
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,37 @@ _TRIES = 5
 _LISTED = 1000
 _PART_BYTES = 8 << 20
 
+_NO_BUCKET = re.compile("NoSuchBucket")
+_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+#: What the library says, in which the service's own XML stands, and what to do about it.
+_FAULTS = (
+    (
+        _NO_BUCKET,
+        "there is no bucket {bucket} at {where}: make it first, or name another one",
+    ),
+    (  # it asks the machine for a role when it has no keys
+        re.compile(r"//169\.254\.169\.254/"),
+        f"no keys for {{where}}: set {_KEYS} where backups are taken, or give the machine a role",
+    ),
+    (
+        re.compile("InvalidAccessKeyId|SignatureDoesNotMatch|InvalidClientTokenId|401 Unauth"),
+        f"{{where}} does not accept the keys: look at {_KEYS}",
+    ),
+    (
+        re.compile("403 Forbidden|AccessDenied"),
+        "{where} does not allow it: the keys need the rights to list, read, write and delete in "
+        "the bucket {bucket}",
+    ),
+    (
+        re.compile("PermanentRedirect|AuthorizationHeaderMalformed|301 Moved"),
+        "the bucket {bucket} is in another region: set AWS_REGION",
+    ),
+    (
+        re.compile("error sending request|dns error|tcp connect error"),
+        "{where} cannot be reached: look at AWS_ENDPOINT_URL, AWS_REGION and the network",
+    ),
+)
+
 
 class Bucket:
     """Objects below a prefix. See Place."""
@@ -43,11 +75,14 @@ class Bucket:
         # Constant after construction.
         self.names_first = True
         self.url = url
+        self._name = url.partition("://")[2].partition("/")[0]
         self._obstore = obstore
         plain = url.replace("s3a://", "s3://", 1)
         options: dict[str, Any] = {"timeout": _TIMEOUT}
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
-        if endpoint.startswith("http://"):
+        self._endpoint = (
+            os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        )
+        if self._endpoint.startswith("http://"):
             options["allow_http"] = True
         try:
             # Its overloads are by scheme, which is not known here.
@@ -72,7 +107,9 @@ class Bucket:
         try:
             found = self._obstore.get(self._store, name)
             yield from map(bytes, found.stream(min_chunk_size=_PART_BYTES))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if _NO_BUCKET.search(str(error)):
+                raise self._failed(error) from error
             raise BackupDamagedError(f"{name} is missing in {self.url}") from None
         except (self._obstore.exceptions.BaseError, OSError) as error:
             raise self._failed(error) from error
@@ -132,6 +169,13 @@ class Bucket:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> BackupTargetError:
+        text = str(error)
+        for pattern, fault in _FAULTS:
+            if pattern.search(text):
+                where = self._endpoint or self.url.partition("://")[0]
+                return BackupTargetError(
+                    f"{self.url}: {fault.format(bucket=self._name, where=where)}"
+                )
         return BackupTargetError(f"{self.url}: {_first_line(error)}")
 
 

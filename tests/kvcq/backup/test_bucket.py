@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -103,15 +104,42 @@ def test_a_copy_that_is_cut_short_is_no_backup(
     assert verify(place).broken == ()
 
 
-def test_what_the_bucket_refuses_is_told_with_its_name(
+def test_what_the_bucket_refuses_is_told_with_what_to_do(
     bucket_server: str, store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kvcq.backup.bucket._TRIES", 0)
-    with pytest.raises(BackupTargetError, match="s3://other/x: "):
-        take_backup(store, queues_of(store), "s3://other/x")
+
+    def refused(url: str) -> str:
+        told = []
+        for use in (
+            lambda: take_backup(store, queues_of(store), url, copy=copy_in_process),
+            lambda: open_place(url).put_bytes("x", b""),
+            lambda: choose_by_id(open_place(url), None),
+        ):
+            with pytest.raises(BackupTargetError) as caught:
+                use()
+            told.append(str(caught.value))
+        assert told == [told[0]] * 3
+        assert "<" not in told[0], "nothing of the service's own documents"
+        return told[0]
+
+    kept = f"s3://{BUCKET}/x"
+    missing = refused("s3://other/x")
+    assert missing.startswith(f"s3://other/x: there is no bucket other at {bucket_server}: make it")
+    try:
+        _ask_for_keys(bucket_server, "0")
+        assert "does not accept the keys: look at AWS_ACCESS_KEY_ID" in refused(kept)
+    finally:
+        _ask_for_keys(bucket_server, "inf")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    with pytest.raises(BackupTargetError, match=f"s3://{BUCKET}/x: "):
-        take_backup(store, queues_of(store), f"s3://{BUCKET}/x")
+    assert refused(kept).startswith(f"{kept}: http://127.0.0.1:1 cannot be reached: look at AWS_")
+
+
+def _ask_for_keys(server: str, after: str) -> None:
+    """Calls that moto takes whatever they are signed with; it knows no key."""
+    kind = {"Content-Type": "text/plain"}
+    with urlopen(Request(f"{server}/moto-api/reset-auth", after.encode(), kind)):
+        pass
 
 
 def test_a_missing_library_is_told_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
