@@ -345,3 +345,30 @@ def test_what_was_noted_of_the_log_behind_a_cut_hides_nothing(tmp_path: Path) ->
             # Bits of a topic go together when those of one of its queues are ahead.
             assert {head.queue_id for head in store.metadata.latest_heads()} == hidden
         assert_whole(root)
+
+
+def test_bytes_that_a_topic_keeps_are_counted_anew_after_a_cut(tmp_path: Path) -> None:
+    clock, limit = FakeClock(), 3000
+    with open_small(tmp_path / "store", clock) as store:
+        put_some(store, clock, 20)
+        half = store.log.appended_offset
+        put_some(store, clock, 20, 100)
+        store.keep("T0", size_bytes=limit)
+        store.bounds([("T0", 0)])
+        store._services.kept_bytes.run()
+        assert store.bounds([("T0", 0)])[0].min_offset > 20
+        taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
+    for segments_only in (False, True):
+        root = tmp_path / f"again-{segments_only}"
+        cut = Cut(until_offset=half)
+        restore(
+            open_place(str(tmp_path / "b")), taken.backup, root, cut, segments_only=segments_only
+        )
+        with open_small(root, FakeClock(clock.now_ms())) as store:
+            put_some(store, clock, 20, 300)
+            store.bounds([("T0", 0)])
+            store._services.kept_bytes.run()
+            low, high = store.bounds([("T0", 0)])[0]
+            sizes = [unit.record_size for _, unit in store.queues.read_units("T0", 0, 0, high)]
+            assert high == len(sizes) == 40
+            assert sum(sizes[low:]) <= limit < sum(sizes[low - 1 :])
