@@ -4,11 +4,12 @@
 """
 
 from server.puts.durability import wait_visible
-from server.puts.producer_sessions import check_number
+from server.puts.producer_sessions import check_number, name_of
 from server.puts.puts import Puts
 
 __all__ = [
     "Puts",
     "check_number",
+    "name_of",
     "wait_visible",
 ]

@@ -11,6 +11,9 @@ what was stored under it (store/numbered_batches.py).
 What is looked up in the log: where a producer stands that is not remembered, once; and a batch
 with an older number whose answer is not remembered. Neither happens in steady running.
 docs/producers.md argues it, case by case.
+
+Where users are asked for, a producer is its user's own: two may choose one id, and neither can
+go on with, or look at, what the other numbered.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from server.access import current_caller
 from server.errors import NumberPassedError, NumberReusedError, OutOfSequenceError
 from server.puts.durability import wait_visible
 from server.wire import Columns, Stored
@@ -47,6 +51,7 @@ class _Sent(NamedTuple):
     """A batch as it came, and how it is appended if it is new."""
 
     producer_id: str
+    name: str  # see `name_of`
     sequence: int
     messages: Sequence[Message]
     checksum: int
@@ -133,26 +138,27 @@ class ProducerSessions:
         written, and the same sequence is expected again.
         """
         check_number(producer_id, sequence)
-        turn = self._turns.setdefault(producer_id, _Turn())
+        name = name_of(producer_id)
+        turn = self._turns.setdefault(name, _Turn())
         turn.users += 1
         try:
             # One batch of a producer at a time: a look into the log must not be overtaken.
             async with turn.lock:
                 append = self._appender.large if large else self._appender.small
-                sent = _Sent(producer_id, sequence, messages, checksum, append)
+                sent = _Sent(producer_id, name, sequence, messages, checksum, append)
                 return await self._append_in_turn(sent)
         finally:
             turn.users -= 1
             if not turn.users:
-                del self._turns[producer_id]
+                del self._turns[name]
 
     async def _append_in_turn(self, sent: _Sent) -> Stored:
-        producer_id, sequence = sent.producer_id, sent.sequence
-        session = self._sessions.get(producer_id)
+        producer_id, name, sequence = sent.producer_id, sent.name, sent.sequence
+        session = self._sessions.get(name)
         if session is None:
             # A batch that is in the log, but not in the index yet, must not be taken for new.
             await wait_visible(self._store)
-            known = await self._workers.run(self._store.batches.next_sequence, producer_id)
+            known = await self._workers.run(self._store.batches.next_sequence, name)
             session = _Session(deque(), known or None, is_certain=known is not None)
         expected = session.next_sequence
         if sequence == expected and session.is_certain:
@@ -166,7 +172,7 @@ class ProducerSessions:
         if expected is None and session.is_certain:
             return await self._append_new(session, sent)
         await wait_visible(self._store)
-        found = await self._workers.run(self._store.batches.find, producer_id, sequence)
+        found = await self._workers.run(self._store.batches.find, name, sequence)
         if found is None:
             if expected is not None and sequence < expected:
                 raise NumberPassedError(producer_id, sequence, expected)
@@ -180,23 +186,21 @@ class ProducerSessions:
         columns = _columns_of(found, sent.messages)
         stored = Stored(columns, found.end_offset, found.store_time_ms, repeated=True)
         batch = _Batch(sequence, sent.checksum, stored)
-        self._remember(session, producer_id, batch, mark.next_sequence)
+        self._remember(session, name, batch, mark.next_sequence)
         return stored
 
     async def _append_new(self, session: _Session, sent: _Sent) -> Stored:
-        producer_id, sequence, messages, checksum, append = sent
+        _, name, sequence, messages, checksum, append = sent
         next_sequence = max(session.next_sequence or 0, sequence + len(messages))
-        mark = BatchMark(producer_id, sequence, len(messages), checksum, next_sequence)
+        mark = BatchMark(name, sequence, len(messages), checksum, next_sequence)
         stored = await append(messages, mark)
         # No await in between: a batch that is stored is remembered.
-        self._remember(session, producer_id, _Batch(sequence, checksum, stored), next_sequence)
+        self._remember(session, name, _Batch(sequence, checksum, stored), next_sequence)
         return stored
 
-    def _remember(
-        self, session: _Session, producer_id: str, batch: _Batch, next_sequence: int
-    ) -> None:
-        self._sessions[producer_id] = session
-        self._sessions.move_to_end(producer_id)
+    def _remember(self, session: _Session, name: str, batch: _Batch, next_sequence: int) -> None:
+        self._sessions[name] = session
+        self._sessions.move_to_end(name)
         earlier = session.batch(batch.sequence)
         if earlier is not None:  # its topics were deleted since
             session.batches.remove(earlier)
@@ -205,8 +209,8 @@ class ProducerSessions:
         self._messages += batch.stored.columns.message_count
         if len(session.batches) > self._remembered_batches:
             self._messages -= session.batches.popleft().stored.columns.message_count
-        self._with_batches[producer_id] = session
-        self._with_batches.move_to_end(producer_id)
+        self._with_batches[name] = session
+        self._with_batches.move_to_end(name)
         if len(self._sessions) > self._producer_limit:
             self._forget_batches(self._sessions.popitem(last=False)[0])
         # The numbers stay known, so that the next batch of an active producer needs no look-up.
@@ -214,8 +218,8 @@ class ProducerSessions:
             self._forget_batches(next(iter(self._with_batches)))
         session.next_sequence = max(session.next_sequence or 0, next_sequence)
 
-    def _forget_batches(self, producer_id: str) -> None:
-        session = self._with_batches.pop(producer_id, None)
+    def _forget_batches(self, name: str) -> None:
+        session = self._with_batches.pop(name, None)
         if session is not None:
             self._messages -= sum(one.stored.columns.message_count for one in session.batches)
             session.batches.clear()
@@ -224,6 +228,12 @@ class ProducerSessions:
     def producer_count(self) -> int:
         """Producers remembered."""
         return len(self._sessions)
+
+
+def name_of(producer_id: str) -> str:
+    """What the log knows a producer of this task's caller by."""
+    user = current_caller().name
+    return f"{user}/{producer_id}" if user else producer_id
 
 
 def check_number(producer_id: str, sequence: int) -> None:

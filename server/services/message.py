@@ -9,7 +9,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.access import Kind, Role, current_caller
 from server.edge import request_id_of
-from server.puts import check_number, wait_visible
+from server.puts import check_number, name_of, wait_visible
 from server.wire import (
     DEFAULT_QUERY_MESSAGES,
     MAX_MESSAGES,
@@ -135,10 +135,10 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         producer_id, sequence = request.producer.producer_id, request.producer.sequence
         check_number(producer_id, sequence)
         await wait_visible(self._store)
-        caller = current_caller()
+        caller, name = current_caller(), name_of(producer_id)
 
         def find() -> bytes:
-            records = self._store.batch_records(producer_id, sequence)
+            records = self._store.batch_records(name, sequence)
             if records is None:
                 raise MessageNotFoundError(
                     f"{producer_id}:{sequence}", "no batch in the log begins with that number"

@@ -631,6 +631,27 @@ async def test_a_caller_that_never_stops_does_not_fill_the_disk(
     calls.cancel()
 
 
+async def test_a_producer_id_is_its_users_own(served: Served) -> None:
+    async with client_of(served, "app") as app, client_of(served, "ops") as ops:
+
+        async def put(client: AsyncClient, sequence: int, body: bytes) -> bool:
+            message = Message("orders", body)
+            return await client.put_numbered([message], producer_id="p", sequence=sequence)
+
+        assert not await put(app, 0, b"app's")
+        assert await ops.stored_batch("p", 0) is None
+        assert not await put(ops, 0, b"ops'")
+        assert await put(app, 0, b"app's"), "the other one's is in nobody's way"
+        assert not await put(app, 1, b"app's")
+        with pytest.raises(NotPossibleError, match="OUT_OF_SEQUENCE"):
+            await put(ops, 2, b"as if it were app's")
+        mine = await app.stored_batch("p", 0)
+        assert mine is not None
+        assert [message.body for message in mine.messages] == [b"app's"]
+        found = served.store.batches.find("app/p", 1)
+        assert found is not None
+
+
 async def test_who_may_not_list_all_topics_is_told_what_may_be_listed(served: Served) -> None:
     async with client_of(served, "app") as app, client_of(served, "reader") as reader:
         with pytest.raises(PermissionDeniedError, match="kvcq topic list --prefix orders"):
