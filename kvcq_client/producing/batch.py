@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from kvcq_client.errors import DeadlineError, KvcqError
@@ -190,7 +191,7 @@ class Batch:
         done = threading.Event()
         self.when_done(done.set)
         if not done.wait(timeout_s):
-            raise DeadlineError(f"no answer within {timeout_s} s")
+            raise DeadlineError("no answer in time; the producer still delivers it")
 
     async def waited(self) -> None:
         """Returns when done; in any event loop."""
@@ -241,7 +242,11 @@ class Sending:
         return self._batch.done
 
     def result(self, timeout_s: float | None = None) -> Placed:
-        """Where the message stands. Raises its error, DeadlineError when the time is up."""
+        """Where the message stands. Raises its error, DeadlineError when the time is up.
+
+        The time is for this waiting alone: the producer goes on delivering until its own delivery
+        timeout, and `result` may be asked again. None: until there is an outcome.
+        """
         self._batch.wait(timeout_s)
         return self._batch.placed(self._index)
 
@@ -292,17 +297,16 @@ class SendingMany:
             batch.when_done(one_done)
 
     def result(self, timeout_s: float | None = None) -> list[Placed]:
-        """Where each stands. Raises the first error. `timeout_s` is for each batch."""
-        for batch, _, _ in self._parts:
-            batch.wait(timeout_s)
+        """Where each stands. Raises the first error; DeadlineError as Sending does."""
+        self._wait_all(timeout_s)
         return self._placed()
 
     def errors(self, timeout_s: float | None = None) -> dict[int, KvcqError]:
-        """Index in the list to error, of those that failed."""
+        """Index in the list to error, of those that failed. Raises DeadlineError."""
+        self._wait_all(timeout_s)
         found: dict[int, KvcqError] = {}
         first = 0
         for batch, begin, end in self._parts:
-            batch.wait(timeout_s)
             if batch.failure is not None or batch.errors:
                 for index in range(begin, end):
                     error = batch.error_of(index)
@@ -318,6 +322,11 @@ class SendingMany:
         for batch, _, _ in self._parts:
             await batch.waited()
         return self._placed()
+
+    def _wait_all(self, timeout_s: float | None) -> None:
+        end_s = None if timeout_s is None else monotonic() + timeout_s
+        for batch, _, _ in self._parts:
+            batch.wait(None if end_s is None else max(0.0, end_s - monotonic()))
 
     def _placed(self) -> list[Placed]:
         """When all are done. Raises the first error."""
