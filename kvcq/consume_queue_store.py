@@ -43,6 +43,7 @@ from kvcq.tables import (
     unpack_i64,
     unpack_index_key,
     unpack_max,
+    unpack_places,
     unpack_unit,
     unpack_units,
 )
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kvcq.engine import KvEngine
+    from kvcq.engine import KvEngine, Pair
     from kvcq.tables import UnitColumns
     from store.consume_queue import Boundary, DispatchRequest, LastUnit
 
@@ -181,13 +182,7 @@ class KvConsumeQueueStore:
     def read_units(
         self, topic: str, queue_id: int, start: int, count: int
     ) -> list[tuple[int, CqUnit]]:
-        prefix = unit_prefix(topic, queue_id)
-        rows = self._engine.scan(
-            UNITS,
-            prefix + pack_i64(start),
-            prefix + pack_i64(min(start + count, _INT64_MAX)),
-            limit=count,
-        )
+        rows = self._unit_rows(topic, queue_id, start, count)
         if not rows:
             return []
         units = unpack_units([value for _, value in rows])
@@ -195,6 +190,23 @@ class KvConsumeQueueStore:
         if queue_offset_of(rows[-1][0]) == first + len(rows) - 1:
             return list(zip(range(first, first + len(rows)), units, strict=True))
         return [(queue_offset_of(key), unit) for (key, _), unit in zip(rows, units, strict=True)]
+
+    def read_places(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, int]]:
+        rows = self._unit_rows(topic, queue_id, start, count)
+        if rows and queue_offset_of(rows[-1][0]) != start + len(rows) - 1:  # a hole, or more
+            rows = [row for at, row in enumerate(rows) if queue_offset_of(row[0]) == start + at]
+        return unpack_places([value for _, value in rows])
+
+    def _unit_rows(self, topic: str, queue_id: int, start: int, count: int) -> Sequence[Pair]:
+        prefix = unit_prefix(topic, queue_id)
+        return self._engine.scan(
+            UNITS,
+            prefix + pack_i64(start),
+            prefix + pack_i64(min(start + count, _INT64_MAX)),
+            limit=count,
+        )
 
     def stored_units(
         self, topic: str, queue_id: int, start: int, count: int

@@ -135,9 +135,15 @@ class ServerConfig:
     worker_threads: int = setting(
         8, "threads for what may block: cold reads, queries, topics, groups", bounds=(1, 256)
     )
+    cold_readers: int = setting(
+        1,
+        "processes that read far behind the end, begun when needed; 0: the server does it itself",
+        bounds=(0, 64),
+    )
     cold_read_share: float = setting(
         0.1,
-        "of one core, for reads far behind the end while more than 1 MiB/s is put; 1: no limit",
+        "of one core of the server, for reads far behind the end while more than 1 MiB/s is put; "
+        "1: no limit",
         bounds=(0.01, 1),
         live=True,
     )

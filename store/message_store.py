@@ -24,8 +24,8 @@ from store.format import ITEM_END, check_group
 from store.light_queue import LMQ_PREFIX, is_light
 from store.metadata import Retention
 from store.numbered_batches import NumberedBatches
-from store.reader import TagFilter
 from store.setting import live_names
+from store.tag_filter import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from store.log import LogHold
     from store.message import Appended, KeyQueryPage, Message, Pulled
     from store.metadata import Metadata, TopicConfig
+    from store.pull_plan import PullPlan
     from store.reader import Reader
     from store.services import Services
     from store.topics import Admission, Topics
@@ -179,6 +180,31 @@ class MessageStore:
         UnknownQueueError, OffsetOutOfRangeError outside min..max, CorruptRecordError, and
         DamagedQueueError; the damaged queue is then rebuilt from the log in the background.
         """
+        return self.read_planned(
+            self.plan_pull(
+                topic,
+                queue_id,
+                offset,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                tag_filter=tag_filter,
+            )
+        )
+
+    def plan_pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        tag_filter: str | TagFilter | None,
+    ) -> PullPlan:
+        """The first half of `pull`: what it is to read of the log. Reads no record.
+
+        Raises what `pull` raises, but for what is found in records.
+        """
         if max_messages < 1:
             raise InvalidArgumentError("max_messages", f"{max_messages} is below 1")
         if max_bytes < 1:
@@ -187,7 +213,16 @@ class MessageStore:
         if isinstance(tag_filter, str):
             tag_filter = TagFilter.parse(tag_filter)
         try:
-            return self._reader.pull(topic, queue_id, offset, max_messages, max_bytes, tag_filter)
+            return self._reader.plan(topic, queue_id, offset, max_messages, max_bytes, tag_filter)
+        except DamagedQueueError as error:
+            self._repair_queue_of(error)
+            raise
+
+    def read_planned(self, plan: PullPlan) -> Pulled:
+        """The second half of `pull`, soon after the first. Raises what `pull` raises."""
+        self._appends.check_open()
+        try:
+            return self._reader.read(plan)
         except DamagedQueueError as error:
             self._repair_queue_of(error)
             raise

@@ -7,7 +7,9 @@ never skips it, and never takes it for the end of the queue.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from contextlib import suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from store.consume_queue import Boundary, Bounds, KeyHit
@@ -21,17 +23,13 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format import (
-    MAX_PROPERTIES_BYTES,
     dispatch_request,
-    java_hash,
-    picking,
     store_time_of,
-    tag_of,
     unpack_record,
 )
-from store.light_queue import is_light
-from store.message import KeyQueryPage, Pulled, PullStatus
+from store.message import KeyQueryPage
 from store.metadata import KEEP_ALL
+from store.pull_plan import PullPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.derive import Superseded
     from store.log import CommitLog
+    from store.message import Pulled
+    from store.tag_filter import TagFilter
     from store.topic_retention import TopicRetention
     from store.topics import QueueRules, Topics
 
@@ -48,63 +48,21 @@ _MAX_EXAMINED = 4096
 _UNITS_A_READ = 1024
 _MANY_QUEUES = 65_536
 
-#: One tag may be as long as a message's properties; or some thousand usual ones.
-MAX_FILTER_CHARACTERS = MAX_PROPERTIES_BYTES
-
-_QUEUE_FIELDS = picking("queue_id", "queue_offset")
 _CURSOR = struct.Struct(">qq")
 _I64_MAX = (1 << 63) - 1
 
 
-class TagFilter:
-    """Which tags a pull wants: `*` or nothing for all, otherwise `tagA || tagB`."""
-
-    __slots__ = ("codes", "tags")
-
-    def __init__(self, tags: frozenset[str]) -> None:
-        self.tags = tags
-        self.codes = frozenset(java_hash(tag) for tag in tags)
-
-    @classmethod
-    def parse(cls, expression: str) -> TagFilter | None:
-        """None when everything is wanted. Raises InvalidArgumentError; a long one is not split."""
-        if len(expression) > MAX_FILTER_CHARACTERS:
-            raise InvalidArgumentError(
-                "tag_filter",
-                f"{len(expression)} characters, more than {MAX_FILTER_CHARACTERS}",
-            )
-        expression = expression.strip()
-        if not expression or expression == "*":
-            return None
-        tags = [tag.strip() for tag in expression.split("||")]
-        if "" in tags or "*" in tags:
-            raise InvalidArgumentError("tag_filter", f"{expression!r} has an empty tag or a *")
-        return cls(frozenset(tags))
-
-    def matches(self, record: bytes) -> bool:
-        """Whether the record has a wanted tag; two tags may share a hash."""
-        return tag_of(record) in self.tags
-
-
-def _fitting(
-    units: Sequence[tuple[int, CqUnit]], limit: int, room: int, *, first: bool
-) -> tuple[int, int]:
-    """How many of the units fit in both limits, and the bytes left then.
+def _fitting(sizes: Sequence[int], room: int, *, first: bool) -> tuple[int, int]:
+    """How many records of these sizes fit in `room` bytes, and the bytes left then.
 
     The `first` message of a pull fits whatever its size.
     """
-    sizes = [unit[1] for _, unit in units[:limit]]
     whole = sum(sizes)
-    if whole <= room:  # the usual case, without a step for each
+    if whole <= room:  # the usual case
         return len(sizes), room - whole
-    count = 0
-    for _, unit in units[:limit]:
-        if unit[1] > room and not first:
-            break
-        first = False
-        room -= unit[1]
-        count += 1
-    return count, room
+    ends = list(accumulate(sizes))
+    count = max(bisect_right(ends, room), int(first))
+    return count, room - ends[count - 1] if count else room
 
 
 class Reader:
@@ -219,7 +177,7 @@ class Reader:
         found = self._queues.read_units(topic, queue_id, offset, 1)
         return found[0][1] if found else None
 
-    def pull(
+    def plan(
         self,
         topic: str,
         queue_id: int,
@@ -227,52 +185,48 @@ class Reader:
         max_messages: int,
         max_bytes: int,
         tag_filter: TagFilter | None,
-    ) -> Pulled:
-        """Records from `offset` on. See MessageStore.pull."""
+    ) -> PullPlan:
+        """Which records a pull from `offset` on gives. See MessageStore.plan_pull."""
         (low, high), floor = self._bounds(topic, queue_id)
         if not low <= offset <= high:
             raise OffsetOutOfRangeError(topic, queue_id, offset, low, high)
         hidden = self._superseded.get(topic, queue_id)
         takes_all = tag_filter is None and hidden is None
-        records: list[bytes] = []
+        places: list[tuple[int, int]] = []
         offsets: list[int] = []
         room = max_bytes
         at = offset
         stop = high if takes_all else min(high, offset + _MAX_EXAMINED)
-        while at < stop and len(records) < max_messages:
+        while at < stop and len(places) < max_messages:
             count = min(stop - at, _UNITS_A_READ)
+            left = max_messages - len(places)
             if takes_all:
-                count = min(count, max_messages - len(records))
-            units = self._units(topic, queue_id, at, count, floor, first=not records)
-            wanted = units if hidden is None else hidden.visible(units)
-            if tag_filter is not None:
-                codes = tag_filter.codes
-                wanted = [each for each in wanted if each[1].tag_code in codes]
-            first = not records
-            fitting, room = _fitting(wanted, max_messages - len(records), room, first=first)
-            found = self._records(topic, queue_id, wanted[:fitting], first=first)
-            if takes_all:
-                records += found
-                offsets.extend(range(at, at + len(found)))
-            elif tag_filter is None:
-                records += found
-                offsets.extend(queue_offset for queue_offset, _ in wanted[: len(found)])
+                count = min(count, left)
+            found = self._queues.read_places(topic, queue_id, at, count) if takes_all else []
+            if len(found) == count and found[0][0] >= floor:  # the usual case, in fewer steps
+                numbers: Sequence[int] = range(at, at + count)
+                behind = at + count
             else:
-                for (queue_offset, _), record in zip(wanted, found, strict=False):
-                    if tag_filter.matches(record):
-                        records.append(record)
-                        offsets.append(queue_offset)
-            if len(found) < len(wanted):
-                at = wanted[len(found)][0]
+                units = self._units(topic, queue_id, at, count, floor, first=not places)
+                behind = at + len(units)
+                wanted = units if hidden is None else hidden.visible(units)
+                if tag_filter is not None:
+                    codes = tag_filter.codes
+                    wanted = [each for each in wanted if each[1].tag_code in codes]
+                found = [(unit.physical_offset, unit.record_size) for _, unit in wanted]
+                numbers = [number for number, _ in wanted]
+            sizes = [size for _, size in found[:left]]
+            fitting, room = _fitting(sizes, room, first=not places)
+            places += found[:fitting]
+            offsets += numbers[:fitting]
+            if fitting < len(found):
+                at = numbers[fitting]
                 break
-            at += len(units)
-            if len(units) < count:
+            if behind < at + count:
+                at = behind
                 break  # the next pull tells why
-        if records:
-            status = PullStatus.FOUND
-        else:
-            status = PullStatus.NO_NEW_MESSAGE if at == offset else PullStatus.NO_MATCH
-        return Pulled(status, records, offsets, at, low, high)
+            at = behind
+        return PullPlan(topic, queue_id, offset, places, offsets, tag_filter, at, low, high)
 
     def _units(
         self, topic: str, queue_id: int, at: int, count: int, floor: int, *, first: bool
@@ -298,43 +252,31 @@ class Reader:
             raise DamagedQueueError(topic, queue_id, at, "its unit is missing", behind)
         return units
 
-    def _records(
-        self, topic: str, queue_id: int, units: Sequence[tuple[int, CqUnit]], *, first: bool
-    ) -> list[bytes]:
-        """Records of the units, verified to stand in this queue; fewer when some cannot be read.
+    def read(self, plan: PullPlan) -> Pulled:
+        """The records of the plan, verified to stand in its queue; fewer when some cannot be read.
 
-        Unless they are the `first` ones of a pull: then the reason is raised.
+        When the first one cannot, the reason is raised.
         """
-        if not units:
-            return []
+        if not plan.places:
+            return plan.pulled([])
+        topic, queue_id, first = plan.topic, plan.queue_id, plan.queue_offsets[0]
         try:
-            records = self._log.read_run([(unit[0], unit[1]) for _, unit in units])
+            records = self._log.read_run(plan.places)
         except (MessageNotFoundError, CorruptRecordError) as error:
-            if not first:
-                return []
             low, high = self.bounds(topic, queue_id)
-            queue_offset = units[0][0]
-            if not low <= queue_offset < high:  # its segment was dropped meanwhile
-                raise OffsetOutOfRangeError(topic, queue_id, queue_offset, low, high) from None
+            if not low <= first < high:  # its segment was dropped meanwhile
+                raise OffsetOutOfRangeError(topic, queue_id, first, low, high) from None
             if isinstance(error, MessageNotFoundError):
                 raise DamagedQueueError(
-                    topic, queue_id, queue_offset, "its unit points outside the log"
+                    topic, queue_id, first, "its unit points outside the log"
                 ) from error
             raise CorruptMessageError(
-                topic, queue_id, queue_offset, error.physical_offset, error.reason
+                topic, queue_id, first, error.physical_offset, error.reason
             ) from error
-        if not is_light(topic):
-            # Made and compared in C, without a step of the interpreter for each.
-            found = list(map(_QUEUE_FIELDS.unpack_from, records))
-            wanted = [(queue_id, queue_offset) for queue_offset, _ in units[: len(found)]]
-            if found != wanted:
-                at = next(at for at, fields in enumerate(found) if fields != wanted[at])
-                if at or not first:
-                    return records[:at]
-                raise DamagedQueueError(
-                    topic, queue_id, wanted[at][1], "its unit points at another message"
-                )
-        return records
+        misplaced = plan.misplaced(records)
+        if misplaced == 0:
+            raise DamagedQueueError(topic, queue_id, first, "its unit points at another message")
+        return plan.pulled(records[:misplaced])
 
     def query(
         self,

@@ -60,6 +60,7 @@ UNITS: dict[str, set[str]] = {}
 UNITS |= {
     "store.bounds": set(),
     "store.busy": {"store.errors"},
+    "store.child_process": set(),
     "store.clock": set(),
     "store.config": {"store.bounds", "store.errors", "store.light_queue", "store.setting"},
     "store.consume_queue": set(),
@@ -208,6 +209,16 @@ UNITS |= {
     "kvcq_bench.report": {"kvcq_bench.errors"},
     "kvcq_bench.targets": {"kvcq_bench.disk", "kvcq_bench.errors"},
 }
+_CALLS = {
+    "server.access",
+    "server.config",
+    "server.edge",
+    "server.errors",
+    "server.metrics",
+    "server.stage",
+    "server.wire",
+    "server.workers",
+}
 UNITS |= {
     "server.errors": set(),
     "server.moments": set(),
@@ -236,19 +247,9 @@ UNITS |= {
         "server.wire",
         "server.workers",
     },
-    **{
-        f"server.{room}": {
-            "server.access",
-            "server.config",
-            "server.edge",
-            "server.errors",
-            "server.metrics",
-            "server.stage",
-            "server.wire",
-            "server.workers",
-        }
-        for room in ("puts", "reads")
-    },
+    "server.puts": _CALLS,
+    "server.reads": {*_CALLS, "server.readers"},
+    "server.readers": {"server.wire"},
     "server.jobs": {"server.errors", "server.workers"},
     "server.console": {
         "server.access",

@@ -5,9 +5,7 @@ It knows files alone, not the store they are of: so it can be done by another pr
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -209,9 +207,3 @@ class _Copy:
     def _tell(self, source: Source, size: int) -> None:
         self._done += size
         self._report(source.place, self._done)
-
-
-def lower_priority() -> None:
-    """This process takes what others leave of the processors, where that is allowed."""
-    with suppress(OSError):
-        os.nice(10)

@@ -20,10 +20,9 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kvcq.backup.copying import Copied, CopyPlan, copy_files, lower_priority
+from kvcq.backup.copying import Copied, CopyPlan, copy_files
 from kvcq.backup.manifest import manifest_name, pack_manifest, unpack_manifest
 from kvcq.errors import (
     BackupDamagedError,
@@ -31,6 +30,7 @@ from kvcq.errors import (
     BackupRefusedError,
     BackupTargetError,
 )
+from store.child_process import lower_priority, start_module
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -49,11 +49,8 @@ _ERRORS: dict[str, type[BackupError]] = {
 
 def copy_in_process(plan: CopyPlan, report: Report) -> Copied:
     """As `copy_files`, in a process of its own. `report` is called several times a second."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "kvcq.backup.process"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=_import_root(),
+    with start_module(
+        "kvcq.backup.process", stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         try:
             feed = cast("IO[bytes]", process.stdin)
@@ -98,11 +95,6 @@ def _lines(source: IO[bytes]) -> Iterator[bytes | None]:
                 return
             *lines, waiting = (waiting + piece).split(b"\n")
             yield from lines
-
-
-def _import_root() -> Path:
-    """The directory on the import path: a checkout, or the site-packages of an installation."""
-    return Path(sys.modules[__name__.partition(".")[0]].__path__[0]).parent
 
 
 class _Told:

@@ -66,6 +66,7 @@ from kvcq.tables.values import (
     pack_max,
     unpack_i64,
     unpack_max,
+    unpack_places,
     unpack_unit,
     unpack_units,
 )
@@ -128,6 +129,7 @@ __all__ = [
     "unpack_i64",
     "unpack_index_key",
     "unpack_max",
+    "unpack_places",
     "unpack_unit",
     "unpack_unit_key",
     "unpack_units",

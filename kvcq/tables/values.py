@@ -47,12 +47,13 @@ _UNIT_FIELDS = struct.Struct(
     "q"  # store_time_ms
 )
 _UNIT = struct.Struct(">qiqq4x")
+_PLACE = struct.Struct(">qi20x")
 _STAMP = struct.Struct("<i")
 _MAX = struct.Struct(">qq")
 _MAX_OFFSET = struct.Struct(">8xq")
 _I64 = struct.Struct(">q")
 assert _UNIT_FIELDS.size == ROCKETMQ_UNIT_SIZE
-assert _UNIT.size == UNIT_SIZE
+assert _UNIT.size == _PLACE.size == UNIT_SIZE
 MAX_SIZE = _MAX.size
 #: The same units for numpy.
 UNIT_DTYPE = np.dtype(
@@ -108,6 +109,16 @@ def unpack_units(values: Sequence[bytes]) -> list[CqUnit]:
         if unit[0] < 0 or unit[1] <= 0:
             raise CorruptValueError(f"impossible {unit}")
     return units
+
+
+def unpack_places(values: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Physical offset and size of many units. Raises CorruptValueError."""
+    joined = b"".join(values)
+    if len(joined) == UNIT_SIZE * len(values):
+        places: list[tuple[int, int]] = list(_PLACE.iter_unpack(joined))
+        if min(places, default=(0, 0))[0] >= 0 and min([size for _, size in places], default=1) > 0:
+            return places
+    return [(unit.physical_offset, unit.record_size) for unit in unpack_units(values)]
 
 
 def unpack_max(value: bytes) -> tuple[int, int]:

@@ -64,6 +64,13 @@ class FileQueueReads:
                     found.append((first + at, unit))
         return found
 
+    def read_places(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, int]]:
+        """See ConsumeQueueStore."""
+        found = self.read_units(topic, queue_id, start, count)
+        return [unit[:2] for at, (offset, unit) in enumerate(found) if offset == start + at]
+
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:

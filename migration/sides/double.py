@@ -73,6 +73,11 @@ class DoubleQueueStore(SidePair):
     ) -> list[tuple[int, CqUnit]]:
         return self._serving(topic).read_units(topic, queue_id, start, count)
 
+    def read_places(
+        self, topic: str, queue_id: int, start: int, count: int
+    ) -> list[tuple[int, int]]:
+        return self._serving(topic).read_places(topic, queue_id, start, count)
+
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int
     ) -> int:

@@ -90,6 +90,8 @@ class Serving:
             "server.backup_places": self._backup_places,
             "server.memory_bytes": private_bytes(),
             "server.producers": self.puts.sessions.producer_count,
+            "server.cold_readers": self.reads.processes.running,
+            "server.cold_reads": self.reads.processes.answered,
             "server.watched_queues": self.reads.growth.watched_queues,
             **({} if self._fronts is None else self._fronts.statistics()),
             **{f"server.{name}": value for name, value in self.jobs.statistics().items()},

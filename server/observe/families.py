@@ -39,6 +39,10 @@ _PLAIN = {
     "server.opening_progress": Row("kvcq_opening_ratio", "Of the step of the opening, 0 to 1."),
     "server.producers": Row("kvcq_producers", "Producers whose latest batches are remembered."),
     "server.watched_queues": Row("kvcq_watched_queues", "Queues that somebody waits for."),
+    "server.cold_readers": Row(
+        "kvcq_cold_readers", "Processes that read far behind the end of the log, now."
+    ),
+    "server.cold_reads": Row("kvcq_cold_reads_total", "Pulls that these processes answered."),
     "server.memory_bytes": Row("kvcq_memory_private_bytes", "Memory of the process, no files."),
     "server.max_receive_bytes": Row("kvcq_max_receive_bytes", "Largest request that is taken."),
     "server.fronts.running": Row("kvcq_fronts", "Processes that speak gRPC for this one."),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
 from server.reads.long_poll import pull_or_wait, wait_seconds
 from server.reads.queue_growth import QueueGrowth
-from server.reads.reader import QueueReader, Wanted, is_laborious
+from server.reads.reader import Aside, QueueReader, Wanted, is_laborious
 from server.reads.subscription import Subscription
 from server.wire import (
     DEFAULT_PULL_BYTES,
@@ -22,7 +23,7 @@ from server.wire import (
     not_negative,
     pulled_out,
 )
-from store.reader import TagFilter
+from store.tag_filter import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
+    from server.readers import Readers
     from server.stage import Stage
     from store.message import Pulled
     from store.message_store import MessageStore
@@ -40,6 +42,9 @@ class _Answer(NamedTuple):
     message_count: int
     cost_bytes: int  # of its records, or of its encoded messages
     response: pb.PullResponse | bytes  # bytes when a worker encoded it
+
+
+_COST_BYTES = attrgetter("cost_bytes")
 
 
 class Reads:
@@ -70,12 +75,17 @@ class Reads:
         """No queue wakes anybody from here on; wait for the reads under way. Blocks."""
         self._stop_listening()
         self.growth.close()
-        self._reader.threads.close()
+        self._reader.close()
 
     @property
     def waiting(self) -> int:
         """Reads that have no thread yet."""
-        return self._reader.threads.waiting
+        return self._reader.waiting
+
+    @property
+    def processes(self) -> Readers:
+        """Those that read far behind the end."""
+        return self._reader.processes
 
     async def pull(
         self, request: pb.PullRequest, remaining_s: float | None
@@ -100,18 +110,24 @@ class Reads:
 
         caller = current_caller()
 
+        place = key, offset, max_bytes, wanted
+
         def pull() -> Pulled:
-            return self._reader.pull(key, offset, max_bytes, wanted, may_wait=wait_ms > 0)
+            return self._reader.pull(*place, may_wait=wait_ms > 0)
+
+        def read_in_worker(aside: bool) -> _Answer:  # noqa: FBT001 - of a callback
+            found = self._reader.pull_aside(*place, in_stream=False) if aside else pull()
+            if isinstance(found, Aside):
+                return _Answer(found.status, *found.encoded)
+            return _answer(found, form, encode=True)
 
         async def read() -> _Answer:
             caller.subscribes(request.topic)  # again: it may have been parked for long
             if self._memory.is_crowded:
                 await self._memory.room_to_send()
             reader = self._reader
-            if reader.needs_worker(key, offset, max_bytes, wanted):
-                return await reader.in_worker(
-                    key, offset, lambda: _answer(pull(), form, encode=True)
-                )
+            if reader.needs_worker(*place):
+                return await reader.in_worker(key, offset, read_in_worker, _COST_BYTES)
             pulled = pull()
             if is_laborious(pulled, form):
                 return await reader.threads.run(_answer, pulled, form, encode=True)

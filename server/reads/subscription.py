@@ -18,7 +18,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
 from server.edge import batch_error
 from server.errors import MemoryFullError
-from server.reads.reader import Wanted, is_laborious
+from server.reads.reader import Aside, Wanted, is_laborious
 from server.wire import (
     bounded,
     form_of,
@@ -28,7 +28,7 @@ from server.wire import (
 )
 from store.errors import InvalidArgumentError
 from store.message import Pulled, PullStatus
-from store.reader import TagFilter
+from store.tag_filter import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -64,11 +64,17 @@ class _Turn(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a turn found, encoded unless there was nothing new."""
+    """What a turn found: a batch of the response, the whole of it, encoded, or nothing new."""
 
-    pulled: Pulled
-    batch: pb.QueueBatch | None
+    next_offset: int
+    max_offset: int
+    message_count: int
+    batch: pb.QueueBatch | bytes | None
     cost_bytes: int  # of credit: of its records, or of its encoded messages
+
+
+def _bytes_of(found: list[_Read | Exception]) -> int:
+    return sum(one.cost_bytes for one in found if isinstance(one, _Read))
 
 
 class Subscription:
@@ -106,6 +112,7 @@ class Subscription:
         self._tag_filter_text = ""
         self._wanted = Wanted(DEFAULT_MESSAGES, None, pb.RECORD_FORM_DECODED)
         self._encode_aside = False  # the response that is being made, by a worker
+        self._encoded = b""  # by another process, the whole response
 
     async def run(
         self, requests: AsyncIterator[pb.SubscribeRequest]
@@ -116,6 +123,9 @@ class Subscription:
         try:
             while True:
                 response = await self._next_response()
+                if self._encoded:
+                    yield self._encoded
+                    continue
                 if response.queues:
                     if self._encode_aside:
                         yield await self._reader.threads.run(response.SerializeToString)
@@ -249,9 +259,11 @@ class Subscription:
                 self._ready.move_to_end(turn.key, last=False)
 
     async def _next_response(self) -> pb.SubscribeResponse:
-        """What ready queues have for the client now; empty when they have nothing."""
+        """What ready queues have for the client now; empty when they have nothing, and when another
+        process encoded it."""
         response = pb.SubscribeResponse()
         self._encode_aside = False
+        self._encoded = b""
         if self._memory.is_crowded and self._may_read():
             try:
                 await self._memory.room_to_send()
@@ -294,43 +306,54 @@ class Subscription:
         limit = self._credit_bytes
         self._encode_aside = self._wanted.form != pb.RECORD_FORM_WHOLE
 
-        def read() -> list[_Read | Exception]:
+        def read(aside: bool) -> list[_Read | Exception]:  # noqa: FBT001 - of a callback
             found: list[_Read | Exception] = []
             taken = 0
             for turn in turns:
-                pulled = self._pull(turn, min(limit - taken, TURN_BYTES))
+                # What another process encodes is a response of its own.
+                max_bytes = min(limit - taken, TURN_BYTES)
+                pulled = self._pull(turn, max_bytes, aside=aside and not found)
                 one = self._decode(turn, pulled, response)
                 found.append(one)
                 if isinstance(one, _Read):
                     taken += one.cost_bytes
-                if taken >= min(limit, FULL_BYTES):
+                if taken >= min(limit, FULL_BYTES) or isinstance(pulled, Aside):
                     break
             return found
 
-        found = await self._reader.in_worker(first.key, first.offset, read)
+        found = await self._reader.in_worker(first.key, first.offset, read, _bytes_of)
         self._give_back(turns[len(found) :] + rest)
         for turn, outcome in zip(turns, found, strict=False):
             self._settle(turn, outcome, response)
 
-    def _pull(self, turn: _Turn, max_bytes: int) -> Pulled | Exception:
+    def _pull(
+        self, turn: _Turn, max_bytes: int, *, aside: bool = False
+    ) -> Pulled | Aside | Exception:
         """Read the queue. In the loop or a worker."""
         try:
             self._caller.subscribes(turn.key[0])  # each time: a right may be taken away
-            return self._reader.pull(turn.key, turn.offset, max_bytes, self._wanted, may_wait=True)
+            place = turn.key, turn.offset, max_bytes, self._wanted
+            if aside:
+                return self._reader.pull_aside(*place, in_stream=True)
+            return self._reader.pull(*place, may_wait=True)
         except Exception as error:  # noqa: BLE001 - the other queues go on
             return error
 
     def _decode(
-        self, turn: _Turn, pulled: Pulled | Exception, response: pb.SubscribeResponse
+        self, turn: _Turn, pulled: Pulled | Aside | Exception, response: pb.SubscribeResponse
     ) -> _Read | Exception:
         """Add it to the response when there is something new. In the loop or a worker."""
         if isinstance(pulled, Exception):
             return pulled
+        if isinstance(pulled, Aside):
+            plan, (count, cost_bytes, data) = pulled
+            return _Read(plan.next_offset, plan.max_offset, count, data, cost_bytes)
+        place = pulled.next_offset, pulled.max_offset, len(pulled.records)
         if pulled.status is PullStatus.NO_NEW_MESSAGE:
-            return _Read(pulled, None, 0)
+            return _Read(*place, None, 0)
         batch = response.queues.add(topic=turn.key[0], queue_id=turn.key[1])
         try:
-            return _Read(pulled, batch, pulled_out(pulled, self._wanted.form, batch.batch))
+            return _Read(*place, batch, pulled_out(pulled, self._wanted.form, batch.batch))
         except Exception as error:  # noqa: BLE001 - the other queues go on
             response.queues.remove(batch)
             return error
@@ -341,7 +364,7 @@ class Subscription:
         """Move the queue on by what was read, or drop it; returns the bytes of credit taken."""
         key = turn.key
         if self._generations.get(key) != turn.generation:  # moved or removed while it was read
-            if isinstance(outcome, _Read) and outcome.batch is not None:
+            if isinstance(outcome, _Read) and isinstance(outcome.batch, pb.QueueBatch):
                 response.queues.remove(outcome.batch)
             return 0
         if isinstance(outcome, Exception):
@@ -352,13 +375,15 @@ class Subscription:
                 error=batch_error(self._metrics, METHOD, outcome, self._call_id),
             )
             return 0
-        pulled, batch, cost_bytes = outcome
+        next_offset, max_offset, message_count, batch, cost_bytes = outcome
         if batch is None:
             return 0
-        self._offsets[key] = pulled.next_offset
+        if isinstance(batch, bytes):
+            self._encoded = batch
+        self._offsets[key] = next_offset
         self._credit_bytes -= cost_bytes
-        if pulled.next_offset < pulled.max_offset:
+        if next_offset < max_offset:
             self._make_ready(key)
-        self._metrics.pulled(key[0], len(pulled.records), cost_bytes)
-        self._caller.took_messages(len(pulled.records))
+        self._metrics.pulled(key[0], message_count, cost_bytes)
+        self._caller.took_messages(message_count)
         return cost_bytes

@@ -15,6 +15,7 @@ from store.log.log_walk import Blank, Damage, End, Poison, Run, walk
 from store.log.page_ahead import PageAhead
 from store.log.preallocate import Preallocator
 from store.log.queue_offsets import QueueOffsets
+from store.log.record_run import LogFiles
 from store.log.recovery import Recovered, recover_log
 from store.log.retention import RetentionService
 from store.log.segment import Segment, parse_segment_name, segment_name
@@ -33,6 +34,7 @@ __all__ = [
     "GroupCommitService",
     "IntervalFlushService",
     "LogAppend",
+    "LogFiles",
     "LogHold",
     "PageAhead",
     "Poison",

@@ -14,8 +14,6 @@ from bisect import bisect_left
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
 
-from zlib_ng.zlib_ng import crc32
-
 from store.errors import (
     AppendWouldWaitError,
     CorruptRecordError,
@@ -25,21 +23,18 @@ from store.errors import (
 )
 from store.format import (
     BLANK_BYTES,
-    CRC_ITEM_BYTES,
-    CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
-    PHYSICAL_OFFSET_AT,
     PLAIN,
     Found,
     are_whole,
     check_record,
-    crc_item,
     pack_blank,
     picking,
     store_time_of,
 )
+from store.log.record_run import is_whole, run_end, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,10 +52,6 @@ if TYPE_CHECKING:
     from store.message import Message
 
 _PLACE = picking("record_size", "magic", "physical_offset")
-# A cold read takes this much at most, and reads over gaps of this much (a disk's read-ahead is
-# 128 KiB: gaps within it cost nothing).
-_COLD_READ_BYTES = 4 << 20
-_COLD_GAP_BYTES = 32 << 10
 #: Appends over several segments that are remembered until a flush has passed them.
 _BEGINS_KEPT = 64
 
@@ -365,7 +356,7 @@ class CommitLog:
             # Of another kind, or damaged, or not in this source: one by one.
             for copy, (offset, size) in zip(copies or [b""], places[at:], strict=False):
                 try:
-                    whole = _is_whole(copy, offset, size)
+                    whole = is_whole(copy, offset, size)
                     records.append(copy if whole else self.read(offset, size))
                 except (MessageNotFoundError, CorruptRecordError):
                     if not records:
@@ -392,22 +383,16 @@ class CommitLog:
 
         The mapping of its segment when that is hot. Otherwise one read through the file that takes
         the records behind it along, as long as they lie close: a page fault would hold the GIL
-        while the disk works, and a read for each record costs more than the gaps between them.
+        while the disk works.
         """
-        offset, size = places[index]
+        offset = places[index][0]
         segment = self._segments.find(offset)
         if segment is None:
             return b"", offset, offset
         base = segment.start_offset
         if base >= self.appended_offset - self._hot_read_bytes:
             return segment.buffer, base, base + segment.size
-        end = offset + size
-        for following, following_size in places[index + 1 :]:
-            if not end <= following <= end + _COLD_GAP_BYTES:
-                break
-            if following + following_size > min(offset + _COLD_READ_BYTES, base + segment.size):
-                break
-            end = following + following_size
+        end = run_end(places, index, base + segment.size)
         try:
             return segment.pread(offset - base, end - offset), offset, end
         except (StoreClosedError, InvalidArgumentError):
@@ -510,27 +495,3 @@ class CommitLog:
             self.settle()
             self._closed = True
         self._segments.close()
-
-
-def verify(data: bytes, offset: int, size: int) -> None:
-    """Raise CorruptRecordError unless `data` is the whole record that lies at `offset`."""
-    # The CRC item covers everything before it, so one pass is enough; records of others, which
-    # may lack the item, get the full check.
-    item_at = size - CRC_ITEM_BYTES
-    if (
-        data[item_at:] == crc_item(crc32(memoryview(data)[:item_at]) & CRC_MASK)
-        and data[:4] == size.to_bytes(4, "big")
-        and data[PHYSICAL_OFFSET_AT : PHYSICAL_OFFSET_AT + 8] == offset.to_bytes(8, "big")
-    ):
-        return
-    checked = check_record(data, 0, len(data), offset)
-    if checked.found is not Found.RECORD or checked.size != size:
-        raise CorruptRecordError(offset, checked.reason or "not the record its unit describes")
-
-
-def _is_whole(data: bytes, offset: int, size: int) -> bool:
-    try:
-        verify(data, offset, size)
-    except CorruptRecordError:
-        return False
-    return True

@@ -20,7 +20,7 @@ from store.errors import (
 )
 from store.format.record import unpack_record
 from store.message import Message, PullStatus
-from store.reader import TagFilter
+from store.tag_filter import TagFilter
 from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import live_engine

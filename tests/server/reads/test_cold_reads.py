@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from server.reads.cold_reads import FEW_BYTES_PER_S, ColdReads
+from server.reads.cold_reads import _SENDING_S, FEW_BYTES_PER_S, ColdReads
 from server.workers import Workers
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ class World:
         self.cpu_s = 0.0
         self.end = 0
         self.slept_s: list[float] = []
+        self.puts_came: list[bool] = []  # what each read was told
 
     async def sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)
         self.now_s += seconds
 
-    def read(self) -> str:
+    def read(self, puts_come: bool) -> str:
+        self.puts_came.append(puts_come)
         self.cpu_s += READ_CPU_S
         self.now_s += READ_WALL_S
         return "records"
@@ -58,12 +60,13 @@ def test_without_puts_nothing_waits() -> None:
 
     async def consume(reads: ColdReads) -> None:
         for _ in range(10):
-            assert await reads.run(world.read) == "records"
+            assert await reads.run(world.read, len) == "records"
             world.end += int(FEW_BYTES_PER_S * READ_WALL_S / 2)
 
     with cold_reads(world, 0.2) as reads:
         asyncio.run(consume(reads))
     assert not world.slept_s
+    assert not any(world.puts_came)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.5])
@@ -73,13 +76,14 @@ def test_beside_puts_they_take_their_share_of_a_core(share: float) -> None:
     async def consume(reads: ColdReads) -> None:
         for _ in range(100):
             world.end += 100 * FEW_BYTES_PER_S
-            await reads.run(world.read)
+            await reads.run(world.read, len)
 
     with cold_reads(world, share) as reads:
         asyncio.run(consume(reads))
     # The clock stood still but for the reads' own waits for the disk, which are not charged.
     busy = world.cpu_s / (world.now_s - 100.0 - 100 * (READ_WALL_S - READ_CPU_S))
     assert busy == pytest.approx(share, rel=0.05)
+    assert all(world.puts_came[5:])
 
 
 def test_all_of_a_core_is_no_limit() -> None:
@@ -88,7 +92,7 @@ def test_all_of_a_core_is_no_limit() -> None:
     async def consume(reads: ColdReads) -> None:
         for _ in range(10):
             world.end += 100 * FEW_BYTES_PER_S
-            await reads.run(world.read)
+            await reads.run(world.read, len)
 
     with cold_reads(world, 1.0) as reads:
         asyncio.run(consume(reads))
@@ -96,12 +100,30 @@ def test_all_of_a_core_is_no_limit() -> None:
 
 
 def test_an_error_is_raised_to_the_reader() -> None:
-    def broken() -> str:
+    def broken(_puts_come: bool) -> str:
         raise OSError("the disk")
 
     async def consume(reads: ColdReads) -> None:
         with pytest.raises(OSError, match="the disk"):
-            await reads.run(broken)
+            await reads.run(broken, len)
 
     with cold_reads(World(), 0.2) as reads:
         asyncio.run(consume(reads))
+
+
+def test_what_will_be_sent_counts_as_well() -> None:
+    world = World()
+    waits_s = []
+
+    async def consume(reads: ColdReads, sent: int) -> None:
+        began_s = len(world.slept_s)
+        for _ in range(50):
+            world.end += 100 * FEW_BYTES_PER_S
+            await reads.run(world.read, lambda _: sent)
+        waits_s.append(sum(world.slept_s[began_s:]))
+
+    for sent in (0, round(READ_CPU_S / _SENDING_S)):
+        with cold_reads(world, 0.1) as reads:
+            asyncio.run(consume(reads, sent))
+    short, long = waits_s
+    assert long == pytest.approx(2 * short, rel=0.1)

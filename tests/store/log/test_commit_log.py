@@ -21,12 +21,11 @@ from store.errors import (
 from store.format.limits import prepare
 from store.format.record import Found, check_record, dispatch_request, pack_blank, unpack_record
 from store.log.batch_encoder import BatchEncoder
-from store.log.commit_log import CommitLog, verify
+from store.log.commit_log import CommitLog
 from store.log.queue_offsets import QueueOffsets
 from store.log.segment_set import DirectSource, SegmentSet
 from store.message import Message
 from tests.support.fake_clock import FakeClock
-from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -314,18 +313,6 @@ def test_a_size_inside_a_body_is_not_believed(harness: Harness) -> None:
     request = harness.append(Message("T", head)).requests[0]
     with pytest.raises(MessageNotFoundError):
         harness.log.read_at(request.physical_offset + 88)
-
-
-def test_records_of_others_are_verified_too(tmp_path: Path) -> None:
-    row = LogWriter(tmp_path / "log", SEGMENT, crc_item=False).append(Entry())
-    verify(row.record, 0, len(row.record))
-    with pytest.raises(CorruptRecordError):
-        verify(row.record, 1, len(row.record))
-    with pytest.raises(CorruptRecordError):
-        verify(row.record, 0, len(row.record) - 1)
-    for size in (0, 1, 19, 21):
-        with pytest.raises(CorruptRecordError):
-            verify(row.record[:size], 0, size)
 
 
 def test_reads_outside_the_log(harness: Harness) -> None:

@@ -1,0 +1,103 @@
+"""What passes between the server and a reader process, over a pair of sockets.
+
+    to the reader     u32 length, Order, pickled: it is our own parent that writes it
+    from the reader   READY, once; then for each order i32 messages, i64 cost, i64 length, bytes
+
+An order that cannot be done whole is answered with -1 messages and no bytes. One order is under
+way at a time. Numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.pull_plan import PullPlan  # noqa: TC001 - pickle finds it by name
+
+if TYPE_CHECKING:
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+
+READY = b"\1"
+_LENGTH = struct.Struct(">I")
+_HEAD = struct.Struct(">iqq")
+_REFUSED = -1
+
+
+class Order(NamedTuple):
+    """One answer to be made."""
+
+    plan: PullPlan
+    form: pb.RecordForm
+    in_stream: bool  # as a response of a subscription, not of a pull
+
+
+class Encoded(NamedTuple):
+    """An answer as it goes over the wire."""
+
+    message_count: int
+    cost_bytes: int  # of its records, or of its encoded messages
+    data: bytes
+
+
+class LinkEndedError(Exception):
+    """The other side is gone, or silent for too long."""
+
+
+def set_patience(link: socket.socket, seconds: float) -> None:
+    """Nothing is waited for longer. Not `settimeout`: that would make each call a poll as well."""
+    limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def send_order(link: socket.socket, order: Order) -> None:
+    """Raises OSError."""
+    data = pickle.dumps(order, pickle.HIGHEST_PROTOCOL)
+    link.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive_order(link: socket.socket) -> Order:
+    """Raises LinkEndedError, OSError."""
+    [size] = _LENGTH.unpack(_exactly(link, _LENGTH.size))
+    order: Order = pickle.loads(_exactly(link, size))
+    return order
+
+
+def send_answer(link: socket.socket, answer: Encoded | None) -> None:
+    """None: refused. Raises OSError."""
+    if answer is None:
+        link.sendall(_HEAD.pack(_REFUSED, 0, 0))
+        return
+    link.sendall(_HEAD.pack(answer.message_count, answer.cost_bytes, len(answer.data)))
+    link.sendall(answer.data)
+
+
+def receive_answer(link: socket.socket) -> Encoded | None:
+    """None: refused. Raises LinkEndedError, OSError."""
+    count, cost_bytes, size = _HEAD.unpack(_exactly(link, _HEAD.size))
+    if count == _REFUSED:
+        return None
+    return Encoded(count, cost_bytes, _exactly(link, size))
+
+
+def is_ready(link: socket.socket) -> bool:
+    """Whether the reader takes orders by now. Does not wait. Raises LinkEndedError, OSError."""
+    try:
+        if link.recv(1, socket.MSG_DONTWAIT):
+            return True
+    except BlockingIOError:
+        return False
+    raise LinkEndedError
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    """In one call as a rule, without the interpreter while the other side writes."""
+    data = link.recv(size, socket.MSG_WAITALL) if size else b""
+    while len(data) < size:
+        more = link.recv(size - len(data), socket.MSG_WAITALL)
+        if not more:
+            raise LinkEndedError
+        data += more
+    return data

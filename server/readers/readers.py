@@ -1,0 +1,184 @@
+"""The server's side of reader processes: begins them, asks them, and does without them."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import threading
+from contextlib import suppress
+from queue import LifoQueue
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from server.readers.orders import (
+    Encoded,
+    LinkEndedError,
+    Order,
+    is_ready,
+    receive_answer,
+    send_order,
+    set_patience,
+)
+from store.child_process import start_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from store.pull_plan import PullPlan
+
+logger = logging.getLogger(__name__)
+
+#: Fewer bytes of records are read where they are asked for: the way there and back takes as long.
+LEAST_BYTES = 64 << 10
+#: A process that nobody asked for so long ends.
+IDLE_S = 60.0
+#: Cold reads that follow each other so soon are a consumer far behind, not a single look.
+_FOLLOWS_S = 1.0
+#: A process that ends by itself is not begun again sooner.
+_PAUSE_S = 5.0
+#: A reader that is silent for so long is given up: a disk that hangs holds the server's reads too.
+_PATIENCE_S = 30.0
+#: What ended, or is killed, is gone after this much.
+_ENDS_S = 1.0
+#: Of one end of a pair of sockets, where the system allows as much: an answer in few pieces.
+_SOCKET_BYTES = 1 << 20
+
+
+class Readers:
+    """So many reader processes at most, none of them before it is needed.
+
+    Thread: `read` on any; each process serves one at a time.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        commitlog: Path,
+        segment_bytes: int,
+        *,
+        idle_s: float = IDLE_S,
+        now_s: Callable[[], float] = monotonic,
+    ) -> None:
+        """`commitlog`: the directory of the segments."""
+        self._all = [
+            _Reader((str(commitlog), str(segment_bytes), str(idle_s)), now_s) for _ in range(count)
+        ]
+        # The one used last is the next: others are not needed, and end.
+        self._free: LifoQueue[_Reader] = LifoQueue()
+        for reader in self._all:
+            self._free.put(reader)
+
+    @property
+    def running(self) -> int:
+        """Processes that there are."""
+        return sum(reader.is_running for reader in self._all)
+
+    @property
+    def answered(self) -> int:
+        """Reads that they did."""
+        return sum(reader.answered for reader in self._all)
+
+    def read(self, plan: PullPlan, form: pb.RecordForm, *, in_stream: bool) -> Encoded | None:
+        """The answer with all that was planned; None: the caller reads it itself. Blocks.
+
+        None while a process begins, for few bytes, and for whatever a reader cannot prove. When all
+        are busy it waits for one of them.
+        """
+        if not self._all or sum(size for _, size in plan.places) < LEAST_BYTES:
+            return None
+        reader = self._free.get()
+        try:
+            return reader.ask(Order(plan, form, in_stream))
+        finally:
+            self._free.put(reader)
+
+    def close(self) -> None:
+        """All processes end. Nobody reads meanwhile, or afterwards."""
+        for reader in self._all:
+            reader.end()
+
+
+class _Reader:
+    """One process, while it is needed. Thread: one at a time."""
+
+    def __init__(self, arguments: tuple[str, ...], now_s: Callable[[], float]) -> None:
+        self._arguments = arguments
+        self._now_s = now_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None  # to the process
+        self._is_ready = False
+        self.answered = 0
+        self._asked_s = -_FOLLOWS_S
+        self._not_before_s = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        process = self._process
+        return process is not None and process.poll() is None
+
+    def ask(self, order: Order) -> Encoded | None:
+        """The answer; None without one."""
+        try:
+            link = self._link or self._started()
+            if link is None:
+                return None
+            if not self._is_ready:
+                self._is_ready = is_ready(link)
+                if not self._is_ready:
+                    return None
+            send_order(link, order)
+            answer = receive_answer(link)
+            self.answered += answer is not None
+            return answer
+        except (LinkEndedError, OSError) as error:
+            self._lost(error)
+            return None
+
+    def end(self) -> None:
+        """The process ends. Repeatable."""
+        link, self._link = self._link, None
+        process, self._process = self._process, None
+        if link is not None:
+            link.close()
+        if process is not None:
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):  # it hangs in the disk
+                process.wait(_ENDS_S)
+
+    def _started(self) -> socket.socket | None:
+        """Begin a process if that is worth while. It takes half a second until it is ready."""
+        now_s, asked_s = self._now_s(), self._asked_s
+        self._asked_s = now_s
+        if now_s - asked_s >= _FOLLOWS_S or now_s < self._not_before_s:
+            return None
+        self._not_before_s = now_s + _PAUSE_S
+        ours, theirs = socket.socketpair()
+        with theirs:
+            for end in (ours, theirs):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+            set_patience(ours, _PATIENCE_S)
+            self._link = ours
+            self._is_ready = False
+            self._process = process = start_module(
+                "server.readers.process",
+                *self._arguments,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+            )
+        # It ends by itself when it is not needed: somebody has to take note at once.
+        threading.Thread(target=process.wait, name="reader-end", daemon=True).start()
+        return ours
+
+    def _lost(self, error: Exception) -> None:
+        process = self._process
+        code = None
+        if process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(_ENDS_S)
+        self.end()
+        if code != 0:  # not of its own accord, which it does when nobody needs it
+            why = f"ended with {code}" if code is not None else f"does not answer: {error}"
+            logger.warning("a reader process %s; its reads are made by the server", why)

@@ -1,0 +1,64 @@
+"""What a pull is to give, as the units of its queue say it, before any record is read.
+
+All that the store alone can judge is judged then: bounds, what the topic keeps, what a later
+message hides. The rest is bytes: whoever has the log's files can read them and make the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from store.format import picking
+from store.light_queue import is_light
+from store.message import Pulled, PullStatus
+
+if TYPE_CHECKING:
+    from store.tag_filter import TagFilter
+
+_QUEUE_FIELDS = picking("queue_id", "queue_offset")
+
+
+class PullPlan(NamedTuple):
+    """One pull: the records to read, in queue order, and where the queue goes on."""
+
+    topic: str
+    queue_id: int
+    offset: int  # that was asked for
+    places: list[tuple[int, int]]  # physical offset and size
+    queue_offsets: list[int]  # of each place, in the queue asked for
+    tag_filter: TagFilter | None  # two tags may share a code: the records decide
+    next_offset: int  # when all of the places are read
+    min_offset: int
+    max_offset: int  # exclusive
+
+    def misplaced(self, records: list[bytes]) -> int | None:
+        """Index of the first record that does not stand in this queue at its offset.
+
+        `records`: those of the first places. A light queue's records name the queue of their topic.
+        """
+        if is_light(self.topic):
+            return None
+        # Made and compared in C, without a step of the interpreter for each.
+        found = list(map(_QUEUE_FIELDS.unpack_from, records))
+        wanted = [(self.queue_id, offset) for offset in self.queue_offsets[: len(found)]]
+        if found == wanted:
+            return None
+        return next(at for at, fields in enumerate(found) if fields != wanted[at])
+
+    def pulled(self, records: list[bytes]) -> Pulled:
+        """The answer. `records`: those of the first places; the next pull begins behind them."""
+        count = len(records)
+        offsets = self.queue_offsets
+        at = self.next_offset if count == len(offsets) else offsets[count]
+        if self.tag_filter is not None:
+            matches = self.tag_filter.matches
+            wanted = [each for each in zip(records, offsets, strict=False) if matches(each[0])]
+            records = [record for record, _ in wanted]
+            offsets = [offset for _, offset in wanted]
+        elif count < len(offsets):
+            offsets = offsets[:count]
+        if records:
+            status = PullStatus.FOUND
+        else:
+            status = PullStatus.NO_NEW_MESSAGE if at == self.offset else PullStatus.NO_MATCH
+        return Pulled(status, records, offsets, at, self.min_offset, self.max_offset)

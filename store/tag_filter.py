@@ -1,0 +1,39 @@
+"""Which tags a reader wants."""
+
+from __future__ import annotations
+
+from store.errors import InvalidArgumentError
+from store.format import MAX_PROPERTIES_BYTES, java_hash, tag_of
+
+#: One tag may be as long as a message's properties; or some thousand usual ones.
+MAX_FILTER_CHARACTERS = MAX_PROPERTIES_BYTES
+
+
+class TagFilter:
+    """Which tags a pull wants: `*` or nothing for all, otherwise `tagA || tagB`."""
+
+    __slots__ = ("codes", "tags")
+
+    def __init__(self, tags: frozenset[str]) -> None:
+        self.tags = tags
+        self.codes = frozenset(java_hash(tag) for tag in tags)
+
+    @classmethod
+    def parse(cls, expression: str) -> TagFilter | None:
+        """None when everything is wanted. Raises InvalidArgumentError; a long one is not split."""
+        if len(expression) > MAX_FILTER_CHARACTERS:
+            raise InvalidArgumentError(
+                "tag_filter",
+                f"{len(expression)} characters, more than {MAX_FILTER_CHARACTERS}",
+            )
+        expression = expression.strip()
+        if not expression or expression == "*":
+            return None
+        tags = [tag.strip() for tag in expression.split("||")]
+        if "" in tags or "*" in tags:
+            raise InvalidArgumentError("tag_filter", f"{expression!r} has an empty tag or a *")
+        return cls(frozenset(tags))
+
+    def matches(self, record: bytes) -> bool:
+        """Whether the record has a wanted tag; two tags may share a hash."""
+        return tag_of(record) in self.tags
