@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DataBlockIndexType,
@@ -212,8 +213,13 @@ def build_table_options(family: FamilyProfile, cache: Cache) -> BlockBasedOption
     # Whole-file filters. Also where most keys exist: a key that does not is a new queue.
     table.set_bloom_filter(family.bloom_bits, block_based=False)
     # Index and filter blocks count against the cache. Outside of it they would grow with the
-    # number of files, without a bound.
+    # number of files, without a bound. In pieces: the cache is divided into shards of a few MiB at
+    # most, and the whole filter of a large file, which fits none, is read again by each look-up.
     table.set_cache_index_and_filter_blocks(True)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(4 * KIB)
+    table.set_pin_top_level_index_and_filter(True)
     # L0 files are asked by every read; their filters are not evicted by a scan.
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     # Version 5 is the oldest with today's filters, so a RocketMQ broker's RocksDB reads it too.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED, Profile, metadata_profile
+from kvcq.engine.rocks.sst import write_sst
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,8 +64,27 @@ def test_each_family_has_its_options(
     assert options["bottommost_compression"] == bottommost
     assert options["compaction_style"] == "kCompactionStyleLevel"
     assert options["cache_index_and_filter_blocks"] == "true"
+    assert options["partition_filters"] == "true"
     assert options["compaction_filter_factory"] == "nullptr"
     assert int(options["write_buffer_size"]) == 32 << 20
+
+
+def test_no_look_up_reads_the_filter_of_a_whole_file_again(tmp_path: Path) -> None:
+    # The cache is divided: what is larger than a shard of it is not kept.
+    profile = replace(DERIVED, cache_bytes=8 << 20, statistics=True)
+    engine = RocksEngine.open(tmp_path / "kvcq", profile)
+    bounds = next(family for family in profile.families if family.name == "offset")
+    keys = [b"%07d" % number for number in range(300_000)]
+    file = write_sst(tmp_path / "sorted", ((key, bytes(16)) for key in keys), bounds)
+    assert file is not None
+    engine.ingest("offset", [file.path], move=True)
+    asked = keys[::30_000]
+    engine.multi_get("offset", asked)
+    before = engine.statistics()["block_cache_misses"]
+    for key in asked * 20:
+        assert engine.get("offset", key) is not None
+    assert engine.statistics()["block_cache_misses"] == before
+    engine.close()
 
 
 @pytest.mark.parametrize("armed", [False, True])
