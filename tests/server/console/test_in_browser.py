@@ -47,6 +47,21 @@ SIZE = {"width": 1200, "height": 760}
 WAIT_MS = 15_000
 #: What is folded away is looked at as well.
 OPEN_ALL = "for (const one of document.querySelectorAll('details')) one.open = true"
+#: What stands out of the window, or of a box that cannot be scrolled, or not by keyboard.
+CUT = """() => {
+  const found = [], root = document.documentElement;
+  if (root.scrollWidth > root.clientWidth) found.push(`page: ${root.scrollWidth}`);
+  for (const one of document.querySelectorAll('main *:not(.hidden, input, .plot *)')) {
+    const {overflowX, display} = getComputedStyle(one);
+    if (one.scrollWidth <= one.clientWidth + 1 || display === 'inline') continue;
+    if (overflowX === 'visible' && one.closest('.scroll, pre')) continue;
+    const what = `${one.className || one.tagName}: ${one.scrollWidth} in ${one.clientWidth}`;
+    if (overflowX !== 'auto') found.push(what);
+    else if (innerWidth > 1000 && !one.matches('[tabindex]')) found.push(what);
+    else if (!one.matches('[tabindex], :has(a, button)')) found.push(`${what}, no way by keyboard`);
+  }
+  return found;
+}"""
 LIGHT = [f"%LMQ%device-{number}" for number in range(8)]
 
 
@@ -335,6 +350,23 @@ async def test_it_works_without_scripts_and_on_a_small_screen(
             assert await page.evaluate(width) <= small["width"], path
         await page.goto(_origin(filled) + "/topics")
         await _shoot(page, "small")
+
+
+@pytest.mark.parametrize("width", [1280, 1024, 420])
+async def test_nothing_is_cut(filled: Served, browser: Browser, width: int) -> None:
+    """The page is as wide as the window. A table that is wider, on a small one alone, can be
+    scrolled by keyboard."""
+    size = {"width": width, "height": 900}
+    cut = []
+    for language, theme in (("en", "dark"), ("zh", "light")):
+        async with browser.page(locale=language, color_scheme=theme, viewport=size) as page:
+            for name, path in (await _paths(filled)).items():
+                await page.goto(_origin(filled) + path)
+                await page.evaluate(OPEN_ALL)
+                found = await page.evaluate(CUT)
+                cut += [f"{path} {language}: {one}" for one in found]
+                await _shoot(page, f"widths/{width}-{name}-{language}-{theme}")
+    assert cut == []
 
 
 async def test_a_page_of_another_origin_has_no_say(filled: Served, browser: Browser) -> None:
