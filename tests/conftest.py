@@ -43,9 +43,9 @@ settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that share a fixture of their module run on one worker: servers start once."""
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
         assert isinstance(item, pytest.Function)
         shared = item._fixtureinfo.name2fixturedefs.values()
         if any(definition.scope == "module" for found in shared for definition in found):
