@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from kvcq_client import AsyncClient, Credentials
+import pytest
+
+from kvcq_client import AsyncClient, Credentials, UnauthenticatedError
 from server.access import Kind, Right, Role, users_of_stopped_store
 from tests.support.serving import SMALL_STORE, serving
 
@@ -64,3 +66,10 @@ def users_of(served: Served) -> Users:
 def client_of(served: Served, name: str, secret: str | None = None) -> AsyncClient:
     credentials = Credentials(name, secret or secret_of(name))
     return AsyncClient(served.target, credentials=credentials, timeout_s=10.0)
+
+
+async def refusal(client: AsyncClient) -> str:
+    """What the client is told when it may not come in."""
+    with pytest.raises(UnauthenticatedError) as refused:
+        await client.statistics()
+    return str(refused.value)
