@@ -16,6 +16,7 @@ from kvcq_bench.report.numbers import number_text
 from tests.benchmarks import (
     beside_jobs,
     console,
+    fronts,
     in_process,
     metrics,
     migration,
@@ -33,6 +34,7 @@ CASES = {
     "single-put": over_grpc.single_put,
     "sync-put": over_grpc.sync_put,
     "security": security.secured_puts,
+    "fronts": fronts.with_fronts,
     "query": in_process.query_by_key,
     "replay": start_up.replay,
     "many-queues": start_up.many_queues,

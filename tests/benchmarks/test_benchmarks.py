@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
         "backup",
         "scrub",
         "security",
+        "fronts",
         "query",
         "replay",
         "many-queues",
