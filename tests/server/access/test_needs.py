@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import pytest
 import pytest_asyncio
 from google.protobuf.message_factory import GetMessageClass
 
@@ -71,8 +72,13 @@ REQUESTS: dict[str, Message] = {
 
 @pytest_asyncio.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    """Besides the administrator: `nobody` without rights, `other` with all on what is not asked."""
-    rights = {"nobody": [], "other": ["admin topic X*", "admin group X*"]}
+    """Besides the administrator: `nobody` without rights, `other` with all on what is not asked,
+    and `writer`, who may not read what it puts."""
+    rights = {
+        "nobody": [],
+        "other": ["admin topic X*", "admin group X*"],
+        "writer": ["publish topic T", "publish topic X*"],
+    }
     async with guarded(tmp_path / "store", rights) as running:
         yield running
 
@@ -256,24 +262,24 @@ async def test_what_is_found_by_a_number_shows_its_topic_first(served: Served) -
         messages=[pb.Message(topic="X1", queue_id=0, body=b"a"), _TOPIC],
         producer=pb.ProducerSequence(producer_id="p", sequence=0),
     )
-    await served.messages.PutBatch(batch, metadata=headers("ops"))
+    for user in ("ops", "writer"):
+        await served.messages.PutBatch(batch, metadata=headers(user))
     put = await served.messages.Put(pb.PutRequest(message=_TOPIC), metadata=headers("ops"))
     get = pb.GetRequest(message_id=put.placed.message_id)
     get_batch = pb.GetBatchRequest(producer=batch.producer)
-    asked: list[tuple[Any, Message]] = [
-        (served.messages.Get, get),
-        (served.messages.GetBatch, get_batch),
+    denied, unknown = "PERMISSION_DENIED", "MESSAGE_NOT_FOUND"
+    asked: list[tuple[Any, Message, dict[str, str]]] = [
+        (served.messages.Get, get, {"nobody": denied, "other": denied, "writer": denied}),
+        # A producer id is its user's own.
+        (served.messages.GetBatch, get_batch, {"nobody": unknown, "writer": denied}),
     ]
-    for method, request in asked:
+    for method, request, refusals in asked:
         await method(request, metadata=headers("ops"))
-        for user in ("nobody", "other"):
-            try:
+        for user, reason in refusals.items():
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await method(request, metadata=headers(user))
-            except grpc.aio.AioRpcError as error:
-                assert error_info(error).reason == "PERMISSION_DENIED"  # noqa: PT017
-                assert "'T'" not in (error.details() or ""), "it tells the topic"  # noqa: PT017
-            else:
-                raise AssertionError(user)
+            assert error_info(refused.value).reason == reason, user
+            assert "'T'" not in (refused.value.details() or ""), "it tells the topic"
 
 
 async def test_topics_are_listed_as_far_as_rights_go(served: Served) -> None:
