@@ -13,16 +13,19 @@ from pathlib import Path
 def start_module(
     module: str, *arguments: str, stdin: int, stdout: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """`python -m module`, with the modules that this process runs. Raises OSError.
+    """`python -m module`, with the modules that this process runs, in the directory that it runs
+    in: a relative path means the same to both. Raises OSError.
 
     It inherits no descriptor but its standard ones. It should end when its input does: then none
     is left behind by a parent that is killed.
     """
+    path = [str(import_root(module)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        # -P: what lies in that directory is nobody's module. -W: a door may import the module.
+        [sys.executable, "-P", "-W", "ignore::RuntimeWarning:runpy", "-m", module, *arguments],
         stdin=stdin,
         stdout=stdout,
-        cwd=import_root(module),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
     )
 
 

@@ -14,15 +14,14 @@ import pickle
 import selectors
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from migration.columnar import liveness_of
 from migration.fill.bulk_plan import BulkPlan
-from migration.fill.package_root import import_root
 from migration.state import SideName
+from store.child_process import start_module
 from store.errors import StoreError
 from store.files import DIRECTORY_MODE
 
@@ -114,12 +113,7 @@ class BulkBackfill:
         """Pieces until little is left. Whether it has to be done again: a topic was deleted."""
         deletions = self._double.applied_deletions
         plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
-        process = subprocess.Popen(
-            [sys.executable, "-m", _WORKER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=import_root(),
-        )
+        process = start_module(_WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             feed = cast("IO[bytes]", process.stdin)
             pickle.dump(plan, feed)

@@ -17,8 +17,8 @@ from kvcq.backup import list_backups, open_place, restore, take_backup, verify
 from kvcq.backup.process import copy_in_process
 from kvcq.backup.reading import backup_ids
 from kvcq.errors import BackupError, BackupTargetError
-from tests.support.backups import bodies, opened, queues_of
-from tests.support.stores import SEGMENT_BYTES
+from tests.support.backups import bodies, opened, put_some, queues_of
+from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
     from kvcq.backup.copying import Copied, CopyPlan, Report
@@ -101,6 +101,24 @@ def test_an_error_comes_over_as_what_it_was(
     with pytest.raises(BackupTargetError, match="files"):
         take_backup(store, queues_of(store), str(tmp_path / "b"), copy=copy_in_process, clock=clock)
     assert list_backups(open_place(str(tmp_path / "b"))) == []
+
+
+def test_relative_paths_mean_the_same_to_the_process(
+    clock: FakeClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """As in `kvcq serve --data ./data`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "json.py").write_text("raise AssertionError('somebody else's module')\n")
+    with open_small(Path("data"), clock) as store:
+        put_some(store, clock, 3)
+        wanted = bodies(store)
+        taken = take_backup(store, queues_of(store), "b", copy=copy_in_process, clock=clock)
+    restore(open_place(str(tmp_path / "b")), taken.backup, tmp_path / "again")
+    assert opened(tmp_path / "again", clock) == wanted
+    assert capfd.readouterr().err == ""
 
 
 def test_a_process_that_is_killed_is_an_error(
