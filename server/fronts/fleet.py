@@ -18,7 +18,6 @@ import logging
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +27,7 @@ from server.fronts.address import HeldAddress
 from server.fronts.calls import FrontCalls, Handlers
 from server.fronts.frames import Link
 from server.process import private_bytes
+from store.child_process import import_root
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -79,7 +79,7 @@ async def start_process(pair: socket.socket) -> FrontProcess:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(pair.fileno(),),
-        cwd=_import_root(),
+        cwd=import_root("server"),
     )
 
 
@@ -310,8 +310,3 @@ class _Front:
 
 def _packed(tls: Certificates) -> str:
     return json.dumps([None if one is None else one.decode("latin-1") for one in tls.pem])
-
-
-def _import_root() -> Path:
-    """The directory on the import path: a checkout, or the site-packages of an installation."""
-    return Path(sys.modules[__name__.partition(".")[0]].__path__[0]).parent
