@@ -18,6 +18,7 @@ from tests.support.imports import (
     is_room,
     module_of,
     room_of,
+    rooms_of,
     unit_of,
 )
 
@@ -354,9 +355,17 @@ ALSO = {
     ("kvcq/opening.py", "store"),
 }
 
-IMPORTS = imports_of(MAY_IMPORT)
-EDGES = edges_of(IMPORTS)
-ROOMS = sorted({room for edge in EDGES for module in edge if (room := room_of(module))})
+ROOMS = rooms_of(MAY_IMPORT)
+
+
+@pytest.fixture(scope="module")
+def imports() -> list[Import]:
+    return imports_of(MAY_IMPORT)
+
+
+@pytest.fixture(scope="module")
+def edges(imports: list[Import]) -> set[Edge]:
+    return edges_of(imports)
 
 
 def _wrong_directions(imports: Iterable[Import]) -> list[Import]:
@@ -406,12 +415,12 @@ def _wrong_owners(imports: Iterable[Import]) -> list[Import]:
     ]
 
 
-def test_imports_point_one_way() -> None:
-    assert _wrong_directions(IMPORTS) == []
+def test_imports_point_one_way(imports: list[Import]) -> None:
+    assert _wrong_directions(imports) == []
 
 
-def test_a_room_imports_what_its_row_allows() -> None:
-    assert sorted(_wrong_units(EDGES)) == []
+def test_a_room_imports_what_its_row_allows(edges: set[Edge]) -> None:
+    assert sorted(_wrong_units(edges)) == []
 
 
 def test_each_room_has_a_row_and_each_row_names_what_is_there() -> None:
@@ -420,8 +429,8 @@ def test_each_room_has_a_row_and_each_row_names_what_is_there() -> None:
     assert {unit for unit in named if not is_room(unit) and module_of(unit) != unit} == set()
 
 
-def test_a_room_is_entered_by_its_door() -> None:
-    assert _past_the_door(IMPORTS) == []
+def test_a_room_is_entered_by_its_door(imports: list[Import]) -> None:
+    assert _past_the_door(imports) == []
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -446,18 +455,18 @@ def test_no_name_of_a_door_is_also_that_of_a_module_behind_it(room: str) -> None
     assert {name for name in names if module_of(f"{room}.{name}") == f"{room}.{name}"} == set()
 
 
-def test_nothing_imports_itself_by_a_detour() -> None:
+def test_nothing_imports_itself_by_a_detour(edges: set[Edge]) -> None:
     # With the imports for types alone: they are no circle when the code runs, but one for a reader.
-    assert circles(EDGES) == {}
+    assert circles(edges) == {}
 
 
-def test_foreign_things_have_one_owner() -> None:
-    assert _wrong_owners(IMPORTS) == []
+def test_foreign_things_have_one_owner(imports: list[Import]) -> None:
+    assert _wrong_owners(imports) == []
 
 
-def test_there_is_something_to_hold_to_the_tables() -> None:
-    assert len(IMPORTS) > 300
-    assert {one.path.partition("/")[0] for one in IMPORTS} >= {"store", "kvcq", "server"}
+def test_there_is_something_to_hold_to_the_tables(imports: list[Import]) -> None:
+    assert len(imports) > 300
+    assert {one.path.partition("/")[0] for one in imports} >= {"store", "kvcq", "server"}
     assert ROOMS
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Of each kind, how many are remembered.
+#: Of each kind.
 KEPT_JOBS = 100
 
 
@@ -46,8 +46,12 @@ class Jobs:
     failed.
     """
 
-    def __init__(self, kinds: Iterable[Kind], metadata: Metadata, clock: Clock) -> None:
+    def __init__(
+        self, kinds: Iterable[Kind], metadata: Metadata, clock: Clock, kept: int = KEPT_JOBS
+    ) -> None:
+        """`kept`: of each kind, how many are remembered."""
         # Constant after construction.
+        self._kept = kept
         self._kinds = {kind.name: kind for kind in kinds}
         self._metadata = metadata
         self._clock = clock
@@ -194,7 +198,7 @@ class Jobs:
         The last one that was done stays, however many failed since.
         """
         mine = [job_id for job_id, each in self._jobs.items() if each.kind == kind]
-        for job_id in mine[:-KEPT_JOBS]:
+        for job_id in mine[: -self._kept]:
             if not self._jobs[job_id].is_running and job_id != self._last_done[kind].job_id:
                 del self._jobs[job_id]
 

@@ -50,9 +50,21 @@ class Surveyed(NamedTuple):
 class Survey:
     """One thread at a time."""
 
-    def __init__(self, store: MessageStore, groups: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        groups: int,
+        now_ms: Callable[[], int],
+        *,
+        page: int = PAGE,
+        rows_at_a_time: int = ROWS_AT_A_TIME,
+        topics_of_a_group: int = TOPICS_OF_A_GROUP,
+    ) -> None:
         """`groups`: how many are told of."""
         self._store = store
+        self._page = page
+        self._rows_at_a_time = rows_at_a_time
+        self._topics_of_a_group = topics_of_a_group
         self._most = groups
         self._now_ms = now_ms
         self._done = Surveyed()
@@ -62,11 +74,20 @@ class Survey:
         """What is known after some more look-ups. Raises what the store raises."""
         try:
             for rounds in self._rounds:
-                _advance(rounds)
+                self._advance(rounds)
         except StoreError:
             self._rounds = self._all_rounds()  # a generator that raised is at its end
             raise
         return self._done
+
+    def _advance(self, rounds: Iterator[int | None]) -> None:
+        left = self._rows_at_a_time
+        for rows in rounds:
+            if rows is None:
+                return
+            left -= rows
+            if left <= 0:
+                return
 
     def _all_rounds(self) -> tuple[Iterator[int | None], ...]:
         return self._count_topics(), self._count_light_queues(), self._look_at_groups()
@@ -75,7 +96,7 @@ class Survey:
         """Rows looked at, page by page; None after each round."""
         while True:
             count, after = 0, None
-            while page := self._store.list_topics("", after, PAGE):
+            while page := self._store.list_topics("", after, self._page):
                 count += len(page)
                 after = page[-1].name
                 yield len(page)
@@ -85,7 +106,7 @@ class Survey:
     def _count_light_queues(self) -> Iterator[int | None]:
         while True:
             count, after = 0, None
-            while page := self._store.list_light_queues("", after, PAGE):
+            while page := self._store.list_light_queues("", after, self._page):
                 count += len(page)
                 after = page[-1]
                 yield len(page)
@@ -97,14 +118,14 @@ class Survey:
             began_ms = self._now_ms()
             count, after = 0, None
             lags: dict[str, dict[str, Lag]] = {}
-            while page := self._store.list_groups(after, PAGE):
+            while page := self._store.list_groups(after, self._page):
                 yield len(page)
                 for group in page:
                     lag: dict[str, Lag] = {}
                     yield from self._add_lags(group, lag)
                     if lag:
                         lags[group] = lag
-                if len(lags) > self._most + PAGE:
+                if len(lags) > self._most + self._page:
                     lags = self._farthest(lags)
                 count += len(page)
                 after = page[-1]
@@ -122,13 +143,13 @@ class Survey:
     def _add_lags(self, group: str, lags: dict[str, Lag]) -> Iterator[int]:
         """Into `lags`, by topic."""
         after: tuple[str, int] | None = None
-        while page := self._store.list_committed(group, after, PAGE):
+        while page := self._store.list_committed(group, after, self._page):
             for topic, queue_id, offset in page:
                 lag = self._lag_of(topic, queue_id, offset)
                 if lag is None:
                     continue
                 name = LMQ_PREFIX if is_light(topic) else topic
-                if name not in lags and len(lags) >= TOPICS_OF_A_GROUP:
+                if name not in lags and len(lags) >= self._topics_of_a_group:
                     name = ""
                 lags[name] = _joined(lags.get(name), lag)
             after = page[-1][:2]
@@ -146,16 +167,6 @@ class Survey:
             return Lag(bounds.max_offset - begin, since_ms)
         except (UnknownTopicError, UnknownQueueError, DamagedQueueError):
             return None
-
-
-def _advance(rounds: Iterator[int | None]) -> None:
-    left = ROWS_AT_A_TIME
-    for rows in rounds:
-        if rows is None:
-            return
-        left -= rows
-        if left <= 0:
-            return
 
 
 def _joined(one: Lag | None, other: Lag) -> Lag:

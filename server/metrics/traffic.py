@@ -25,7 +25,7 @@ OTHERS = ""
 #: How often it is decided who has a row, seconds.
 RANK_S = 60.0
 #: Topics without a row whose traffic is known at a time: about 100 bytes each.
-_CANDIDATES = 4096
+CANDIDATES = 4096
 #: So many times the traffic of a topic with a row takes the row away from it.
 _STAYS = 2.0
 
@@ -42,9 +42,12 @@ class Traffic(NamedTuple):
 class TopicTraffic:
     """Owned by the event loop's thread. Light queues have one row together, named %LMQ%."""
 
-    def __init__(self, rows: int, now_s: Callable[[], float] = monotonic) -> None:
-        """`rows`: how many topics have one, 0 or more."""
+    def __init__(
+        self, rows: int, now_s: Callable[[], float] = monotonic, candidates: int = CANDIDATES
+    ) -> None:
+        """`rows`: how many topics have one, 0 or more; `candidates`: how many others are known."""
         self._most = rows
+        self._candidates = candidates
         self._now_s = now_s
         self._rows: dict[str, list[int]] = {}
         self._others = [0, 0, 0, 0]
@@ -83,7 +86,7 @@ class TopicTraffic:
             row = self._rows[topic] = [0, 0, 0, 0]
             shares[topic] = size
             return row
-        if len(shares) < self._most + _CANDIDATES:
+        if len(shares) < self._most + self._candidates:
             shares[topic] = size
         return self._others
 
@@ -93,7 +96,7 @@ class TopicTraffic:
         most = self._most
         # Half of the candidates make room for topics that are not known yet.
         kept = nlargest(
-            most + _CANDIDATES // 2,
+            most + self._candidates // 2,
             (
                 (topic, share * _STAYS if topic in rows else share)
                 for topic, share in self._shares.items()

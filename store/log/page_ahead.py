@@ -38,9 +38,12 @@ class PageAhead:
     what a read raises is logged and ends the service.
     """
 
-    def __init__(self, last_segment: Callable[[], Segment | None]) -> None:
+    def __init__(
+        self, last_segment: Callable[[], Segment | None], ahead_bytes: int = AHEAD_BYTES
+    ) -> None:
         # Constant after construction.
         self._last_segment = last_segment
+        self._ahead_bytes = ahead_bytes
         self._thread = threading.Thread(target=self._run, name="page-ahead", daemon=True)
         self._stopped = threading.Event()
         # Owned by the thread: how far the segment that begins at `_start` was read.
@@ -73,9 +76,9 @@ class PageAhead:
         if not self._is_wanted:
             return 0
         first = self._read_to
-        end = min(segment.appended + AHEAD_BYTES, segment.size)
+        end = min(segment.appended + self._ahead_bytes, segment.size)
         # Half a window at a time: a step for each few appends would wake for nothing.
-        if end - first < min(AHEAD_BYTES // 2, segment.size - segment.appended):
+        if end - first < min(self._ahead_bytes // 2, segment.size - segment.appended):
             return 0
         while self._read_to < end and not self._stopped.is_set():
             size = min(_STEP_BYTES, end - self._read_to)

@@ -60,10 +60,10 @@ def imports_of(packages: Iterable[str]) -> list[Import]:
     return found
 
 
-def _type_checking_nodes(tree: ast.AST) -> set[ast.AST]:
+def _type_checking_nodes(tree: ast.Module) -> set[ast.AST]:
     return {
         inner
-        for node in ast.walk(tree)
+        for node in tree.body
         if isinstance(node, ast.If)
         and isinstance(node.test, ast.Name)
         and node.test.id == "TYPE_CHECKING"
@@ -97,6 +97,13 @@ def module_of(name: str) -> str | None:
 def is_room(folder: str) -> bool:
     """Whether a folder below a package, dotted, has a door."""
     return "." in folder and door_of(folder) is not None
+
+
+def rooms_of(packages: Iterable[str]) -> list[str]:
+    """The rooms below the packages, dotted."""
+    doors = [path for package in packages for path in (ROOT / package).rglob("__init__.py")]
+    folders = [door.parent.relative_to(ROOT).as_posix().replace("/", ".") for door in doors]
+    return sorted(filter(is_room, folders))
 
 
 @cache

@@ -16,7 +16,6 @@ from migration.errors import UnknownJobError
 from migration.jobs import JobState
 from server.errors import JobRunningError
 from server.jobs import Jobs
-from server.jobs import registry as registry_module
 from store.errors import InvalidArgumentError, StoreBusyError, StoreClosedError
 from tests.support.fake_clock import FakeClock
 from tests.support.held_jobs import WAIT_S, HeldKind
@@ -142,10 +141,9 @@ def test_closing_ends_what_runs_and_begins_no_more() -> None:
         jobs.start("compact", None, {})
 
 
-def test_the_oldest_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "KEPT_JOBS", 3)
+def test_the_oldest_ones_are_forgotten() -> None:
     first, other = HeldKind("compact"), HeldKind("scrub")
-    jobs = Jobs([first, other], memory(), FakeClock())
+    jobs = Jobs([first, other], memory(), FakeClock(), kept=3)
     first.end.set()
     other.end.set()
     kept = jobs.start("scrub", None, {}).job_id
@@ -157,12 +155,9 @@ def test_the_oldest_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [view.job_id for view in jobs.views("scrub")] == [kept]
 
 
-def test_the_last_one_that_was_done_is_told_however_many_failed_since(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(registry_module, "KEPT_JOBS", 3)
+def test_the_last_one_that_was_done_is_told_however_many_failed_since() -> None:
     clock, kind, metadata = FakeClock(), HeldKind("backup"), memory()
-    jobs = Jobs([kind], metadata, clock)
+    jobs = Jobs([kind], metadata, clock, kept=3)
 
     def told(jobs: Jobs) -> list[float]:
         names = ("last_done_ms", "last_done_seconds", "last_done_bytes", "failed_since")

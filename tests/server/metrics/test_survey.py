@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from server.metrics import survey
 from server.metrics.survey import Lag, Survey
 from store.errors import StoreBusyError
 from store.message import Message
@@ -67,13 +66,11 @@ def test_light_queues_are_one_topic(store: MessageStore, clock: FakeClock) -> No
 
 
 def test_light_queues_are_counted_over_several_scrapes(
-    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr(survey, "PAGE", 4)
-    monkeypatch.setattr(survey, "ROWS_AT_A_TIME", 8)
     names = tuple(f"%LMQ%{number}" for number in range(20))
     store.put([Message("a", b"x", 0, light_queues=names)])
-    found = Survey(store, 1, clock.now_ms)
+    found = Survey(store, 1, clock.now_ms, page=4, rows_at_a_time=8)
     told = [found.go_on().light_queues for _ in range(4)]
     assert told == [None, None, 20, 20]
     assert Survey(store, 1, clock.now_ms).go_on().topics == 1
@@ -99,26 +96,21 @@ def test_the_groups_that_are_farthest_behind_are_told(
     assert found.groups == 10
 
 
-def test_topics_beyond_the_most_are_one_row(
-    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(survey, "TOPICS_OF_A_GROUP", 2)
+def test_topics_beyond_the_most_are_one_row(store: MessageStore, clock: FakeClock) -> None:
     for topic in ("a", "b", "c", "d"):
         _put(store, clock, topic, 1)
         store.commit_offsets("g", [(topic, 0, 0)])
-    lags = Survey(store, 3, clock.now_ms).go_on().lags["g"]
+    lags = Survey(store, 3, clock.now_ms, topics_of_a_group=2).go_on().lags["g"]
     assert {topic: lag.messages for topic, lag in lags.items()} == {"a": 1, "b": 1, "": 2}
 
 
 def test_many_names_take_several_scrapes_and_are_told_when_all_are_seen(
-    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr(survey, "PAGE", 4)
-    monkeypatch.setattr(survey, "ROWS_AT_A_TIME", 8)
     store.create_topics([(f"t{number}", 1) for number in range(30)])
     for number in range(30):
         store.commit_offsets(f"g{number}", [("t0", 0, 0)])
-    found = Survey(store, 100, clock.now_ms)
+    found = Survey(store, 100, clock.now_ms, page=4, rows_at_a_time=8)
     told = [found.go_on() for _ in range(20)]
     assert (told[0].topics, told[0].groups) == (None, None)
     # 30 topics in 4 scrapes; 60 rows of groups in 8, or one more.

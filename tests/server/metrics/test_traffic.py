@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.metrics import traffic
 from server.metrics.traffic import OTHERS, RANK_S, TopicTraffic, Traffic
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class Now:
@@ -81,12 +76,9 @@ def test_without_rows_everything_is_of_the_others() -> None:
     assert rows.read() == {OTHERS: Traffic(1, 10, 0, 0)}
 
 
-def test_memory_is_bounded_and_a_late_topic_still_gets_a_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(traffic, "_CANDIDATES", 10)
+def test_memory_is_bounded_and_a_late_topic_still_gets_a_row() -> None:
     now = Now()
-    rows = TopicTraffic(2, now)
+    rows = TopicTraffic(2, now, candidates=10)
     for number in range(1000):
         rows.put(f"t{number}", 1, 10)
     assert len(rows._shares) == 12

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.log import page_ahead
 from store.log.page_ahead import PageAhead
 from store.log.segment import Segment
 
@@ -31,11 +30,8 @@ def copy(segment: Segment, size: int) -> None:
         segment.append(data)
 
 
-def test_it_stays_a_window_ahead_and_reads_each_page_once(
-    segment: Segment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page_ahead, "AHEAD_BYTES", 1 << 18)
-    service = PageAhead(lambda: segment)
+def test_it_stays_a_window_ahead_and_reads_each_page_once(segment: Segment) -> None:
+    service = PageAhead(lambda: segment, ahead_bytes=1 << 18)
     assert service.run_once() == 1 << 18
     assert service.run_once() == 0
     copy(segment, 1 << 17)
@@ -44,11 +40,8 @@ def test_it_stays_a_window_ahead_and_reads_each_page_once(
     assert service.run_once() == 0
 
 
-def test_it_ends_at_the_end_of_the_segment(
-    segment: Segment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page_ahead, "AHEAD_BYTES", 1 << 18)
-    service = PageAhead(lambda: segment)
+def test_it_ends_at_the_end_of_the_segment(segment: Segment) -> None:
+    service = PageAhead(lambda: segment, ahead_bytes=1 << 18)
     copy(segment, SIZE - 5000)
     assert service.run_once() == 5000
     assert service.run_once() == 0
@@ -56,11 +49,8 @@ def test_it_ends_at_the_end_of_the_segment(
     assert service.run_once() == 0
 
 
-def test_it_reads_nothing_while_appends_go_through_the_file(
-    segment: Segment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page_ahead, "AHEAD_BYTES", 1 << 18)
-    service = PageAhead(lambda: segment)
+def test_it_reads_nothing_while_appends_go_through_the_file(segment: Segment) -> None:
+    service = PageAhead(lambda: segment, ahead_bytes=1 << 18)
     assert service.run_once() == 1 << 18
     segment.append(bytes(1 << 18))
     copy(segment, 1000)
