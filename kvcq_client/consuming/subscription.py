@@ -180,7 +180,8 @@ class Subscription:
         target = self._connection.target
         logger.warning("the server at %s is away, trying again: %s", target, error)
         while True:
-            await asyncio.sleep(backoff.next_s())
+            if await self._connection.rest(backoff.next_s()):
+                backoff.reset()
             try:
                 answer = await self._connection.call(
                     self._connection.admin.GetStatistics, pb.GetStatisticsRequest()

@@ -137,8 +137,9 @@ class Delivery:
                     self._failed = None
                 self._rewind()
                 self._expire()
-                if self._waiting and not self._progressed:
-                    await asyncio.sleep(backoff.next_s())
+                is_stuck = self._waiting and not self._progressed
+                if is_stuck and await self._connection.rest(backoff.next_s()):
+                    backoff.reset()
         except asyncio.CancelledError:
             self._fail_all(ClosedError(f"closed before it was acknowledged{self._why()}"))
             raise

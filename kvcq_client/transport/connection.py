@@ -40,6 +40,8 @@ DEFAULT_TIMEOUT_S = 30.0
 #: half, so that many clients of a server that restarts do not come back in step.
 FIRST_WAIT_S = 0.05
 LAST_WAIT_S = 2.0
+#: How often it is looked meanwhile whether a server that was away is back.
+_LOOK_S = 0.05
 
 #: A dead peer is noticed after about 30 s also when nothing is being sent.
 _OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -48,9 +50,9 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # A server that restarts is found again within a second.
+    # A server that restarts is found again within half a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 500),
 )
 
 
@@ -187,7 +189,26 @@ class Connection:
             wait_s = backoff.next_s()
             if monotonic() + wait_s >= end_s:
                 raise error
-            await asyncio.sleep(wait_s)
+            if await self.rest(wait_s):
+                backoff.reset()
+
+    async def rest(self, wait_s: float) -> bool:
+        """Wait before another try; not beyond the moment when a server that was away is reached.
+
+        Whether that was so. Many clients come back at slightly different times. Raises ClosedError.
+        """
+        end_s = monotonic() + wait_s
+        is_away = False
+        while (left_s := end_s - monotonic()) > 0:
+            self.check_open()
+            state = self._channel.get_state(try_to_connect=True)
+            if state is not grpc.ChannelConnectivity.READY:
+                is_away = True
+            elif is_away:
+                await asyncio.sleep(random.random() * min(left_s, _LOOK_S))
+                return True
+            await asyncio.sleep(min(left_s, _LOOK_S))
+        return False
 
     async def pages(
         self,
