@@ -85,7 +85,8 @@ DERIVED = Profile(
         FamilyProfile(name="default", bloom_bits=16),
         # Bounds: random point reads and small overwrites, one row or two per queue. Small blocks
         # and the hash index for the point reads; lz4 alone, since rows are rewritten so often
-        # that zstd would run again and again on the same ones.
+        # that zstd would run again and again on the same ones. Twice the L0 files: their filters
+        # keep point reads out of them, and a compaction rewrites all bounds either way.
         FamilyProfile(
             name="offset",
             block_bytes=4 * KIB,
@@ -93,6 +94,7 @@ DERIVED = Profile(
             point_reads=True,
             zstd_bottommost=False,
             file_bytes=32 * MIB,
+            l0_compact=8,
         ),
         # Message keys: random inserts, never overwritten, read by short range. Range reads do not
         # ask the filter; 10 bits serve the point reads of checks.
