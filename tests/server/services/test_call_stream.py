@@ -13,6 +13,7 @@ import pytest
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.edge.call_gate import CallKind
+from server.edge.decoder import Decoder
 from server.edge.request_fields import MAX_CALLS
 from server.puts.coalescer import PutCoalescer
 from tests.support.rpc_errors import error_info
@@ -102,6 +103,28 @@ async def test_a_put_that_comes_alone_takes_no_turn_of_the_loop(
             await stream.send((number, "Put", put(b"body")))
             response = pb.PutResponse.FromString((await stream.result()).response)
             assert response.placed.queue_offset == number
+
+
+@pytest.mark.parametrize("flush_mode", ["ASYNC", "SYNC"])
+async def test_a_put_that_comes_alone_is_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: str
+) -> None:
+    """Also when it has to wait, as for the disk."""
+    decoded: list[str] = []
+    decode = Decoder.decode
+
+    def noted(decoder: Decoder, data: bytes) -> Message:
+        decoded.append(decoder.method)
+        return decode(decoder, data)
+
+    monkeypatch.setattr(Decoder, "decode", noted)
+    async with (
+        serving(tmp_path / "store", store={"flush_mode": flush_mode}) as served,
+        streaming(served) as stream,
+    ):
+        await stream.send((1, "Put", put(b"x")))
+        assert not (await stream.result()).HasField("error")
+    assert decoded == ["Put"]
 
 
 async def test_a_put_that_comes_alone_is_refused_in_the_words_of_any_other(served: Served) -> None:
