@@ -8,6 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,11 +62,12 @@ class ServerProcess:
     def fronts(self) -> list[int]:
         """Its processes that speak gRPC."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-        return [
-            pid
-            for pid in map(int, children.split())
-            if b"server.fronts.front" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        found = []
+        for pid in map(int, children.split()):
+            with suppress(OSError):  # it has just ended
+                if b"server.fronts.front" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
 
     def wait_for(self, name: str) -> dict[str, Any]:
         """The next event of that name. Raises AssertionError when the process ends instead."""
