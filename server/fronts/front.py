@@ -5,11 +5,11 @@
 The descriptor is an end of a pair of sockets. It imports gRPC and little else: it starts in a
 quarter of a second, and knows of the methods their names.
 
-A call is read when the owner says so, and its responses go out as its connection takes them. The
-front keeps nothing that anybody has acknowledged: when it dies its connections break, and clients
-do what they do then. It ends when the owner tells it to, and at once when the owner is gone; no
-signal but SIGKILL ends it otherwise, since a terminal, or systemd, sends them to all processes of
-a service.
+What may be large, and what follows on a stream, is read when the owner says so, and responses go
+out as their connection takes them. The front keeps nothing that anybody has acknowledged: when it
+dies its connections break, and clients do what they do then. It ends when the owner tells it to,
+and at once when the owner is gone; no signal but SIGKILL ends it otherwise, since a terminal, or
+systemd, sends them to all processes of a service.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("server.fronts.front")  # the module is also a program, of another name
 
 _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 _CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
@@ -122,7 +122,9 @@ class Front:
         self._last = 0
         self._trim: asyncio.TimerHandle | None = None
         self._asking = threading.Lock()
-        self._asked: Future[bytes] | None = None
+        self._asked: Future[None] | None = None
+        # What the owner told last, until it is taken; it may come when nobody waits any more.
+        self._renewed: deque[bytes] = deque(maxlen=1)
 
     async def run(self, pair: socket.socket) -> None:
         """Serve until the owner says that it is enough, or is gone."""
@@ -191,8 +193,10 @@ class Front:
             self._link.send(frames.ALIVE)
         else:
             assert kind == frames.CERTIFICATE, kind
-            if self._asked is not None:
-                self._asked.set_result(body)
+            if body:
+                self._renewed.append(body)
+            if self._asked is not None and not self._asked.done():
+                self._asked.set_result(None)
 
     def _link_lost(self) -> None:
         self._closed.set_result(None)
@@ -356,12 +360,11 @@ class Front:
             asked = self._asked = Future()
             try:
                 self._loop.call_soon_threadsafe(self._link.send, frames.CERTIFICATE)
-                told = asked.result(_CERTIFICATE_S)
+                asked.result(_CERTIFICATE_S)
             except (RuntimeError, TimeoutError):
-                return None  # the front ends, or the owner has other work
-            finally:
-                self._asked = None
-        return _configuration_of(told)[0] if told else None
+                pass  # the front ends, or the owner has other work
+            self._asked = None
+            return _configuration_of(self._renewed.pop())[0] if self._renewed else None
 
 
 class _LogToOwner(logging.Handler):
