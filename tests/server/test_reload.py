@@ -128,6 +128,7 @@ _OTHERS: dict[str, Any] = {
     "store.disk_clean_ratio": 0.7,
     "store.disk_clean_forcibly_ratio": 0.8,
     "store.disk_full_ratio": 0.88,
+    "store.light_hours": ("device-=24",),
     "store.delete_when_hours": (5, 6),
     "store.auto_create_topics": False,
     "store.reclaim_unexpired": True,
