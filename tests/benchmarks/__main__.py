@@ -13,6 +13,7 @@ from rich.table import Table
 
 from kvcq_bench.machine import machine, versions
 from kvcq_bench.report.numbers import number_text
+from server.process import calm_collector
 from tests.benchmarks import (
     beside_jobs,
     console,
@@ -110,4 +111,5 @@ def _print(rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
+    calm_collector()  # as the server's own process does: some cases serve in this one
     sys.exit(main())

@@ -1,9 +1,13 @@
-"""The console's page of topics, with a million of them; server and browser in one process."""
+"""The console's page of topics, with a million of them; server and browser in one process.
+
+Beside the time from request to answer stands the processor time, which does not tell how long the
+machine let the process wait for a processor.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -20,6 +24,7 @@ TOPICS = 1_000_000
 _AT_ONCE = 10_000
 _REQUESTS = 100
 _WANTED_MS = 100.0
+_WANTED_CPU_MS = 15.0
 
 
 def topic_page(bench: Bench) -> None:
@@ -42,31 +47,34 @@ async def _topic_page(bench: Bench) -> None:
             f"/topics?after={_name(topics - 60)}",
             "/topics?prefix=none",
         ]
-        times_ms = sorted(await _times_ms(served, paths * max(1, bench.amount(_REQUESTS) // 5)))
-    for share, name in ((0.5, "median"), (0.95, "95th percentile")):
-        value = times_ms[min(len(times_ms) - 1, int(len(times_ms) * share))]
-        bench.rows.append(
-            Row(
-                f"console's page of topics, of {topics:,}, {name}",
-                value,
-                "ms",
-                f"below {_WANTED_MS:g} ms",
-                value < _WANTED_MS,
+        taken = await _times_ms(served, paths * max(1, bench.amount(_REQUESTS) // 5))
+    kinds = (("", _WANTED_MS), (", processor time", _WANTED_CPU_MS))
+    for (kind, wanted), times in zip(kinds, zip(*taken, strict=True), strict=True):
+        times_ms = sorted(times)
+        for share, name in ((0.5, "median"), (0.95, "95th percentile")):
+            value = times_ms[min(len(times_ms) - 1, int(len(times_ms) * share))]
+            bench.rows.append(
+                Row(
+                    f"console's page of topics, of {topics:,}{kind}, {name}",
+                    value,
+                    "ms",
+                    f"below {wanted:g} ms",
+                    value < wanted,
+                )
             )
-        )
 
 
-async def _times_ms(served: Served, paths: list[str]) -> list[float]:
-    """From the request to the whole answer, of each."""
+async def _times_ms(served: Served, paths: list[str]) -> list[tuple[float, float]]:
+    """From the request to the whole answer, of each: by the clock, and of the processor."""
     origin = f"http://127.0.0.1:{served.server.sites.ports['console']}"
     found = []
     async with aiohttp.ClientSession() as browser:
         for path in paths:
-            began_s = perf_counter()
+            began_s, cpu_s = perf_counter(), process_time()
             async with browser.get(origin + path) as answer:
                 assert answer.status == 200
                 await answer.read()
-            found.append(1000 * (perf_counter() - began_s))
+            found.append((1000 * (perf_counter() - began_s), 1000 * (process_time() - cpu_s)))
     return found
 
 
