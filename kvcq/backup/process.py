@@ -30,7 +30,7 @@ from kvcq.errors import (
     BackupRefusedError,
     BackupTargetError,
 )
-from store.child_process import lower_priority, start_module
+from store.child_process import start_module
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ _ERRORS: dict[str, type[BackupError]] = {
 def copy_in_process(plan: CopyPlan, report: Report) -> Copied:
     """As `copy_files`, in a process of its own. `report` is called several times a second."""
     with start_module(
-        "kvcq.backup.process", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        "kvcq.backup.process",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        low_priority=True,
     ) as process:
         try:
             feed = cast("IO[bytes]", process.stdin)
@@ -121,7 +124,6 @@ def main() -> None:
     plan: CopyPlan = pickle.load(source)
     # By whatever end of the parent: nobody would read what comes of it.
     threading.Thread(target=_end_with, args=(source,), daemon=True).start()
-    lower_priority()
     try:
         copied = copy_files(plan, _Told())
     except (StoreError, OSError) as error:

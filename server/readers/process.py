@@ -24,7 +24,6 @@ from server.readers.orders import (
     set_patience,
 )
 from server.wire import pulled_out
-from store.child_process import lower_priority
 from store.log import LogFiles
 
 
@@ -53,7 +52,6 @@ def main(directory: str, segment_bytes: str, idle_s: str) -> None:
     # What ends the server ends it in its own time: it drains first.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    lower_priority()
     files = LogFiles(Path(directory), int(segment_bytes))
     with socket.socket(fileno=os.dup(0)) as link, suppress(LinkEndedError, OSError):
         set_patience(link, float(idle_s))

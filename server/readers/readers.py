@@ -167,6 +167,7 @@ class _Reader:
                 *self._arguments,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
+                low_priority=True,
             )
         # It ends by itself when it is not needed: somebody has to take note at once.
         threading.Thread(target=process.wait, name="reader-end", daemon=True).start()
