@@ -1,11 +1,16 @@
 """The log in columns: many records at a time, and what is derived from them.
 
 A second reading of the log beside store's walk, tied to it by tests: a Python loop for each record
-is what it avoids. Uses store and kvcq; knows nothing of Spark.
+is what it avoids. Uses store and kvcq; knows nothing of Spark. `bulk_worker.py` is the main module
+of the process that makes sorted files for a backfill, and not part of the door.
 """
 
-from migration.columnar.backup_log import backup_layout
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from migration.columnar.block import RecordBlock
+from migration.columnar.bulk_plan import BulkPlan
 from migration.columnar.decoder import DEFAULTS, ReadOptions, read_blocks
 from migration.columnar.derived_rows import IndexRows, UnitRows, derive, derive_index, places_of
 from migration.columnar.errors import LogDamageError, LogLayoutError
@@ -25,11 +30,15 @@ from migration.columnar.sorted_files import FAMILIES, QueueEnds, row_keys, write
 from migration.columnar.strings import Names, Strings
 from migration.columnar.unaligned import Bools, Bytes, Ints, gather, gather_ints
 
+if TYPE_CHECKING:
+    from migration.columnar.backup_log import backup_layout
+
 __all__ = [
     "ALL_LIVE",
     "DEFAULTS",
     "FAMILIES",
     "Bools",
+    "BulkPlan",
     "Bytes",
     "IndexRows",
     "Ints",
@@ -66,3 +75,12 @@ __all__ = [
     "write_index",
     "write_units",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`backup_layout` on first use: few processes read backups."""
+    if name != "backup_layout":
+        raise AttributeError(name)
+    from migration.columnar.backup_log import backup_layout
+
+    return backup_layout

@@ -1,6 +1,6 @@
 """Brings a side up from the log: batch by batch, or through sorted files of another process.
 
-Uses sides and state. `bulk_worker.py` is the main module of that process, and not part of the door.
+Uses sides and state, and of columnar the process that makes those.
 """
 
 from migration.fill.bulk import remove_leftovers

@@ -1,4 +1,4 @@
-"""Brings RocksDB up through sorted files that another process makes: see bulk_worker.py.
+"""Brings RocksDB up through sorted files that another process makes: see columnar/bulk_worker.py.
 
 For long histories. The process makes the next piece while the last one is taken in, which is a
 matter of milliseconds. What is left at the end, and everything when no process is available, is
@@ -18,8 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from migration.columnar import liveness_of
-from migration.fill.bulk_plan import BulkPlan
+from migration.columnar import BulkPlan, liveness_of
 from migration.state import SideName
 from store.child_process import start_module
 from store.errors import StoreError
@@ -53,7 +52,7 @@ _BRAKE_MOST = 0.8
 _POLL_S = 0.05
 _OUTPUT = "kvcq.bulk"
 #: Not imported here: the process runs it as its main module.
-_WORKER = f"{__package__}.bulk_worker"
+_WORKER = "migration.columnar.bulk_worker"
 
 
 class Trend:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from migration.columnar import BulkPlan
+from migration.columnar.bulk_worker import BulkWorker
 from migration.columnar.liveness import Liveness
-from migration.fill.bulk_plan import BulkPlan
-from migration.fill.bulk_worker import BulkWorker
 from migration.state.state import MigrationState, Phase, write_state
 from store.config import StoreConfig
 from store.message import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from migration.fill.bulk_plan import BulkPlan
-from migration.fill.bulk_worker import BulkWorker
+from migration.columnar import BulkPlan
+from migration.columnar.bulk_worker import BulkWorker
 from migration.migrator import Migrator
 from migration.opening import Opened, open_any
 from migration.sides.double import DoubleQueueStore

@@ -4,7 +4,7 @@ Python runs one thread at a time: a backfill in the serving process takes from i
 it uses. This process has an interpreter of its own. It reads the segment files, and writes files
 that the serving process takes into its database as they are.
 
-    python -m migration.fill.bulk_worker
+    python -m migration.columnar.bulk_worker
 
 First the plan comes in on standard input, pickled: it is our own parent that writes it. Then one
 line for each piece, with the offset up to which the log may be read by now; the answer is one line
@@ -21,25 +21,17 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import write_sst
 from kvcq.tables import BOUNDS, INDEX, UNITS
-from migration.columnar import (
-    FAMILIES,
-    LogRange,
-    QueueEnds,
-    ReadOptions,
-    Segment,
-    Start,
-    derive,
-    read_blocks,
-    write_index,
-    write_units,
-)
+from migration.columnar.decoder import ReadOptions, read_blocks
+from migration.columnar.derived_rows import derive
+from migration.columnar.log_layout import LogRange, Segment, Start
+from migration.columnar.sorted_files import FAMILIES, QueueEnds, write_index, write_units
 from store.log import segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from migration.columnar import RecordBlock
-    from migration.fill.bulk_plan import BulkPlan
+    from migration.columnar.block import RecordBlock
+    from migration.columnar.bulk_plan import BulkPlan
 
 
 class BulkWorker:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from migration.columnar import Liveness
+    from migration.columnar.liveness import Liveness
 
 
 @dataclass(frozen=True)
