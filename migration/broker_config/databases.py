@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import json
 import struct
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcq.engine import KvBatch
@@ -155,23 +155,17 @@ def write_database_table(root: Path, table: Table, before: Table) -> None:
         if place.version in families:  # one more family would be too many for older brokers
             version = {"counter": table.counter, "stateVersion": 0, "timestamp": table.changed_ms}
             batch.put(place.version, _VERSION_KEY, _compact(version))
-    engine = RocksEngine.open(path, metadata_profile(*families))
-    try:
+    with closing(RocksEngine.open(path, metadata_profile(*families))) as engine:
         engine.write(batch)
         engine.flush()
-    finally:
-        engine.close()
     hand_over(path)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[tuple[KvEngine, list[str]]]:
     families = list_families(path)
-    engine = RocksEngine.open_read_only(path, metadata_profile(*families))
-    try:
+    with closing(RocksEngine.open_read_only(path, metadata_profile(*families))) as engine:
         yield engine, families
-    finally:
-        engine.close()
 
 
 @contextmanager

@@ -18,10 +18,10 @@ from migration.formats import (
     HEADER,
     HEADER_SIZE,
     IndexLayout,
+    index_files_in,
     index_key,
     index_name,
     key_hashes,
-    parse_index_name,
 )
 from store.files import DIRECTORY_MODE
 
@@ -81,7 +81,8 @@ class IndexFileSet:
 
     def load(self) -> None:
         """Read the headers. Writes nothing. Raises IndexFileError."""
-        self._set_files([IndexFile(path, self._layout, self._handles) for path in self._paths()])
+        paths = index_files_in(self.root)
+        self._set_files([IndexFile(path, self._layout, self._handles) for path in paths])
         for file in self._files:
             file.load()
         self._find_end()
@@ -92,7 +93,7 @@ class IndexFileSet:
         Durable after the next sync of the handles. Raises IndexFileError for damage that a
         crash cannot have caused.
         """
-        paths = self._paths()
+        paths = index_files_in(self.root)
         for at, path in enumerate(paths):
             if path.stat().st_size >= self._layout.file_bytes:
                 continue
@@ -118,13 +119,6 @@ class IndexFileSet:
             size = path.stat().st_size
             reason = f"the file, or one before it, was cut short: it has {size} bytes"
             raise IndexFileError(path, size, reason)
-
-    def _paths(self) -> list[Path]:
-        try:
-            entries = sorted(self.root.iterdir())
-        except FileNotFoundError:
-            return []
-        return [path for path in entries if parse_index_name(path.name) is not None]
 
     def _set_files(self, files: list[IndexFile]) -> None:
         with self._lock:
@@ -222,7 +216,7 @@ class IndexFileSet:
             if file.empty or file.begin_ms > end_ms or file.end_ms + 999 < begin_ms:
                 continue
             try:
-                hits = {hit.physical_offset for hit in file.candidates(key_hash, begin_ms, end_ms)}
+                hits = set(file.candidates(key_hash, begin_ms, end_ms))
             except FileNotFoundError:  # expired meanwhile
                 continue
             if hits:

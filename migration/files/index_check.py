@@ -15,17 +15,16 @@ import numpy as np
 from kvcq.inspect import Kind
 from migration.files.queue_check import NOWHERE, UNCOVERED
 from migration.formats import (
-    ENTRY_DTYPE,
-    ENTRY_SIZE,
     HEADER,
     HEADER_SIZE,
     MAX_SECONDS,
     SLOT_DTYPE,
     SLOT_SIZE,
     entries_in,
+    index_files_in,
     index_key,
     key_hashes,
-    parse_index_name,
+    read_entries,
 )
 from store.format import SCHEDULE_TOPIC, java_hash
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import BinaryIO
-
-    import numpy.typing as npt
 
     from migration.files.queue_check import Log, Tell
     from migration.formats import BoolArray, IndexLayout, IntArray
@@ -117,7 +114,7 @@ class IndexCheck:
         self._is_required = is_required
         self._lacks_tag = lacks_tag
         self._cut = cut_offset
-        self._paths = [path for path in entries_in(root / "index") if _is_index_file(path)]
+        self._paths = [path for path in index_files_in(root / "index") if path.is_file()]
         #: Of each file that was read: offsets of its first and last entry.
         self._spans: list[tuple[int, int]] = []
         self._faults = 0
@@ -246,7 +243,11 @@ class IndexCheck:
             self._spans.append((NOWHERE, -1))
             try:
                 with path.open("rb") as file:
-                    for first, rows in _rows(file, self._layout, _CHUNK_ENTRIES):
+                    data = file.read(HEADER_SIZE)
+                    next_entry = HEADER.unpack(data)[5] if len(data) == HEADER_SIZE else 0
+                    if next_entry > self._layout.entries:
+                        continue  # told with the structure
+                    for first, rows in read_entries(file, self._layout, next_entry, _CHUNK_ENTRIES):
                         offsets = rows["physical_offset"].astype(np.int64)
                         if number == len(self._paths) - 1:
                             kept = self._kept(offsets)
@@ -334,7 +335,7 @@ class IndexCheck:
             self._tell(kind, place, wanted, found, position=at, count=count)
 
         for path in entries_in(self._root / "index"):
-            if not _is_index_file(path):
+            if path not in self._paths:
                 tell(Kind.FOREIGN, path, 0, "", "not named like an index file")
         after = -1
         for path in self._paths:
@@ -384,7 +385,7 @@ class IndexCheck:
                     tell(Kind.OVERLAPPING, path, 16, wanted, f"entries from {begin} on")
                 if not is_cut:
                     self._look_at_slots(path, file, next_entry, tell)
-                    self._look_at_chains(path, file, log, tell)
+                    self._look_at_chains(path, file, next_entry, log, tell)
                 return max(after, int(end))
         except OSError as error:
             tell(Kind.UNREADABLE, path, 0, "", str(error))
@@ -409,11 +410,10 @@ class IndexCheck:
                 return
 
     def _look_at_chains(
-        self, path: Path, file: BinaryIO, log: Log, tell: Callable[..., None]
+        self, path: Path, file: BinaryIO, next_entry: int, log: Log, tell: Callable[..., None]
     ) -> None:
         highest = -1
-        file.seek(0)
-        for first, entries in _rows(file, self._layout, _SCAN_ENTRIES):
+        for first, entries in read_entries(file, self._layout, next_entry, _SCAN_ENTRIES):
             numbers = np.arange(first, first + len(entries))
             offsets = entries["physical_offset"].astype(np.int64)
             past = offsets >= log.end_offset
@@ -451,29 +451,6 @@ class IndexCheck:
                     position = self._layout.entry_position(first + int(at[0]))
                     tell(kind, path, position, wanted, found, len(at))
             highest = int(peaks[-1])
-
-
-def _rows(
-    file: BinaryIO, layout: IndexLayout, count: int
-) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-    """The entries of an open index file, so many at once, as (number of the first, entries)."""
-    data = file.read(HEADER_SIZE)
-    if len(data) < HEADER_SIZE:
-        return
-    next_entry = HEADER.unpack(data)[5]
-    if not 0 <= next_entry <= layout.entries:
-        return
-    file.seek(layout.entry_position(1))
-    for first in range(1, next_entry, count):
-        wanted = min(count, next_entry - first)
-        data = file.read(wanted * ENTRY_SIZE)
-        yield first, np.frombuffer(data, dtype=ENTRY_DTYPE, count=len(data) // ENTRY_SIZE)
-        if len(data) < wanted * ENTRY_SIZE:
-            return  # cut short, told with the size
-
-
-def _is_index_file(path: Path) -> bool:
-    return path.is_file() and parse_index_name(path.name) is not None
 
 
 def _is_of_tag(topic: str, tag_code: int, key_hash: int) -> bool:

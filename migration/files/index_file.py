@@ -12,7 +12,7 @@ that nothing counts, or slots that are behind: `cut` makes both right again.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +39,6 @@ if TYPE_CHECKING:
 
 _PAGE_SLOTS = 1024  # 4 KiB of slots are written back together
 _SCAN_ENTRIES = 1 << 18  # 5 MiB at once
-
-
-class Candidate(NamedTuple):
-    """An entry whose hash fits. Only the record can tell whether the key does (H34)."""
-
-    physical_offset: int
-    earliest_ms: int | None  # its store time lies between these two; None: not known
-    latest_ms: int | None
 
 
 class IndexFile:
@@ -206,8 +198,9 @@ class IndexFile:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[Candidate]:
-        """Entries with this hash that may lie in the times given, inclusive; newest first.
+    def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Physical offsets of entries with this hash that may lie in the times given, inclusive;
+        newest first. Only the record can tell whether the key fits (H34).
 
         An entry knows its time in whole seconds only, so the ones just outside are among them.
         """
@@ -220,11 +213,12 @@ class IndexFile:
                 if (latest is None or latest >= begin_ms) and (
                     earliest is None or earliest <= end_ms
                 ):
-                    yield Candidate(physical_offset, earliest, latest)
+                    yield physical_offset
             # A chain only leads back; anything else is damage, and would not end.
             limit, number = number, previous
 
     def _times(self, number: int, seconds: int) -> tuple[int | None, int | None]:
+        """Its store time lies between these two; None: not known."""
         if number == 1 or not 0 <= seconds < MAX_SECONDS:
             # The original counts the first entry of a file from the file before (H23).
             return None, None

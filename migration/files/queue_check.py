@@ -15,8 +15,9 @@ from migration.formats import (
     BLANK_SIZE,
     END_MARK_SIZE,
     UNIT_SIZE,
+    files_in,
     parse_file_name,
-    unpack_units,
+    units_in,
     valid_units,
 )
 
@@ -38,7 +39,6 @@ UNCOVERED = "; or that record is damaged: no checksum need cover its header and 
 #: Behind every physical offset.
 NOWHERE = 1 << 62
 
-_CHUNK_UNITS = 65_536
 _NO_UNIT = "no unit, but units behind it"
 
 
@@ -198,13 +198,10 @@ class QueueCheck:
             self._found(file, expected // UNIT_SIZE, Kind.MISSING, wanted, "none", count)
 
     def _chunks(self, path: Path, start: int) -> Iterator[tuple[int, UnitArray]]:
-        with path.open("rb") as file:
-            for position in range(0, self._file_bytes, _CHUNK_UNITS * UNIT_SIZE):
-                wanted = min(_CHUNK_UNITS * UNIT_SIZE, self._file_bytes - position)
-                units = unpack_units(file.read(wanted))
-                if not len(units):
-                    return
-                yield (start + position) // UNIT_SIZE, units
+        most = self._file_bytes // UNIT_SIZE
+        for at, units in units_in(path):
+            if at < most:
+                yield start // UNIT_SIZE + at, units[: most - at]
 
     def _chunk(self, file: _File, first: int, units: UnitArray) -> None:
         valid = self._valid(units)
@@ -305,9 +302,8 @@ class QueueCheck:
         Of each kind the first in a file is told, the others are counted.
         """
         self._highest = -1
-        for path in sorted(self._directory.iterdir()):
-            start = parse_file_name(path.name)
-            if start is None or not path.is_file():
+        for start, path in files_in(self._directory):
+            if not path.is_file():
                 continue
             file = _File(str(path.relative_to(self._root)), start)
             wrong: dict[Kind, list[tuple[int, int, str, str]]] = {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from migration.errors import QueueNameError
 from migration.files.queue import FileQueue
-from migration.formats import parse_file_name, parse_queue_id
+from migration.formats import entries_in, files_in, parse_queue_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,35 +115,27 @@ class FileQueueSet:
 
     def count_files(self, topic: str, queue_id: int) -> int:
         """Files of the queue, by their names alone: cheap for queues that are not in use."""
-        try:
-            entries = list(Path(self.root, topic, str(queue_id)).iterdir())
-        except FileNotFoundError:
-            return 0
-        return sum(1 for entry in entries if parse_file_name(entry.name) is not None)
+        return sum(1 for _ in files_in(Path(self.root, topic, str(queue_id))))
 
     def remove_files(self, topic: str, queue_id: int) -> None:
         """Delete all files of a queue, whatever is wrong with them."""
         with self._lock:
             self._alive.pop((topic, queue_id), None)
             self._recent.pop((topic, queue_id), None)
-            for path in sorted(Path(self.root, topic, str(queue_id)).iterdir(), reverse=True):
-                if parse_file_name(path.name) is not None:
-                    self._handles.remove(str(path))
+            for _, path in reversed([*files_in(Path(self.root, topic, str(queue_id)))]):
+                self._handles.remove(str(path))
 
     def topics(self) -> list[str]:
         """Names of the topics and light queues that have a directory."""
-        try:
-            return sorted(entry.name for entry in self.root.iterdir() if entry.is_dir())
-        except FileNotFoundError:
-            return []
+        return [entry.name for entry in entries_in(self.root) if entry.is_dir()]
 
     def queue_ids(self, topic: str) -> list[int]:
         """Ids of the queues of the topic that have a directory, rising."""
         try:
             check_name(topic)
-            entries = list(Path(self.root, topic).iterdir())
-        except (QueueNameError, FileNotFoundError, NotADirectoryError):
+        except QueueNameError:
             return []
+        entries = entries_in(Path(self.root, topic))
         ids = (parse_queue_id(entry.name) for entry in entries if entry.is_dir())
         return sorted(queue_id for queue_id in ids if queue_id is not None)
 

@@ -15,7 +15,7 @@ from migration.formats import (
     UNIT_SIZE,
     UnitArray,
     file_name,
-    parse_file_name,
+    files_in,
     unpack_units,
     valid_units,
 )
@@ -83,10 +83,8 @@ class QueueFiles:
     def load(self) -> None:
         """Read the names. Writes nothing. Raises BadFileError."""
         self.starts = []
-        for name in self._names():
-            start = int(name)
-            size = Path(self.directory, name).stat().st_size
-            path = self.path(start)
+        for start, file in files_in(Path(self.directory)):
+            size, path = file.stat().st_size, self.path(start)
             if size != self.file_bytes:
                 reason = f"the file has {size} bytes, not {self.file_bytes}"
                 raise BadFileError(path, start, min(size, self.file_bytes), reason)
@@ -97,17 +95,9 @@ class QueueFiles:
 
     def repair_sizes(self) -> None:
         """Give short files their size: a crash between making a file and sizing it leaves them."""
-        for name in self._names():
-            path = Path(self.directory, name)
+        for _, path in files_in(Path(self.directory)):
             if path.stat().st_size < self.file_bytes:
                 self._handles.resize(str(path), self.file_bytes)
-
-    def _names(self) -> list[str]:
-        try:
-            entries = sorted(entry.name for entry in Path(self.directory).iterdir())
-        except FileNotFoundError:
-            return []
-        return [name for name in entries if parse_file_name(name) is not None]
 
     # --- reading ---------------------------------------------------------------------------
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from store.consume_queue import LastUnit
     from store.progress import Progress
 
-__all__ = ["Adoption", "FileQueueOptions", "FileQueueStore"]
-
 logger = logging.getLogger(__name__)
 
 

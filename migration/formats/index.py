@@ -29,10 +29,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from migration.formats.unit import entries_in
 from store.format import is_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
 
 #: In the root of a store.
 INDEX_DIRECTORY = "index"
@@ -144,3 +147,22 @@ def index_name(now_ms: int, after: str | None) -> str:
     if after is not None and name <= after:
         return f"{int(after) + 1:017d}"
     return name
+
+
+def index_files_in(directory: Path) -> list[Path]:
+    """What is named like an index file, oldest first."""
+    return [path for path in entries_in(directory) if parse_index_name(path.name) is not None]
+
+
+def read_entries(
+    file: BinaryIO, layout: IndexLayout, next_entry: int, count: int
+) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+    """The entries of an open index file below number `next_entry`, `count` at once, as (number of
+    the first, entries); fewer where the file is cut short."""
+    file.seek(layout.entry_position(1))
+    for first in range(1, next_entry, count):
+        wanted = min(count, next_entry - first)
+        data = file.read(wanted * ENTRY_SIZE)
+        yield first, np.frombuffer(data, dtype=ENTRY_DTYPE, count=len(data) // ENTRY_SIZE)
+        if len(data) < wanted * ENTRY_SIZE:
+            return

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 #: In the root of a store; below it `<topic>/<queue id>/`.
@@ -58,6 +58,8 @@ UnitArray = npt.NDArray[np.void]
 BoolArray = npt.NDArray[np.bool_]
 
 _NAME_DIGITS = 20
+#: Read at once: 1.25 MiB.
+_CHUNK_UNITS = 65_536
 
 
 def pack_units(fields: Sequence[int]) -> bytes:
@@ -114,3 +116,32 @@ def entries_in(directory: Path) -> list[Path]:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def queues_in(directory: Path) -> Iterator[tuple[str, int, Path]]:
+    """Topic, queue id and directory of each queue, by name. What is no queue is passed over."""
+    for topic in entries_in(directory):
+        for queue in entries_in(topic):
+            queue_id = parse_queue_id(queue.name)
+            if queue_id is not None and queue.is_dir():
+                yield topic.name, queue_id, queue
+
+
+def files_in(queue: Path) -> Iterator[tuple[int, Path]]:
+    """The byte each file of a queue begins at, and its path; rising. Foreign names are left out."""
+    for path in entries_in(queue):
+        start = parse_file_name(path.name)
+        if start is not None:
+            yield start, path
+
+
+def units_in(
+    path: Path, skipped: int = 0, *, at_once: int = _CHUNK_UNITS
+) -> Iterator[tuple[int, UnitArray]]:
+    """Units of a file behind the first `skipped`, valid or not, some at a time, each time with the
+    number of the first. Raises OSError."""
+    with path.open("rb") as file:
+        file.seek(skipped * UNIT_SIZE)
+        while len(units := unpack_units(file.read(at_once * UNIT_SIZE))):
+            yield skipped, units
+            skipped += len(units)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from kvcq.inspect import Finding, Kind, Remedy
@@ -21,14 +23,15 @@ from migration.formats import (
     ENTRY_SIZE,
     HEADER_SIZE,
     INDEX_DIRECTORY,
+    QUEUE_DIRECTORY,
     SLOT_SIZE,
     UNIT_SIZE,
     UNITS_PER_FILE,
     IndexLayout,
     entries_in,
-    parse_file_name,
-    parse_index_name,
-    parse_queue_id,
+    files_in,
+    index_files_in,
+    queues_in,
 )
 from migration.plan.generations import Generations, find_generations
 from migration.plan.log_survey import LogSurvey, segment_files, survey_log, walk_log
@@ -42,7 +45,7 @@ from store.store_dir import DirKind, inspect
 from store.topics import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from migration.formats import BoolArray, IntArray
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Queue files whose sizes are asked for.
+_LOOKED_AT = 1000
 #: Directories with queue files of other kinds. Source: RocketMQ 5, StorePathConfigHelper.
 _NOT_READ = (
     (
@@ -225,14 +230,12 @@ def find_what_lives(root: Path, progress: Progress) -> tuple[dict[str, int], Gen
     what `read_config` raises.
     """
     segment_bytes = detect_segment_bytes(root)
-    segments = SegmentSet.load(root / "commitlog", segment_bytes, read_only=True)
-    lookup = RecordLookup(root / "commitlog", segment_bytes)
-    try:
+    with (
+        closing(SegmentSet.load(root / "commitlog", segment_bytes, read_only=True)) as segments,
+        closing(RecordLookup(root / "commitlog", segment_bytes)) as lookup,
+    ):
         log = survey_log(segments, lambda share: progress("reading the log", share))
         return _what_lives(root, log, read_config(root), lookup)
-    finally:
-        segments.close()
-        lookup.close()
 
 
 def detect_segment_bytes(root: Path) -> int:
@@ -295,20 +298,14 @@ def layout_given(
     )
 
 
+def _queues(root: Path) -> Iterator[tuple[str, int, Path]]:
+    return queues_in(root / QUEUE_DIRECTORY)
+
+
 def _units_per_file(root: Path) -> int:
     """What most of the first queue files say; RocketMQ's default when there is none."""
-    sizes: dict[int, int] = {}
-    for topic in entries_in(root / "consumequeue"):
-        for queue in entries_in(topic):
-            for path in entries_in(queue):
-                if (
-                    parse_queue_id(queue.name) is not None
-                    and parse_file_name(path.name) is not None
-                ):
-                    size = path.stat().st_size
-                    sizes[size] = sizes.get(size, 0) + 1
-        if sum(sizes.values()) >= 1000:
-            break
+    files = (path for *_, queue in _queues(root) for _, path in files_in(queue))
+    sizes = Counter(path.stat().st_size for path in islice(files, _LOOKED_AT))
     whole = {size: count for size, count in sizes.items() if size and size % UNIT_SIZE == 0}
     if not whole:
         return UNITS_PER_FILE
@@ -320,8 +317,7 @@ def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLa
     default = IndexLayout()
     if slots is not None and entries is not None:
         return IndexLayout(slots, entries)
-    paths = [path for path in entries_in(root / "index") if parse_index_name(path.name) is not None]
-    sizes = {path.stat().st_size for path in paths}
+    sizes = {path.stat().st_size for path in index_files_in(root / INDEX_DIRECTORY)}
     if not sizes:
         return IndexLayout(slots or default.slots, entries or default.entries)
     if slots is None and entries is None and default.file_bytes in sizes:
@@ -338,7 +334,7 @@ def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLa
         if found > 0 and not odd:
             return layout
     raise StoreFormatError(
-        root / "index",
+        root / INDEX_DIRECTORY,
         f"the sizes cannot be told from index files of {max(sizes)} bytes: say RocketMQ's "
         "maxHashSlotNum and maxIndexNum with --index-slots and --index-entries "
         f"(bytes = {HEADER_SIZE} + {SLOT_SIZE} * slots + {ENTRY_SIZE} * entries)",
@@ -351,11 +347,7 @@ def _queues_without_files(root: Path, findings: Sequence[Finding]) -> tuple[list
     A broker with storeType=defaultRocksDB has no queue files, one with combineCQUseRocksdbForLmq
     none of light queues.
     """
-    names = [
-        topic.name
-        for topic in entries_in(root / "consumequeue")
-        if any(parse_queue_id(queue.name) is not None for queue in entries_in(topic))
-    ]
+    names = {topic for topic, *_ in _queues(root)}
     no_files = own_rocksdb(root) is not None and not names
     no_light_files = own_rocksdb(root) is not None and not any(is_light(name) for name in names)
     faults = []
@@ -382,20 +374,14 @@ def _what_lives(
     """
     configured = config.topics
     counts = dict(configured or {})
-    for topic in entries_in(root / "consumequeue"):
-        for queue in entries_in(topic):
-            queue_id = parse_queue_id(queue.name) if queue.is_dir() else None
-            if queue_id is not None:
-                counts[topic.name] = max(counts.get(topic.name, 1), queue_id + 1)
+    for topic, queue_id, _ in _queues(root):
+        counts[topic] = max(counts.get(topic, 1), queue_id + 1)
     for name in log.topics:
         if configured is None or is_own_topic(name):
             counts.setdefault(name, 1)
     known = {name: (configured or {}).get(name) for name in counts}
-    evidence = QueueEvidence(root, log.start, lookup.request)
-    try:
+    with closing(QueueEvidence(root, log.start, lookup.request)) as evidence:
         generations = find_generations(log.queues, known, evidence)
-    finally:
-        evidence.close()
     for name, queue_id in log.topics.items():
         if name in known and name not in generations.live_from:
             counts[name] = max(counts[name], queue_id + 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from migration.plan.queue_runs import QueueRuns
 from store.derive import TimeFallFinder
 from store.format import FastParser
-from store.log import Damage, End, Poison, Run, parse_segment_name, walk
+from store.log import Damage, End, Run, parse_segment_name, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kvcq.inspect import Take
     from store.consume_queue import DispatchRequest
     from store.log import SegmentSet
-
-_POISON_KEPT = 100
 
 
 @dataclass
@@ -38,8 +36,6 @@ class LogSurvey:
     queues: QueueRuns = field(default_factory=QueueRuns)
     #: Highest queue id met of each topic, records that stand in no queue included.
     topics: dict[str, int] = field(default_factory=dict)
-    #: Records that no queue can hold, by physical offset: the first few.
-    poison: list[int] = field(default_factory=list)
     #: Where store times fall along the log.
     times: TimeFallFinder = field(default_factory=TimeFallFinder)
     end_reason: str = ""
@@ -78,8 +74,6 @@ def survey_log(
                 found.add(step.requests)
                 if take is not None:
                     take(step.requests)
-            case Poison() if len(found.poison) < _POISON_KEPT:
-                found.poison.append(step.physical_offset)
             case Damage():
                 found.end, found.end_reason = step.physical_offset, step.reason
                 found.goes_on_at = step.next_offset

@@ -16,6 +16,7 @@ import hashlib
 import logging
 import os
 import time
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +135,7 @@ def _ends_there(inventory: Inventory) -> bool:
         )
     except StoreError:
         return False
-    try:
+    with closing(segments):
         records = 0
         for step in walk(segments, at, parser=FastParser()):
             match step:
@@ -144,8 +145,6 @@ def _ends_there(inventory: Inventory) -> bool:
                     there = (records, step.next_offset, step.reason)
                     return there == (min(1, log.records), log.end, log.end_reason)
         return False
-    finally:
-        segments.close()
 
 
 def _document(inventory: Inventory) -> dict[str, Any]:

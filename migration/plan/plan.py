@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,26 +55,26 @@ class Sample(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What `start` would do. Estimates follow from the sample."""
 
     kind: str  # rocketmq, or ours
-    phase: str | None  # None: not a store of ours, or one without a migration
+    phase: str | None = None  # None: not a store of ours, or one without a migration
     segments: int
     log_bytes: int
     bytes_to_replay: int
-    messages: int
-    messages_are_estimated: bool
+    messages: int = 0
+    messages_are_estimated: bool = False
     topics: int
     queues: int
-    bytes_per_unit: float | None  # of the sample; None: too few messages to measure
-    disk_needed_bytes: int
-    disk_free_bytes: int
-    units_per_s: float | None
-    expected_s: float | None
-    findings: tuple[Finding, ...]
-    blocking: tuple[str, ...]  # reasons for which `start` would be refused
+    bytes_per_unit: float | None = None  # of the sample; None: too few messages to measure
+    disk_needed_bytes: int = 0
+    disk_free_bytes: int = 0
+    units_per_s: float | None = None
+    expected_s: float | None = None
+    findings: tuple[Finding, ...] = ()
+    blocking: tuple[str, ...] = ()  # reasons for which `start` would be refused
     next_step: NextStep
     config: tuple[ConfigFound, ...] = ()  # tables of the broker's own directory
     queues_in_rocksdb: int = 0  # RocketMQ has no files of them; they are made from the log
@@ -125,61 +126,51 @@ def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) ->
         return _plan_legacy(root, layout, progress)
     if kind is not DirKind.OURS or identity is None:
         raise StoreFormatError(root, f"is {kind.value}, not a store: there is nothing to plan")
-    segments = SegmentSet.load(root / "commitlog", identity.segment_bytes, read_only=True)
-    try:
+    with closing(
+        SegmentSet.load(root / "commitlog", identity.segment_bytes, read_only=True)
+    ) as segments:
         progress("measuring", 0.0)
         sample = measure(_runs(segments))
         log = survey_log(segments, lambda share: progress("reading the log", share))
         count, log_bytes = len(segments), log.end - log.start
-    finally:
-        segments.close()
-    phase = None if state is None else state.phase.value
-    replay = log_bytes if state is not None and state.phase is Phase.FILES else 0
-    return _plan(
-        "ours",
-        phase,
-        count,
-        log_bytes,
-        replay,
-        sample,
-        (log.records, log.units),
-        len(log.topics),
-        len(log.queues),
-        root,
-        following=NO_MIGRATION if state is None else next_step(state),
+    plan = Plan(
+        kind="ours",
+        phase=None if state is None else state.phase.value,
+        segments=count,
+        log_bytes=log_bytes,
+        bytes_to_replay=log_bytes if state is not None and state.phase is Phase.FILES else 0,
+        messages=log.records,
+        topics=len(log.topics),
+        queues=len(log.queues),
+        next_step=NO_MIGRATION if state is None else next_step(state),
     )
+    return _estimated(plan, sample, log.units, root)
 
 
 def _plan_legacy(root: Path, layout: FileLayout | None, progress: Progress) -> Plan:
     inventory = take_noted_inventory(root, layout, progress)
     progress("measuring", 0.0)
-    segments = SegmentSet.load(root / "commitlog", inventory.segment_bytes, read_only=True)
-    try:
+    with closing(
+        SegmentSet.load(root / "commitlog", inventory.segment_bytes, read_only=True)
+    ) as segments:
         sample = measure(_runs(segments))
-    finally:
-        segments.close()
     log = inventory.log
-    found = _plan(
-        "rocketmq",
-        None,
-        inventory.segment_count,
-        log.end - log.start,
-        log.end - log.start,
-        sample,
-        (log.records, log.units),
-        len(inventory.topics),
-        len(inventory.generations.bounds),
-        root,
+    plan = Plan(
+        kind="rocketmq",
+        segments=inventory.segment_count,
+        log_bytes=log.end - log.start,
+        bytes_to_replay=log.end - log.start,
+        messages=log.records,
+        topics=len(inventory.topics),
+        queues=len(inventory.generations.bounds),
         findings=tuple(inventory.findings),
         blocking=tuple(inventory.refusals),
-        following=NextStep("start"),
-    )
-    return replace(
-        found,
+        next_step=NextStep("start"),
         config=inventory.config.found,
         queues_in_rocksdb=inventory.queues_in_rocksdb,
         dead=tuple(inventory.generations.dead),
     )
+    return _estimated(plan, sample, log.units, root)
 
 
 def plan_live(store: MessageStore, state: MigrationState | None, done: int) -> Plan:
@@ -192,80 +183,51 @@ def plan_live(store: MessageStore, state: MigrationState | None, done: int) -> P
     start, end = log.start_offset, log.appended_offset
     sample = measure(_feed_runs(feed, start, store.flushed_offset))
     waiting = state is not None and state.phase is Phase.FILES
-    phase = None if state is None else state.phase.value
     topics = queues = 0
     after: str | None = None
     while page := store.list_topics("", after, 1000):
         topics += len(page)
         queues += sum(each.queue_count for each in page)
         after = page[-1].name
-    return _plan(
-        "ours",
-        phase,
-        len(segment_files(store.config.root / "commitlog")),
-        end - start,
-        end - start if waiting else max(0, end - max(done, start)),
-        sample,
-        None,
-        topics,
-        queues,
-        store.config.root,
-        following=NO_MIGRATION if state is None else next_step(state),
+    share = (end - start) / sample.log_bytes if sample.log_bytes else 0.0
+    plan = Plan(
+        kind="ours",
+        phase=None if state is None else state.phase.value,
+        segments=len(segment_files(store.config.root / "commitlog")),
+        log_bytes=end - start,
+        bytes_to_replay=end - start if waiting else max(0, end - max(done, start)),
+        messages=round(sample.records * share),
+        messages_are_estimated=True,
+        topics=topics,
+        queues=queues,
+        next_step=NO_MIGRATION if state is None else next_step(state),
     )
+    return _estimated(plan, sample, round(sample.units * share), store.config.root)
 
 
-def _plan(
-    kind: str,
-    phase: str | None,
-    segments: int,
-    log_bytes: int,
-    replay: int,
-    sample: Sample,
-    counted: tuple[int, int] | None,
-    topics: int,
-    queues: int,
-    root: Path,
-    *,
-    following: NextStep,
-    findings: tuple[Finding, ...] = (),
-    blocking: tuple[str, ...] = (),
-) -> Plan:
-    if counted is None:
-        share = log_bytes / sample.log_bytes if sample.log_bytes else 0.0
-        counted = round(sample.records * share), round(sample.units * share)
-        estimated = True
-    else:
-        estimated = False
-    records, units = counted
-    to_write = units * replay / log_bytes if log_bytes else 0.0
+def _estimated(plan: Plan, sample: Sample, units: int, root: Path) -> Plan:
+    """With what follows from the sample, for a log of so many units."""
+    to_write = units * plan.bytes_to_replay / plan.log_bytes if plan.log_bytes else 0.0
     per_unit = sample.database_bytes / sample.units if sample.units else 0.0
     rate = sample.units / sample.seconds if sample.seconds else 0.0
     free = shutil.disk_usage(root).free
     # Compaction holds old and new files for a while.
     needed = round(2 * per_unit * to_write)
+    blocking, following = plan.blocking, plan.next_step
     if needed > free:
         blocking = (*blocking, f"disk: {needed} bytes are needed, {free} are free")
     if blocking:
         following = NextStep("plan", hint="first remove what blocks the start")
     measured = sample.units >= _MEASURABLE
-    return Plan(
-        kind,
-        phase,
-        segments,
-        log_bytes,
-        replay,
-        records,
-        estimated,
-        topics,
-        queues,
-        per_unit if measured else None,
-        needed,
-        free,
-        rate if measured else None,
-        to_write / rate if measured else None,
-        findings,
-        blocking,
-        following,
+    return replace(
+        plan,
+        bytes_per_unit=per_unit if measured else None,
+        disk_needed_bytes=needed,
+        disk_free_bytes=free,
+        units_per_s=rate if measured else None,
+        expected_s=to_write / rate if measured else None,
+        blocking=blocking,
+        next_step=following,
     )
 
 

@@ -7,23 +7,23 @@ the front of the queues that it is asked about.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine import pages
 from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.errors import KvcqError
 from kvcq.inspect import stands_in
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
 from migration.formats import (
     UNIT_SIZE,
-    entries_in,
-    parse_file_name,
-    parse_queue_id,
-    unpack_units,
+    files_in,
+    queues_in,
+    units_in,
     valid_units,
 )
 from store.errors import StoreFormatError
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Read at once: the first unit nearly always tells.
 _CHUNK_UNITS = 4096
 _PAGE = 1000
 _LAST_OFFSET = b"\xff" * 8
@@ -65,7 +66,9 @@ class QueueEvidence:
         self._record_at = record_at
         self._closing = ExitStack()
         self._database = self._open_database(own_rocksdb(root))
-        self._any_files = self._has_files()
+        self._any_files = any(
+            True for *_, queue in queues_in(self._queues) for _ in files_in(queue)
+        )
         self._dispatched_ms = _dispatched_ms(root)
         self._database_end: int | None = None  # read when it is asked for
 
@@ -110,35 +113,22 @@ class QueueEvidence:
 
     # --- files -----------------------------------------------------------------------------
 
-    def _has_files(self) -> bool:
-        return any(
-            parse_file_name(path.name) is not None
-            for topic in entries_in(self._queues)
-            for queue in entries_in(topic)
-            if parse_queue_id(queue.name) is not None
-            for path in entries_in(queue)
-        )
-
     def _files_of(self, topic: str, queue_id: int) -> Iterator[tuple[int, Path]]:
         if "/" in topic or "\0" in topic:  # no name of a directory
             return
-        for path in entries_in(self._queues / topic / str(queue_id)):
-            start = parse_file_name(path.name)
-            if start is not None and path.is_file():
+        for start, path in files_in(self._queues / topic / str(queue_id)):
+            if path.is_file():
                 yield start, path
 
     def _in_files(self, topic: str, queue_id: int) -> Iterator[tuple[int, int]]:
         """Queue and physical offsets of the units that point into the log, in their order."""
         for start, path in self._files_of(topic, queue_id):
             try:
-                with path.open("rb") as file:
-                    first = start // UNIT_SIZE
-                    while len(units := unpack_units(file.read(_CHUNK_UNITS * UNIT_SIZE))):
-                        offsets = units["physical_offset"]
-                        live = np.flatnonzero(valid_units(units) & (offsets >= self._log_start))
-                        for at in live.tolist():
-                            yield first + at, int(offsets[at])
-                        first += len(units)
+                for first, units in units_in(path, at_once=_CHUNK_UNITS):
+                    offsets = units["physical_offset"]
+                    live = np.flatnonzero(valid_units(units) & (offsets >= self._log_start))
+                    for at in live.tolist():
+                        yield start // UNIT_SIZE + first + at, int(offsets[at])
             except OSError as error:  # found again, and told, when the files are checked
                 logger.warning("%s says nothing: %s", path, error)
 
@@ -158,13 +148,11 @@ class QueueEvidence:
     def _in_database(self, topic: str, queue_id: int) -> Iterator[tuple[int, int]]:
         assert self._database is not None
         prefix = unit_prefix(topic, queue_id)
-        start = prefix
-        while rows := self._database.scan(UNITS, start, prefix + _LAST_OFFSET, limit=_PAGE):
-            for key, value in rows:
-                physical_offset = unpack_i64(value[:8])
-                if physical_offset >= self._log_start:
-                    yield queue_offset_of(key), physical_offset
-            start = rows[-1][0] + b"\0"
+        rows = pages(self._database, UNITS, prefix, prefix + _LAST_OFFSET, rows=_PAGE)
+        for key, value in chain.from_iterable(rows):
+            physical_offset = unpack_i64(value[:8])
+            if physical_offset >= self._log_start:
+                yield queue_offset_of(key), physical_offset
 
     def _end_of_database(self) -> int:
         """A physical offset up to which everything was dispatched to it, if it is sound."""
@@ -208,9 +196,6 @@ def end_of_own_rocksdb(root: Path) -> int | None:
     database = own_rocksdb(root)
     if database is None:
         return None
-    engine = RocksEngine.open_read_only(database, ROCKETMQ)
-    try:
+    with closing(RocksEngine.open_read_only(database, ROCKETMQ)) as engine:
         end = engine.get(BOUNDS, DISPATCHED_KEY)
-    finally:
-        engine.close()
     return 0 if end is None else unpack_i64(end)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import RocksEngine, metadata_profile
@@ -61,12 +62,9 @@ def repair_metadata(
         found = _topics(directory, identity.segment_bytes, clock, progress, times)
         new = root / "meta.new"
         shutil.rmtree(new, ignore_errors=True)  # of a repair that was cut short
-        store = MetadataStore(RocksEngine.open(new, metadata_profile()))
-        try:
+        with closing(MetadataStore(RocksEngine.open(new, metadata_profile()))) as store:
             store.put_topics(found)
             write_time_fall(store, times.found)
-        finally:
-            store.close()
         new.rename(directory.meta)
         fsync_directory(root)
         return found
@@ -105,8 +103,7 @@ def _topics(
     times: TimeFallFinder,
 ) -> list[TopicConfig]:
     known = known_topics(directory)
-    segments = SegmentSet.load(directory.commitlog, segment_bytes, read_only=True)
-    try:
+    with closing(SegmentSet.load(directory.commitlog, segment_bytes, read_only=True)) as segments:
         start = segments.first_offset
         span = max(1, segments.end_offset - start)
         counts = {} if known is None else dict(known.queue_counts)
@@ -128,8 +125,6 @@ def _topics(
                     live_from.setdefault(name, place)
                 counts[name] = max(counts.get(name, 1), request.queue_id + 1)
             progress("reading the log", (step.next_offset - start) / span)
-    finally:
-        segments.close()
     now_ms = clock.now_ms()
     return [
         TopicConfig(name, count, now_ms, live_from.get(name, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.engine.rocks import RocksEngine, metadata_profile
@@ -85,13 +86,10 @@ def _require_topics(directory: StoreDir) -> None:
 
 def _find_damage(commitlog: Path, segment_bytes: int, progress: Progress) -> list[Damage]:
     damage: list[Damage] = []
-    segments = SegmentSet.load(commitlog, segment_bytes, read_only=True)
-    try:
+    with closing(SegmentSet.load(commitlog, segment_bytes, read_only=True)) as segments:
         span = max(1, segments.end_offset - segments.first_offset)
         for step in walk(segments, segments.first_offset):
             if isinstance(step, Damage):
                 damage.append(step)
             progress("reading the log", (step.next_offset - segments.first_offset) / span)
-    finally:
-        segments.close()
     return damage

@@ -10,16 +10,15 @@ written, and FILES when all is done; in between only `kvcq migrate start` opens 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
-from kvcq.engine.rocks import FamilyProfile, Profile, RocksEngine, metadata_profile
+from kvcq.engine.rocks import ROCKETMQ, RocksEngine, metadata_profile
 from kvcq.inspect import Remedy
 from kvcq.metadata_store import MetadataStore
-from kvcq.tables import BOUNDS, UNITS
 from migration.errors import LogDamageError
 from migration.files import Adoption
 from migration.plan import Inventory, inventory_for_start, own_rocksdb, segment_files
@@ -48,11 +47,6 @@ if TYPE_CHECKING:
 
 #: Of the files of a directory that are left alone.
 _NAMED = 5
-
-#: The families of RocketMQ's own database, which lies among its queue files.
-_ROCKETMQ_ROCKSDB = Profile(
-    families=(FamilyProfile(name=UNITS), FamilyProfile(name=BOUNDS)), wal=False
-)
 
 
 def adopt(
@@ -219,16 +213,14 @@ def _seed_expired(
     database = own_rocksdb(directory.root)
     if inventory.log.start == 0 or database is None:
         return
-    engine = RocksEngine.open_read_only(database, _ROCKETMQ_ROCKSDB)
-    theirs = KvConsumeQueueStore(engine)
-    files = _open_files(directory, inventory, clock, progress)
-    try:
+    engine = RocksEngine.open_read_only(database, ROCKETMQ)
+    with (
+        closing(KvConsumeQueueStore(engine)) as theirs,
+        closing(_open_files(directory, inventory, clock, progress)) as files,
+    ):
         for topic, queue_id, offset, physical_offset in theirs.last_units():
             if physical_offset < inventory.log.start:
                 files.restore_last_units([LastUnit(topic, queue_id, offset, physical_offset)])
-    finally:
-        files.close()
-        theirs.close()
 
 
 def _open_files(
@@ -249,15 +241,12 @@ def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Pro
     index = any(finding.remedy is Remedy.REBUILD_INDEX for finding in inventory.findings)
     if not queues and not index:
         return
-    files = _open_files(directory, inventory, clock, progress)
-    try:
+    with closing(_open_files(directory, inventory, clock, progress)) as files:
         for topic, queue_id in sorted(queues, key=str):
             if topic is not None and queue_id is not None:
                 files.rebuild_queue(topic, queue_id, inventory.log.start)
         if index:
             files.rebuild_index()
-    finally:
-        files.close()
 
 
 def _import_metadata(inventory: Inventory, metadata: Metadata, clock: Clock) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.files.store import Adoption, FileQueueOptions, FileQueueStore
+from migration.files import Adoption, FileQueueOptions, FileQueueStore
 from migration.formats.index import IndexLayout
 from store.consume_queue import Boundary
 from tests.golden.rocketmq_log import golden_log

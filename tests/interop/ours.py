@@ -10,7 +10,7 @@ from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import UNITS, unit_key
 from kvcq.tables.values import pack_unit, unpack_unit
-from migration.files.store import FileQueueOptions, FileQueueStore
+from migration.files import FileQueueOptions, FileQueueStore
 from migration.formats.index import IndexLayout
 from migration.state.state import FileLayout, MigrationState, Phase, write_state
 from store.config import StoreConfig

@@ -12,6 +12,7 @@ import json
 import pickle
 import shutil
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -209,11 +210,8 @@ def replace_database(path: Path, result: RebuildResult) -> None:
     fresh = path.with_name(path.name + ".rebuilt")
     aside = path.with_name(path.name + ".replaced")
     shutil.rmtree(fresh, ignore_errors=True)
-    engine = RocksEngine.open(fresh, DERIVED)
-    try:
+    with closing(RocksEngine.open(fresh, DERIVED)) as engine:
         ingest(engine, result)
-    finally:
-        engine.close()
     shutil.rmtree(aside, ignore_errors=True)
     if path.exists():
         path.rename(aside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,11 +66,8 @@ def locked(parts: StoreParts) -> Iterator[None]:
     if identity is None:
         yield  # RocketMQ's: taking the lock would make the directory ours
         return
-    directory = StoreDir.open(parts.root, identity.segment_bytes, SystemClock())
-    try:
+    with closing(StoreDir.open(parts.root, identity.segment_bytes, SystemClock())):
         yield
-    finally:
-        directory.close()
 
 
 def uses_database(parts: StoreParts) -> bool:
@@ -95,13 +92,10 @@ def read_liveness(parts: StoreParts) -> Liveness:
             raise LogLayoutError(f"{parts.root}: {'; '.join(lives.refusals)}")
         live_from = {name: lives.live_from.get(name, 0) for name in topics}
         return Liveness(live_from, lives.dead_light)
-    metadata = MetadataStore(RocksEngine.open_read_only(parts.metadata, metadata_profile()))
-    try:
+    with closing(_metadata(parts.metadata)) as metadata:
         state = read_state(parts.root)
         routes = None if state is None else Routes(state.phase, state.routing)
         return liveness_of(metadata, _applied_deletions(parts.database), routes)
-    finally:
-        metadata.close()
 
 
 def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
@@ -112,11 +106,12 @@ def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
     """
     if parts.metadata is None:
         return []
-    metadata = MetadataStore(RocksEngine.open_read_only(parts.metadata, metadata_profile()))
-    try:
+    with closing(_metadata(parts.metadata)) as metadata:
         return [unit for page in metadata.last_units() for unit in page if liveness.keeps(unit)]
-    finally:
-        metadata.close()
+
+
+def _metadata(path: Path) -> MetadataStore:
+    return MetadataStore(RocksEngine.open_read_only(path, metadata_profile()))
 
 
 def _applied_deletions(database: Path | None) -> int:

@@ -16,8 +16,9 @@ import pyarrow as pa
 from migration.formats import (
     UNIT_SIZE,
     UnitArray,
+    entries_in,
     parse_file_name,
-    parse_queue_id,
+    queues_in,
     unpack_units,
     valid_units,
 )
@@ -49,20 +50,14 @@ def list_files(directory: Path) -> list[QueueFile]:
     if not directory.is_dir():
         raise QueueLayoutError(f"{directory}: no such directory")
     found = []
-    for topic in sorted(os.scandir(directory), key=lambda entry: entry.name):
-        if not topic.is_dir():
-            continue
-        for queue in sorted(os.scandir(topic.path), key=lambda entry: entry.name):
-            queue_id = parse_queue_id(queue.name)
-            if queue_id is None or not queue.is_dir():
-                continue
-            for file in sorted(os.scandir(queue.path), key=lambda entry: entry.name):
-                start = parse_file_name(file.name)
-                if start is None or start % UNIT_SIZE:
-                    raise QueueLayoutError(f"{file.path}: the name is not a queue file's")
-                size = min(file.stat().st_blocks * 512, file.stat().st_size)
-                offset = start // UNIT_SIZE
-                found.append(QueueFile(topic.name, queue_id, file.path, offset, size))
+    for topic, queue_id, queue in queues_in(directory):
+        for path in entries_in(queue):
+            start = parse_file_name(path.name)
+            if start is None or start % UNIT_SIZE:
+                raise QueueLayoutError(f"{path}: the name is not a queue file's")
+            status = path.stat()
+            size = min(status.st_blocks * 512, status.st_size)
+            found.append(QueueFile(topic, queue_id, str(path), start // UNIT_SIZE, size))
     return found
 
 

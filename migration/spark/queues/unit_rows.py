@@ -6,7 +6,7 @@ values end before the expiry stamp.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,10 +63,8 @@ def open_units(path: Path) -> Iterator[RocksEngine]:
         engine = RocksEngine.open_read_only(path, DERIVED)
     except EngineFailedError:
         engine = RocksEngine.open_read_only(path, ROCKETMQ)
-    try:
+    with closing(engine):
         yield engine
-    finally:
-        engine.close()
 
 
 def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:

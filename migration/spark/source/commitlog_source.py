@@ -57,7 +57,6 @@ from pyspark.sql.streaming.datasource import (
 from kvcq.backup import keeps_backups
 from migration.columnar import (
     LogLayout,
-    LogRange,
     ReadOptions,
     Segment,
     advance,
@@ -106,13 +105,6 @@ class LogOptions(NamedTuple):
         layout = backup_layout(str(self.path), self.backup_id)
         end = self.ending_offset
         return layout if end is None else layout._replace(end=min(end, layout.end))
-
-
-class LogPartition(InputPartition):
-    """One range of one segment."""
-
-    def __init__(self, log_range: LogRange) -> None:
-        super().__init__(log_range)
 
 
 class CommitLogSource(DataSource):
@@ -178,7 +170,7 @@ def _segments(path: str) -> Path | str:
 
 
 class _Reader:
-    """What batch and stream share."""
+    """What batch and stream share. A partition is one range of one segment."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         self._options = options
@@ -203,7 +195,7 @@ class CommitLogReader(_Reader, DataSourceReader):
         if self._options.rising_time:
             layout = _prune_by_time(layout, self._filter)
         ranges = split(layout, begin, end, self._options.max_bytes_per_partition)
-        return [LogPartition(log_range) for log_range in ranges]
+        return list(map(InputPartition, ranges))
 
 
 class PushingCommitLogReader(CommitLogReader):
@@ -265,7 +257,7 @@ class CommitLogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvai
         begin = max(begin, layout.start)
         step = self._options.max_bytes_per_partition
         ranges = split(layout, begin, stop, step, exact=True)
-        return [LogPartition(log_range) for log_range in ranges]
+        return list(map(InputPartition, ranges))
 
     def _end(self) -> int:
         self._known_end = self._options.layout(self._known_end).end

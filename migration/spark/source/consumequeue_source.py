@@ -23,8 +23,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from migration.formats import UNIT_SIZE
 from migration.spark.columns import CONSUMEQUEUE, struct_of
 from migration.spark.queues import (
-    KeyRange,
-    QueueFile,
     file_batch,
     group_files,
     key_ranges,
@@ -49,20 +47,6 @@ class QueueOptions(NamedTuple):
     path: Path
     format: str
     max_units_per_partition: int
-
-
-class FilesPartition(InputPartition):
-    """Some files of file queues."""
-
-    def __init__(self, files: list[QueueFile]) -> None:
-        super().__init__(files)
-
-
-class KeysPartition(InputPartition):
-    """A range of keys of a database."""
-
-    def __init__(self, keys: KeyRange) -> None:
-        super().__init__(keys)
 
 
 class ConsumeQueueSource(DataSource):
@@ -92,7 +76,7 @@ def parse_options(options: Mapping[str, str]) -> QueueOptions:
 
 
 class ConsumeQueueReader(DataSourceReader):
-    """Reads all queues there are."""
+    """Reads all queues there are. A partition is some files of queues, or a range of keys."""
 
     def __init__(self, options: QueueOptions, schema: StructType) -> None:
         self._options = options
@@ -102,17 +86,17 @@ class ConsumeQueueReader(DataSourceReader):
         limit = self._options.max_units_per_partition
         if self._options.format == "file":
             files = list_files(self._options.path)
-            return [FilesPartition(group) for group in group_files(files, limit * UNIT_SIZE)]
+            return list(map(InputPartition, group_files(files, limit * UNIT_SIZE)))
         with open_units(self._options.path) as engine:
-            return [KeysPartition(keys) for keys in key_ranges(engine, limit)]
+            return list(map(InputPartition, key_ranges(engine, limit)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark turns an empty list of partitions into one whose value is None.
-        if isinstance(partition, FilesPartition):
+        if isinstance(partition.value, list):
             for file in partition.value:
                 for offsets, units in read_units(file):
                     yield file_batch(file, offsets, units, self._columns)
-        elif isinstance(partition, KeysPartition):
+        elif partition.value is not None:
             with open_units(self._options.path) as engine:
                 for rows in read_rows(engine, partition.value):
                     yield row_batch(rows, self._columns)

@@ -89,13 +89,6 @@ class ServiceOptions(NamedTuple):
     fail_on_data_loss: bool
 
 
-class RangesPartition(InputPartition):
-    """Offsets of some queues, each once."""
-
-    def __init__(self, part: tuple[QueueRange, ...]) -> None:
-        super().__init__(part)
-
-
 class KvcqSource(DataSource):
     """The messages of a running service."""
 
@@ -161,16 +154,16 @@ def parse_options(options: Mapping[str, str], default_start: str) -> ServiceOpti
 
 
 class _Reader:
-    """What batch and stream share."""
+    """What batch and stream share. A partition is offsets of some queues, each once."""
 
     def __init__(self, options: ServiceOptions, schema: StructType) -> None:
         self._options = options
         self._columns = wanted_columns(schema, COMMITLOG, "kvcq")
 
-    def _shared_out(self, ranges: list[QueueRange]) -> list[RangesPartition]:
+    def _shared_out(self, ranges: list[QueueRange]) -> list[InputPartition]:
         options = self._options
         parts = share_out(ranges, options.max_per_partition, options.min_partitions)
-        return list(map(RangesPartition, parts))
+        return list(map(InputPartition, parts))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark turns an empty list of partitions into one whose value is None.

@@ -14,11 +14,7 @@ from kvcq.errors import KvcqError
 from migration.dump import (
     FILES,
     ROCKSDB,
-    dump_index,
-    dump_log,
-    dump_queue,
-    index_sides_of,
-    queue_sides_of,
+    Dump,
 )
 from migration.plan import layout_given
 from server.cli.terminal import (
@@ -98,7 +94,7 @@ def dump_log_command(
         )
 
     with _errors(directory):
-        rows = filter(wanted, dump_log(directory, start, end))
+        rows = filter(wanted, Dump(directory).log(start, end))
         columns = "physical offset, size, topic, queue, offset, stored, tag, keys, body"
         _show(rows, columns, _log_cells, _log_document, limit, as_json=as_json)
 
@@ -125,10 +121,9 @@ def dump_queue_command(
     Both sides one after the other where a store has both. Expired units may still be there.
     """
     with _errors(directory):
-        sides = _chosen(directory, queue_sides_of(directory), side, "queues")
-        rows = chain.from_iterable(
-            dump_queue(directory, one, topic, queue_id, offset) for one in sides
-        )
+        store = Dump(directory)
+        sides = _chosen(directory, store.queue_sides(), side, "queues")
+        rows = chain.from_iterable(store.queue(one, topic, queue_id, offset) for one in sides)
         first = next(rows, None)
         if first is None:
             where = f"queue {queue_id} of {topic} has no unit"
@@ -166,20 +161,20 @@ def dump_index_command(
     if key is not None and topic is None:
         raise click.UsageError("--key needs --topic: a key is one of a topic")
     with _errors(directory):
-        layout = layout_given(directory, None, index_slots, index_entries)
-        rows = chain.from_iterable(
-            dump_index(directory, one, topic, key, layout)
-            for one in _index_sides(directory, side, by_topic=topic is not None and key is None)
-        )
+        store = Dump(directory, layout_given(directory, None, index_slots, index_entries))
+        sides = store.index_sides()
+        if topic is not None and key is None:
+            sides = _keeping_topics(sides, side)
+        sides = _chosen(directory, sides, side, "index")
+        rows = chain.from_iterable(store.index(one, topic, key) for one in sides)
         columns = "side, physical offset, topic, key, stored, hash, place"
         _show(rows, columns, _index_cells, _fields, limit, as_json=as_json)
 
 
-def _index_sides(directory: Path, side: str | None, *, by_topic: bool) -> list[str]:
-    found = index_sides_of(directory)
-    if by_topic and FILES in (side, *found) and (side == FILES or ROCKSDB not in found):
+def _keeping_topics(found: list[str], side: str | None) -> list[str]:
+    if FILES in (side, *found) and (side == FILES or ROCKSDB not in found):
         raise click.UsageError("index files keep no topics: give --key as well")
-    return _chosen(directory, [ROCKSDB] if by_topic else found, side, "index")
+    return [ROCKSDB]
 
 
 def _chosen(directory: Path, found: list[str], side: str | None, what: str) -> list[str]:
