@@ -7,13 +7,11 @@ from migration.fill.bulk import remove_leftovers
 from migration.fill.catch_up import Filler, GainedPart
 from migration.fill.feed import LogFeed
 from migration.fill.pace import Pace
-from migration.fill.package_root import import_root
 
 __all__ = [
     "Filler",
     "GainedPart",
     "LogFeed",
     "Pace",
-    "import_root",
     "remove_leftovers",
 ]

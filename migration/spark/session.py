@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migration.fill import import_root
 from migration.spark.errors import PipelineError, SparkMissingError
 from migration.spark.java import find_java, make_shim
+from store.child_process import import_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,7 +142,7 @@ def _prepare_environment(settings: SparkSettings) -> None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:  # the same paths, unless somebody said otherwise
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    source_root = str(import_root())
+    source_root = str(import_root(__name__))
     if "site-packages" not in Path(source_root).parts:
         # A source checkout: the workers import us from here, under whatever directory they run.
         known = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
