@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
-import tempfile
-
 from kvcq.backup import choose_by_id, open_place
 from kvcq.errors import BackupError
 from migration.columnar.errors import LogLayoutError
 from migration.columnar.log_layout import LogLayout, Segment
-
-_FILES = "/files/"
 
 
 def backup_layout(url: str, backup_id: str | None = None) -> LogLayout:
@@ -33,19 +28,3 @@ def backup_layout(url: str, backup_id: str | None = None) -> LogLayout:
         )
     )
     return LogLayout(segments, backup.segment_bytes, backup.start_offset, backup.end_offset)
-
-
-def fetch_segment(path: str) -> mmap.mmap:
-    """The whole segment, from a bucket to a file without a name: it goes with the mapping.
-
-    Takes as much space in the directory for temporary files. Raises LogLayoutError.
-    """
-    base, _, name = path.rpartition(_FILES)
-    try:
-        with tempfile.TemporaryFile(prefix="kvcq-segment-") as file:
-            for piece in open_place(base).read(f"{_FILES[1:]}{name}"):
-                file.write(piece)
-            file.flush()
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except BackupError as error:
-        raise LogLayoutError(str(error)) from error

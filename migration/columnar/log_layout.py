@@ -57,11 +57,11 @@ class LogLayout(NamedTuple):
 def open_segment(path: str | Path) -> mmap.mmap:
     """The whole file, read-only. The mapping lives as long as something refers to it.
 
-    One in a bucket is fetched first: see backup_log.py.
+    One in a bucket is fetched first: see segment_fetch.py.
     """
     if "://" in str(path):
         # Here, since it brings what reads buckets.
-        from migration.columnar.backup_log import fetch_segment
+        from migration.columnar.segment_fetch import fetch_segment
 
         return fetch_segment(str(path))
     with Path(path).open("rb") as file:
