@@ -468,10 +468,12 @@ def _fronts_of(
             f"/{service.full_name}/{method.name}",
             method.client_streaming,
             method.server_streaming,
-            request_limit(method.name, config).waits_to_be_read,
+            limit.waits_to_be_read,
+            limit.request_bytes,
         )
         for service in _SERVED.values()
         for method in service.methods
+        for limit in [request_limit(method.name, config)]
     ]
     interceptor = None if tracing is None else tracing.interceptor()
     return Fronts(config.workers, rpc_options(config), methods, tls, interceptor)

@@ -39,6 +39,8 @@ class FrontMethod(NamedTuple):
     many_responses: bool
     #: Its request is not read before its handler asks for it: that may be long after.
     waits_to_be_read: bool
+    #: The handler refuses a request that is larger, by its size.
+    most_bytes: int
 
 
 class CallDetails(NamedTuple):
@@ -232,6 +234,9 @@ class FrontCalls:
         context, task = self._under_way[number]  # nothing follows the end of a call
         if kind == frames.MESSAGE:
             context.came(body)
+        elif kind == frames.TOO_LARGE:
+            # Zeros that nobody touches are no memory: all that is looked at is how many they are.
+            context.came(bytes(frames.NUMBER.unpack(body)[0]))
         elif kind == frames.ENDED:
             del self._under_way[number]
             self._end(context, task)

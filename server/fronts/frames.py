@@ -28,6 +28,7 @@ OPEN = 1  # a call began: see `Opening`; behind that its first request, if it wa
 HALF_CLOSED = 2  # its client sends no more requests
 WRITTEN = 3  # u32: responses of so many bytes, by `weight_of`, were taken by the connection
 ENDED = 4  # it is over: answered, its answer sent, or given up by the client. The last of a call
+TOO_LARGE = 16  # u32: a request of so many bytes, more than its method takes: it is not passed on
 # Of a call, either way.
 MESSAGE = 5  # one request, or one of many responses
 # Of a call, from the owner.

@@ -59,15 +59,26 @@ _OWNER_IS_GONE = 3
 class _Call:
     """One call under way: frames of it that were not looked at, and who waits for one."""
 
-    __slots__ = ("_waiter", "came", "is_ended", "number", "opening", "reading", "reads")
+    __slots__ = (
+        "_waiter",
+        "came",
+        "is_ended",
+        "most_bytes",
+        "number",
+        "opening",
+        "reading",
+        "reads",
+    )
 
     def __init__(
         self,
         number: int,
         opening: Callable[[bytes | None], bytes],
         reads: asyncio.Event | None,
+        most_bytes: int,
     ) -> None:
         self.number = number
+        self.most_bytes = most_bytes
         #: Makes the first frame, with the request if it is here; None: the owner knows of the call.
         self.opening: Callable[[bytes | None], bytes] | None = opening
         #: Set by each READ, where requests are read beside; None: a READ is a frame like others.
@@ -115,6 +126,7 @@ class Front:
         self._is_ending = False
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._most_bytes: list[int] = []
         self._calls: dict[int, _Call] = {}
         # Of calls that may not have been told: those that began before the last look, and after.
         self._untold: tuple[list[_Call], list[_Call]] = [], []
@@ -210,8 +222,9 @@ class Front:
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
         return self._handlers.get(handler_call_details.method)
 
-    def _add_methods(self, methods: list[tuple[str, bool, bool, bool]]) -> None:
-        for at, (path, _, many_responses, waits) in enumerate(methods):
+    def _add_methods(self, methods: list[tuple[str, bool, bool, bool, int]]) -> None:
+        for at, (path, _, many_responses, waits, most_bytes) in enumerate(methods):
+            self._most_bytes.append(most_bytes)
             if many_responses:
                 handler = grpc.stream_stream_rpc_method_handler(partial(self._stream, at, waits))
             else:
@@ -269,7 +282,7 @@ class Front:
         deadline_s = frames.NEVER if remaining_s is None else monotonic() + remaining_s
         metadata = context.invocation_metadata() or ()
         opening = partial(frames.pack_opening, method, deadline_s, context.peer(), metadata)
-        call = self._calls[number] = _Call(number, opening, reads)
+        call = self._calls[number] = _Call(number, opening, reads, self._most_bytes[method])
 
         def ended(_: object) -> None:
             del self._calls[number]
@@ -331,7 +344,11 @@ class Front:
                 self._tell(call, request)
                 return
             self._tell(call)
-            self._link.send(frames.MESSAGE, call.number, request)
+            if len(request) <= call.most_bytes:
+                self._link.send(frames.MESSAGE, call.number, request)
+            else:
+                body = frames.NUMBER.pack(len(request))
+                self._link.send(frames.TOO_LARGE, call.number, body)
             self._passed(request)
         else:
             self._tell(call)

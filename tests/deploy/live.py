@@ -33,7 +33,7 @@ METRIC = re.compile(r"\b(?:kvcq|rocketmq|process|python)_\w+|\bup\b")
 
 @asynccontextmanager
 async def used_server(directory: Path) -> AsyncIterator[Served]:
-    async with serving(directory, metrics_port=0) as served:
+    async with serving(directory, metrics_port=0, workers=2) as served:  # fronts have some too
         await use(served)
         yield served
 

@@ -29,9 +29,9 @@ class Fronted:
         self.unary: Callable[[Any], Awaitable[bytes]]
         self.stream: Callable[[Any], AsyncIterator[bytes]]
         methods = [
-            FrontMethod("/s/Unary", False, False, False),
-            FrontMethod("/s/Waits", False, False, True),
-            FrontMethod("/s/Stream", True, True, False),
+            FrontMethod("/s/Unary", False, False, False, 16 << 20),
+            FrontMethod("/s/Waits", False, False, True, 16 << 20),
+            FrontMethod("/s/Stream", True, True, False, 16 << 20),
         ]
         options = (("grpc.max_receive_message_length", -1), ("grpc.http2.bdp_probe", 0))
         self.fronts = Fronts(1, options, methods, None, None)
@@ -93,6 +93,9 @@ async def test_a_handler_sees_who_calls_with_what_and_until_when(fronted: Fronte
         assert 20 < seen["remaining_s"] <= 30
         assert await channel.unary_unary("/s/Waits")(PIECE * 40) == PIECE * 40 + b"!"
         assert seen["remaining_s"] is None
+        too_much = b"x" * ((16 << 20) + 1)
+        answer = await channel.unary_unary("/s/Unary")(too_much)
+        assert answer == bytes(len(too_much)) + b"!", "its size alone is passed on"
 
 
 @pytest.mark.parametrize("path", ["/s/Unary", "/s/Waits"])
