@@ -43,15 +43,6 @@ settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that share a fixture of their module run on one worker: servers start once."""
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        assert isinstance(item, pytest.Function)
-        shared = item._fixtureinfo.name2fixturedefs.values()
-        if any(definition.scope == "module" for found in shared for definition in found):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-
-
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
     """`kvcq serve`, called in this process, sets the log's level and gives the audit a way out."""
