@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from socket import AF_INET6, inet_ntop
 from typing import TYPE_CHECKING
 
+import crcmod.predefined
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +40,7 @@ from tests.support.log_writer import COMMIT, PREPARED, ROLLBACK, Entry, LogWrite
 if TYPE_CHECKING:
     from pathlib import Path
 
-crc32_oracle = zlib.crc32
+crc32_oracle = crcmod.predefined.mkPredefinedCrcFun("crc-32")
 
 #: Queue 3, offset 7, at 4096, KEYS, TAGS and UNIQ_KEY in this order.
 V1 = bytes.fromhex(

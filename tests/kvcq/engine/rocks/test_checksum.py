@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvcq.engine.rocks import crc32c
+from kvcq.engine.rocks.checksum import HAS_INSTRUCTION, portable
 
 KNOWN = {
     b"": 0,
@@ -21,3 +24,10 @@ def test_values_of_the_standard(data: bytes, wanted: int) -> None:
     assert crc32c(data) == wanted
     for cut in range(0, len(data), 5):
         assert crc32c(data[cut:], crc32c(data[:cut])) == wanted
+
+
+@given(st.binary(), st.binary())
+def test_with_the_instruction_and_without_are_the_same(data: bytes, more: bytes) -> None:
+    assert HAS_INSTRUCTION  # every machine that tests it has one
+    assert crc32c(data) == portable(data)
+    assert crc32c(more, crc32c(data)) == portable(data + more)
