@@ -4,7 +4,9 @@ Uses `errors`, and the generated stubs in `pb`.
 """
 
 # First: it has a say in how grpc is imported.
-from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children  # isort: split
+import kvcq_client.transport.grpc_environment  # noqa: F401 - for what it does
+
+# isort: split
 
 from kvcq_client.transport.blocking_calls import Blocking, blocking, blocking_iterator
 from kvcq_client.transport.closing import AsyncClosing, Closing
@@ -15,6 +17,7 @@ from kvcq_client.transport.connection import (
     Connection,
     is_target,
 )
+from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.loop_thread import LoopThread
 from kvcq_client.transport.secured import (
     ACCESS_KEY_FORM,

@@ -3,10 +3,6 @@
 gRPC cannot be used in a child once its parent has used it: calls hang, or the process aborts
 (measured with grpcio 1.85). So in the child every client, old or new, refuses at once. The
 parent's clients are not touched.
-
-gRPC's own fork handlers end one child in seven with a segmentation fault, whatever the child
-does. They are read from the environment when `grpc` is first imported: this module turns them
-off, if it comes first and nobody has asked for them.
 """
 
 from __future__ import annotations
@@ -16,8 +12,6 @@ import weakref
 from typing import Protocol
 
 from kvcq_client.errors import ClosedError
-
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
 class ForkedError(ClosedError):

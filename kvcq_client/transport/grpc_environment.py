@@ -1,0 +1,24 @@
+"""What gRPC reads from the environment when it is first imported, set where nobody else has set it.
+
+Its own fork handlers end one child in seven with a segmentation fault, whatever the child does:
+they are off.
+
+It waits for sockets in one of two ways. With the newer one, which it takes by itself, every
+message goes from the thread that waits for the socket to one that works, and from there to the one
+that tells the event loop. With the older one the last of these waits for the socket: a message on
+an open stream comes back in half the time, for half of the processor time. The older one is
+chosen for the releases in `MEASURED`; what a later one does with the switch is not known, and it
+is left as it comes.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+
+#: Releases of grpcio, by their first two numbers, that were measured and tested both ways.
+MEASURED = ("1.85",)
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+if version("grpcio").rpartition(".")[0] in MEASURED:
+    os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
