@@ -90,7 +90,7 @@ async def test_a_handler_sees_who_calls_with_what_and_until_when(fronted: Fronte
         assert metadata[0] in seen["metadata"].items()
         assert metadata[1] in seen["metadata"].items()
         assert seen["peer"].startswith("ipv4:127.0.0.1:")
-        assert 20 < seen["remaining_s"] <= 30
+        assert 20 < seen["remaining_s"] < 31  # on the wire it is rounded up
         assert await channel.unary_unary("/s/Waits")(PIECE * 40) == PIECE * 40 + b"!"
         assert seen["remaining_s"] is None
         too_much = b"x" * ((16 << 20) + 1)
