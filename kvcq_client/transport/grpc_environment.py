@@ -1,5 +1,7 @@
 """What gRPC reads from the environment when it is first imported, set where nobody else has set it.
 
+A program that imports `grpc` before us has it as it comes.
+
 Its own fork handlers end one child in seven with a segmentation fault, whatever the child does:
 they are off.
 
@@ -19,6 +21,8 @@ from importlib.metadata import version
 #: Releases of grpcio, by their first two numbers, that were measured and tested both ways.
 MEASURED = ("1.85",)
 
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
 if version("grpcio").rpartition(".")[0] in MEASURED:
-    os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
+    ENVIRONMENT["GRPC_EXPERIMENTS"] = "-event_engine_client,-event_engine_listener"
+for _name, _value in ENVIRONMENT.items():
+    os.environ.setdefault(_name, _value)

@@ -6,6 +6,7 @@ import json
 import subprocess
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.peers.processes import plain_environment
 from tests.peers.values import NotOfferedError, Timed
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=environment,
+                env=plain_environment() if environment is None else environment,
             )
         self._answer()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 import psutil
 
 from kvcq_bench.disk import disk_bytes
+from kvcq_client.transport.grpc_environment import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,6 +71,11 @@ def _pss_bytes(pid: int) -> int:
     return int(match[1]) * 1024 if match else 0
 
 
+def plain_environment() -> dict[str, str]:
+    """That of this process without what our client told gRPC: a peer's gRPC is as it comes."""
+    return {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
+
+
 class ServerProcess:
     """A process with its output in a file. Stop it, or use it in a `with` block."""
 
@@ -82,7 +89,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=plain_environment() if environment is None else environment,
             )
 
     @property

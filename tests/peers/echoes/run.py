@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from kvcq_client.transport.grpc_environment import ENVIRONMENT
 from tests.peers.child import Child
 from tests.peers.client import command_of
 from tests.peers.echoes.clients import (
@@ -17,7 +18,14 @@ from tests.peers.echoes.clients import (
     PyqwestEcho,
     TcpEcho,
 )
-from tests.peers.processes import ServerProcess, free_port, machine_cpu_s, used_by, wait_until
+from tests.peers.processes import (
+    ServerProcess,
+    free_port,
+    machine_cpu_s,
+    plain_environment,
+    used_by,
+    wait_until,
+)
 from tests.peers.values import Durability, NotOfferedError, Sample
 
 if TYPE_CHECKING:
@@ -44,11 +52,14 @@ class Pair:
     title: str
     #: Of PyPI, where it is not what the product needs anyway.
     package: str = ""
+    #: Whether gRPC waits for sockets as it is told to by our client; else as it does by itself.
+    told: bool = False
 
 
-OURS = Pair("grpc.aio+uvloop", GrpcEcho, "grpc.aio on uvloop")
+OURS = Pair("grpc.aio+uvloop", GrpcEcho, "grpc.aio on uvloop", told=True)
 PAIRS = [
     OURS,
+    Pair("grpc.aio+uvloop", GrpcEcho, "grpc.aio on uvloop, as gRPC comes"),
     Pair("grpc.aio", GrpcEchoWithoutUvloop, "grpc.aio on asyncio's loop"),
     Pair("grpc threads", GrpcEcho, "thread server of grpcio"),
     Pair("grpclib+uvloop", GrpcEcho, "grpclib on uvloop", "grpclib"),
@@ -88,11 +99,12 @@ def echo(
     say(f"echo: {pair.title}")
     command = [sys.executable, "-m", "tests.peers.echoes.server", pair.server, str(port)]
     address = f"127.0.0.1:{port}"
+    environment = plain_environment() | (ENVIRONMENT if pair.told else {})
     try:
-        with ServerProcess(command, directory / "server.log") as server:
+        with ServerProcess(command, directory / "server.log", environment) as server:
             wait_until(lambda: _connects(port), server)
             client = command_of(pair.client, address, Durability.BEFORE_FSYNC)
-            with Child(client, directory / "client.log") as child:
+            with Child(client, directory / "client.log", environment) as child:
                 for method in METHODS:
                     try:
                         _measure(pair, method, number, found, server, child, scale)
