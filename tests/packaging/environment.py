@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -68,10 +66,19 @@ class Environment:
 
     def fails(self, *arguments: str, cwd: Path) -> str:
         """What `kvcq` says when it exits with 1."""
-        with pytest.raises(subprocess.CalledProcessError) as caught:
-            self.kvcq(*arguments, "--json", cwd=cwd)
-        assert caught.value.returncode == 1
-        return str(caught.value.stdout)
+        command = [str(self._bin / "kvcq"), *arguments, "--json"]
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env=self._variables,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 1, done
+        return done.stderr
 
     @contextmanager
     def serving(self, directory: Path) -> Iterator[str]:
