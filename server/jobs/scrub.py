@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BURST_BYTES = 256 << 10
 MOST_BYTES_PER_S = 1 << 40
 #: Of one processor, while messages come in.
-SHARE = 0.03
+SHARE = 0.02
 
 
 class ScrubNumbers:

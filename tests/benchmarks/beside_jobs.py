@@ -68,7 +68,7 @@ def _put_beside(
                     if with_job:
                         beside.append(_turn_beside(bench, client, producer, begin))
                     else:
-                        plain.append(_turn(bench, producer, lambda: True))
+                        plain.append(_turn_alone(bench, client, producer))
         finally:
             server.close()
             for left in (directory, bench.directory / "backups"):
@@ -86,6 +86,11 @@ def _put_beside(
             "without it, in turns",
         )
     )
+
+
+def _turn_alone(bench: Bench, client: Client, producer: Producer) -> float:
+    """As often as beside a job something is asked: the producer waits for the answer."""
+    return _turn(bench, producer, lambda: client.jobs.list() is not None)
 
 
 def _turn_beside(bench: Bench, client: Client, producer: Producer, begin: Begin) -> float:
