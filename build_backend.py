@@ -51,6 +51,8 @@ MOVED = frozenset(("store", "server", "migration"))
 HOME = "kvcq"
 
 _ENTRY_POINT = re.compile(rf'"(?=(?:{"|".join(sorted(MOVED))})[.:\w]+:\w+")')
+#: What is called with the name of a module in a string.
+_NAMING = ("import_module", "__import__", "find_spec", "start_module", "import_root")
 _CLIENT = re.compile(r'"kvcq-client==[^"]+"')
 
 
@@ -122,7 +124,7 @@ def moved_imports(text: str) -> str:
     """The module's text with its imports of packages that move changed. Raises LayoutError."""
     lines = text.split("\n")
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call | ast.List) and _names_module_in_string(node):
+        if isinstance(node, ast.Call | ast.List | ast.Tuple) and _names_module_in_string(node):
             raise LayoutError(f"line {node.lineno}: a module named in a string; use its __name__")
         if isinstance(node, ast.ImportFrom) and _moves(node.module):
             old, new = f"from {node.module} ", f"from {HOME}.{node.module} "
@@ -149,11 +151,11 @@ def _moved_import(node: ast.Import) -> str:
     return f"import {HOME}.{name} as {alias}" if alias else f"from {HOME} import {name}"
 
 
-def _names_module_in_string(node: ast.Call | ast.List) -> bool:
-    """Whether a module that moves is named in a call of import_module, or after "-m" in a list."""
+def _names_module_in_string(node: ast.Call | ast.List | ast.Tuple) -> bool:
+    """Whether a module that moves is named in a call of import_module, or after "-m" in a row."""
     if isinstance(node, ast.Call):
         called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        texts = node.args if called in ("import_module", "__import__", "find_spec") else []
+        texts = node.args if called in _NAMING else []
     else:
         options = [isinstance(one, ast.Constant) and one.value == "-m" for one in node.elts]
         texts = node.elts[options.index(True) + 1 :] if any(options) else []

@@ -52,7 +52,7 @@ _BRAKE_MOST = 0.8
 _POLL_S = 0.05
 _OUTPUT = "kvcq.bulk"
 #: Not imported here: the process runs it as its main module.
-_WORKER = "migration.columnar.bulk_worker"
+WORKER = f"{__name__.removesuffix('.fill.bulk')}.columnar.bulk_worker"
 
 
 class Trend:
@@ -112,7 +112,7 @@ class BulkBackfill:
         """Pieces until little is left. Whether it has to be done again: a topic was deleted."""
         deletions = self._double.applied_deletions
         plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
-        process = start_module(_WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = start_module(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             feed = cast("IO[bytes]", process.stdin)
             pickle.dump(plan, feed)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: In a wheel it has a longer name: see build_backend.py.
+FRONT = f"{__package__}.front"
 #: Before a front that ended is started again: doubled each time, up to the most.
 _FIRST_PAUSE_S = 0.1
 _MOST_PAUSE_S = 10.0
@@ -75,11 +77,11 @@ class FrontProcess(Protocol):
 async def start_process(pair: socket.socket) -> FrontProcess:
     """A front in a process of its own, with that end of the pair."""
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "server.fronts.front", str(pair.fileno())),
+        *(sys.executable, "-m", FRONT, str(pair.fileno())),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(pair.fileno(),),
-        cwd=import_root("server"),
+        cwd=import_root(FRONT),
     )
 
 

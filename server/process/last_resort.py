@@ -23,11 +23,19 @@ def end_process_soon(why: str) -> None:
 
     Durability: as after a kill. The next opening recovers what was not closed.
     """
-    # A daemon: it does not hold up a process that ends by itself.
-    threading.Thread(target=_wait_and_end, args=(why,), name="last-resort", daemon=True).start()
+    # Both begin now: while the interpreter ends, Python 3.12 lets no thread begin. As daemons they
+    # do not hold up a process that ends by itself.
+    said = threading.Event()
+    threading.Thread(target=_say, args=(why, said), name="last-words", daemon=True).start()
+    threading.Thread(target=_end, args=(said,), name="last-resort", daemon=True).start()
 
 
-def _wait_and_end(why: str) -> None:
+def _end(said: threading.Event) -> None:
+    said.wait(PATIENCE_S + _LAST_LINE_S)
+    os._exit(1)
+
+
+def _say(why: str, said: threading.Event) -> None:
     never = threading.Event()
     never.wait(PATIENCE_S)
     alive = ", ".join(
@@ -35,14 +43,7 @@ def _wait_and_end(why: str) -> None:
         for thread in threading.enumerate()
         if not thread.daemon and thread is not threading.main_thread()
     )
-    text = f"{why}, and did not within {PATIENCE_S:g} s; still running: {alive or '-'}"
-    said = threading.Thread(target=_say, args=(text,), daemon=True)
-    said.start()
-    said.join(_LAST_LINE_S)
-    os._exit(1)
-
-
-def _say(text: str) -> None:
-    logger.error("%s", text)
+    logger.error("%s, and did not within %g s; still running: %s", why, PATIENCE_S, alive or "-")
     for handler in logging.getLogger().handlers:
         handler.flush()
+    said.set()

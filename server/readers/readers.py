@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: In a wheel it has a longer name: see build_backend.py.
+PROCESS = f"{__package__}.process"
 #: Fewer bytes of records are read where they are asked for: the way there and back takes as long.
 LEAST_BYTES = 64 << 10
 #: A process that nobody asked for so long ends.
@@ -163,7 +165,7 @@ class _Reader:
             self._link = ours
             self._is_ready = False
             self._process = process = start_module(
-                "server.readers.process",
+                PROCESS,
                 *self._arguments,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,

@@ -81,11 +81,11 @@ class Environment:
         return done.stderr
 
     @contextmanager
-    def serving(self, directory: Path) -> Iterator[str]:
+    def serving(self, directory: Path, *arguments: str) -> Iterator[str]:
         """The address of a server on `data` in that directory; ended in order."""
         command = [str(self._bin / "python"), "-m", "kvcq.server", "serve", "--json"]
         with subprocess.Popen(
-            [*command, "--port", "0", "--data", "data"],
+            [*command, "--port", "0", "--data", "data", *arguments],
             cwd=directory,
             env=self._variables,
             stdin=subprocess.DEVNULL,

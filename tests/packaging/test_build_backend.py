@@ -75,6 +75,8 @@ def test_imports_of_rooms_that_move_are_changed(line: str, moved: str) -> None:
         "import_module('server.cli.online.put')",
         "importlib.import_module('server')",
         "Popen([sys.executable, '-m', 'server', 'serve'])",
+        "Popen((sys.executable, '-m', 'server', 'serve'))",
+        "start_module('server.readers.process')",
     ],
 )
 def test_what_cannot_be_changed_is_refused(line: str) -> None:

@@ -20,6 +20,15 @@ pytestmark = [pytest.mark.packages, pytest.mark.timeout(600)]
 #: Brings proto-plus, whose package is called `proto`.
 NEIGHBOUR = "google-cloud-pubsub"
 USE_NEIGHBOUR = "import proto; proto.Message; from google.cloud import pubsub_v1"
+#: Modules that processes of their own run are named in strings.
+FIND_PROCESSES = """
+from importlib.util import find_spec
+from kvcq.migration.fill.bulk import WORKER
+from kvcq.server.fronts.fleet import FRONT
+from kvcq.server.readers.readers import PROCESS
+for name in (WORKER, FRONT, PROCESS, "kvcq.backup.process"):
+    assert find_spec(name), name
+"""
 #: Of the client, with all that it brings.
 MOST_MB = 60
 
@@ -112,7 +121,9 @@ def _serve_in_a_project(environment: Environment, project: Path) -> None:
     assert environment.python(code, project).count(str(project)) == len(names)
     assert "kvcq[bench]" in environment.fails("bench", "run", "1", "--embedded", "b", cwd=project)
 
-    with environment.serving(project) as address:
+    environment.python(FIND_PROCESSES, project)
+
+    with environment.serving(project, "--workers", "2") as address:
         environment.kvcq("put", "orders", "hello", "--server", address, cwd=project)
         pulled = environment.kvcq("pull", "orders", "--server", address, "--json", cwd=project)
         assert "hello" in pulled

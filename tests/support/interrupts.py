@@ -68,6 +68,8 @@ def interrupt(
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, handle)
+    # Python 3.12 counts instructions only where some frame asked for it before.
+    sys._getframe().f_trace_opcodes = True
     try:
         sys.settrace(enter)
         try:
