@@ -193,7 +193,7 @@ def test_the_audit_is_a_file_of_json_lines_that_others_rotate(site: Site) -> Non
     site.audit.rename(rotated)
     before = rotated.read_bytes()
     # Of this test's own user: what was refused within the minute has no line again.
-    assert site.run("audited", "pull", "orders").returncode == 1
+    assert site.run("audited", "topic", "delete", "orders", "--yes").returncode == 1
     [line] = [json.loads(line) for line in site.audit.read_text().splitlines()]
-    assert (line["event"], line["method"]) == ("refused", "Pull")
+    assert (line["event"], line["method"]) == ("refused", "DeleteTopic")
     assert rotated.read_bytes() == before
