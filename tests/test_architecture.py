@@ -223,6 +223,7 @@ _CALLS = {
 UNITS |= {
     "server.errors": set(),
     "server.moments": set(),
+    "server.texts": set(),
     "server.version": set(),
     "server.stage": {"server.errors"},
     "server.process": set(),
@@ -260,6 +261,7 @@ UNITS |= {
         "server.metrics",
         "server.moments",
         "server.stage",
+        "server.texts",
         "server.workers",
     },
     "server.console.words": set(),
@@ -273,6 +275,7 @@ UNITS |= {
         "server.reads",
         "server.settings",
         "server.stage",
+        "server.texts",
         "server.version",
         "server.wire",
         "server.workers",
@@ -297,8 +300,8 @@ UNITS |= {
         "server.version",
         "server.workers",
     },
-    "server.cli.terminal": {"server.moments"},
-    "server.cli.online": {"server.cli.terminal"},
+    "server.cli.terminal": {"server.moments", "server.texts"},
+    "server.cli.online": {"server.cli.terminal", "server.texts"},
     "server.cli.top": {"server.cli.online", "server.cli.terminal"},
     "server.cli.on_disk": {"server.cli.terminal", "server.process", "server.wire"},
     "server.cli.access": {
@@ -315,6 +318,7 @@ UNITS |= {
         "server.cli.online",
         "server.cli.terminal",
         "server.process",
+        "server.texts",
         "server.wire",
     },
 }

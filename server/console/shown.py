@@ -1,4 +1,4 @@
-"""Values as pages show them: numbers, sizes, durations, bodies."""
+"""Values as pages show them: numbers, bodies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from kvcq_client.format import BodyError, decompress
 if TYPE_CHECKING:
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: Of a body on its own page, and in a row of a table.
 SHOWN_BYTES = 16 << 10
 PREVIEW_CHARACTERS = 80
@@ -21,26 +20,6 @@ _HEX_ROW = 16
 def number(value: float) -> str:
     """With commas; two digits after the point where it is no whole number."""
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
-
-
-def size(value: float) -> str:
-    """Bytes, in the unit that leaves few digits."""
-    unit = 0
-    while abs(value) >= 1024 and unit < len(_UNITS) - 1:
-        value /= 1024
-        unit += 1
-    return f"{int(value):,} B" if unit == 0 else f"{value:,.1f} {_UNITS[unit]}"
-
-
-def duration(seconds: float) -> str:
-    """`3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`."""
-    left = max(0, int(seconds))
-    parts: list[str] = []
-    for name, length in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, length)
-        if count or (name == "s" and not parts):
-            parts.append(f"{count} {name}")
-    return " ".join(parts[:2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from server.console.preferences import theme_of
 from server.console.writing import page
 from server.moments import moment_ms
+from server.texts import whole_number
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ M = TypeVar("M", bound=Message)
 PAGE_ROWS = 50
 _INT64_MAX = (1 << 63) - 1
 INT32_MAX = (1 << 31) - 1
-_MAX_DIGITS = 19
 
 
 class Visit:
@@ -72,13 +72,7 @@ class Visit:
     def whole(self, name: str, otherwise: int = 0, *, most: int = _INT64_MAX) -> int:
         """A number from 0 to `most`. Raises InvalidArgumentError."""
         text = self.text(name)
-        if not text:
-            return otherwise
-        if len(text) <= _MAX_DIGITS and text.isascii() and text.isdecimal():
-            number = int(text)
-            if number <= most:
-                return number
-        raise InvalidArgumentError(name, f"{text[:40]!r} is no whole number from 0 to {most}")
+        return whole_of(name, text, most) if text else otherwise
 
     def moment(self, name: str) -> int:
         """A time in ms since 1970; 0 when there is none. Raises InvalidArgumentError."""
@@ -131,3 +125,11 @@ class Visit:
             if all(map(backend.calls.offers, row.needs))
             and (sees_all or not row.for_administrators)
         ]
+
+
+def whole_of(name: str, text: str, most: int) -> int:
+    """A number from 0 to `most` in a field of that name. Raises InvalidArgumentError."""
+    number = whole_number(text, most)
+    if number is None:
+        raise InvalidArgumentError(name, f"{text[:40]!r} is no whole number from 0 to {most}")
+    return number

@@ -13,9 +13,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from server.console.addresses import address
 from server.console.preferences import THEMES
-from server.console.shown import duration, number, preview, size
+from server.console.shown import number, preview
 from server.console.words import LANGUAGES
 from server.moments import time_text
+from server.texts import byte_count, duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ def templates() -> Environment:
         auto_reload=False,
     )
     found.filters.update(
-        number=number, size=size, duration=duration, time=time_text, preview=preview
+        number=number, size=byte_count, duration=duration, time=time_text, preview=preview
     )
     found.globals.update(static=_static, address=address, languages=LANGUAGES, themes=THEMES)
     for name in found.list_templates():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from server.texts import whole_number
 from server.wire import MAX_QUEUES, not_more, not_negative, page_size_of, queues_of
 from store.consume_queue import Boundary
 from store.errors import (
@@ -28,7 +29,6 @@ Queue = tuple[str, int]
 
 
 _I32_MAX = (1 << 31) - 1
-_I32_DIGITS = 10
 _MAX_NAME = 255
 
 
@@ -206,7 +206,7 @@ def _position_of(token: str) -> Queue | None:
     if not token:
         return None
     number, separator, topic = token.partition("@")
-    is_number = len(number) <= _I32_DIGITS and number.isascii() and number.isdecimal()
-    if not separator or not is_number or int(number) > _I32_MAX or len(topic) > _MAX_NAME:
+    queue_id = whole_number(number, _I32_MAX)
+    if not separator or queue_id is None or len(topic) > _MAX_NAME:
         raise InvalidArgumentError("page_token", "is none that ListGroupOffsets returned")
-    return topic, int(number)
+    return topic, queue_id

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.edge import MAX_TOPICS
+from server.texts import whole_number
 from server.wire import (
     bounds_out,
     not_more,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from server.workers import Pools
     from store.message_store import MessageStore
 
-_MAX_DIGITS = 10  # of a queue id
+_I32_MAX = (1 << 31) - 1
 
 
 class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
@@ -148,8 +149,7 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
 
 def _first_of(token: str) -> int:
     """The queue that a page of DescribeTopic begins with."""
-    if not token:
-        return 0
-    if len(token) > _MAX_DIGITS or not (token.isascii() and token.isdecimal()):
+    queue_id = whole_number(token or "0", _I32_MAX)
+    if queue_id is None:
         raise InvalidArgumentError("page_token", "is none that DescribeTopic returned")
-    return int(token)
+    return queue_id

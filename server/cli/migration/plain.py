@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from kvcq_client.pb.v1 import migration_pb2 as pb
+from server.texts import word_of
 
 
 def plain(message: Message) -> dict[str, Any]:
@@ -36,18 +37,14 @@ def _plain_value(field: Any, value: Any) -> Any:  # noqa: ANN401 - any field's, 
         case "Route":
             return route_name(value)
         case _:
-            return pb.JobState.Name(value).removeprefix("JOB_STATE_").lower()
+            return word_of(pb.JobState, value).lower()
 
 
 def phase_name(phase: pb.MigrationPhase) -> str | None:
     """None for one that is not given."""
-    if phase == pb.MIGRATION_PHASE_UNSPECIFIED:
-        return None
-    return pb.MigrationPhase.Name(phase).removeprefix("MIGRATION_PHASE_")
+    return word_of(pb.MigrationPhase, phase) or None
 
 
 def route_name(route: pb.Route) -> str:
     """As the command line takes it; one that is not given is both."""
-    if route == pb.ROUTE_UNSPECIFIED:
-        route = pb.ROUTE_BOTH
-    return pb.Route.Name(route).removeprefix("ROUTE_").lower()
+    return word_of(pb.Route, route or pb.ROUTE_BOTH).lower()

@@ -23,6 +23,7 @@ from server.cli.terminal import (
     print_table,
     text,
 )
+from server.texts import whole_number
 
 if TYPE_CHECKING:
     from kvcq_client import Client, GroupOffset
@@ -128,8 +129,9 @@ def _require(client: Client, name: str, server: str) -> None:
 def _where(to: str) -> Start | int:
     if to in ("earliest", "latest"):
         return Start(to)
-    if to.isascii() and to.isdigit() and int(to) <= INT64_MAX:
-        return int(to)
+    offset = whole_number(to, INT64_MAX)
+    if offset is not None:
+        return offset
     raise click.BadParameter(f"{to!r} is not earliest, latest, or an offset", param_hint="--to")
 
 

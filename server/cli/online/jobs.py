@@ -28,6 +28,7 @@ from server.cli.terminal import (
     text,
     time_text,
 )
+from server.texts import word_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -269,7 +270,7 @@ def _kind_of(found: pb.Job) -> str:
 
 
 def _status_of(found: pb.Job) -> str:
-    return pb.JobStatus.Name(found.status).removeprefix("JOB_STATUS_").lower()
+    return word_of(pb.JobStatus, found.status).lower()
 
 
 def _document(found: pb.Job, *, findings: bool = False) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 and no server.
 """
 
-from server.cli.terminal.amounts import byte_count, duration
 from server.cli.terminal.bars import Bars
 from server.cli.terminal.bodies import body_fields, body_text, plain_body
 from server.cli.terminal.output import (
@@ -43,6 +42,7 @@ from server.cli.terminal.values import (
     text,
 )
 from server.moments import time_text
+from server.texts import byte_count, duration
 
 __all__ = [
     "COUNT",

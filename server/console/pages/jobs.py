@@ -11,6 +11,8 @@ from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
 from server.console.pages.migration import state_name
+from server.console.visit import whole_of
+from server.texts import word_of
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ _WHOLE = {
 }
 _FLAG = FieldDescriptor.CPPTYPE_BOOL
 _TEXT = FieldDescriptor.CPPTYPE_STRING
-_MAX_DIGITS = 19
 
 
 class Argument(NamedTuple):
@@ -104,9 +105,7 @@ def _value(name: str, kind: str, text: str, most: int) -> str | int | bool:
         return text
     if kind == "flag":
         return text == "true"
-    if len(text) <= _MAX_DIGITS and text.isascii() and text.isdecimal() and int(text) <= most:
-        return int(text)
-    raise InvalidArgumentError(name, f"{text[:40]!r} is no whole number from 0 to {most}")
+    return whole_of(name, text, most)
 
 
 async def _cancel(visit: Visit, form: Mapping[str, str]) -> str:
@@ -125,7 +124,7 @@ async def _cancel_migration(visit: Visit, form: Mapping[str, str]) -> str:
 
 
 def status_name(status: jobs_pb.JobStatus) -> str:
-    return jobs_pb.JobStatus.Name(status).removeprefix("JOB_STATUS_").lower()
+    return word_of(jobs_pb.JobStatus, status).lower()
 
 
 PAGE = Page(

@@ -8,6 +8,7 @@ from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
 from server.console.visit import INT32_MAX, PAGE_ROWS
+from server.texts import word_of
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -93,17 +94,15 @@ async def _take(visit: Visit, form: Mapping[str, str]) -> str:
 
 def phase_name(phase: pb.MigrationPhase) -> str:
     """Empty where there is none."""
-    if phase == pb.MIGRATION_PHASE_UNSPECIFIED:
-        return ""
-    return pb.MigrationPhase.Name(phase).removeprefix("MIGRATION_PHASE_")
+    return word_of(pb.MigrationPhase, phase)
 
 
 def route_name(route: pb.Route) -> str:
-    return pb.Route.Name(route).removeprefix("ROUTE_").lower()
+    return word_of(pb.Route, route).lower()
 
 
 def state_name(state: pb.JobState) -> str:
-    return pb.JobState.Name(state).removeprefix("JOB_STATE_").lower()
+    return word_of(pb.JobState, state).lower()
 
 
 PAGE = Page(

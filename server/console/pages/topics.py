@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.addresses import address
 from server.console.page import Page
-from server.console.visit import PAGE_ROWS
+from server.console.visit import INT32_MAX, PAGE_ROWS, whole_of
 from server.errors import ForbiddenError
 from store.errors import InvalidArgumentError
 from store.light_queue import is_light
@@ -115,9 +115,8 @@ async def _topic(visit: Visit) -> web.StreamResponse:
 
 async def _create(visit: Visit, form: Mapping[str, str]) -> str:
     name, count = form.get("name", "").strip(), form.get("queues", "").strip()
-    if count and not (len(count) < 10 and count.isascii() and count.isdecimal()):
-        raise InvalidArgumentError("queues", f"{count[:40]!r} is no whole number from 0 up")
-    wanted = pb.CreateTopicRequest(name=name, queue_count=int(count or 0))
+    queues = whole_of("queues", count or "0", INT32_MAX)
+    wanted = pb.CreateTopicRequest(name=name, queue_count=queues)
     await visit.ask(
         "CreateTopics", pb.CreateTopicsRequest(topics=[wanted]), pb.CreateTopicsResponse
     )

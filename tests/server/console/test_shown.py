@@ -11,10 +11,8 @@ from server.console.shown import (
     PREVIEW_CHARACTERS,
     SHOWN_BYTES,
     body_of,
-    duration,
     number,
     preview,
-    size,
     visible,
 )
 
@@ -24,35 +22,6 @@ from server.console.shown import (
 )
 def test_numbers(value: float, wanted: str) -> None:
     assert number(value) == wanted
-
-
-@pytest.mark.parametrize(
-    ("value", "wanted"),
-    [
-        (0, "0 B"),
-        (1023, "1,023 B"),
-        (1024, "1.0 KiB"),
-        (5 << 30, "5.0 GiB"),
-        (1 << 70, "1,048,576.0 PiB"),
-    ],
-)
-def test_sizes(value: float, wanted: str) -> None:
-    assert size(value) == wanted
-
-
-@pytest.mark.parametrize(
-    ("seconds", "wanted"),
-    [
-        (0, "0 s"),
-        (59.9, "59 s"),
-        (66, "1 min 6 s"),
-        (7200, "2 h"),
-        (93_784, "1 d 2 h"),
-        (-1, "0 s"),
-    ],
-)
-def test_durations(seconds: float, wanted: str) -> None:
-    assert duration(seconds) == wanted
 
 
 def test_what_cannot_be_seen_is_marked() -> None:
