@@ -37,7 +37,7 @@ def console_app(
     sessions, attempts = Sessions(backend.monotonic_s), Attempts(backend.monotonic_s)
     files = static_files()
     entry = _Entry(backend, sessions, attempts)
-    guard = Guard(backend, sessions, names, open_paths=("/sign-in", "/preferences"))
+    guard = Guard(backend, sessions, names)
 
     @web.middleware
     async def guarded(request: web.Request, handler: WebHandler) -> web.StreamResponse:

@@ -49,7 +49,7 @@ def console(
         metrics=metrics,
         read_numbers=read_numbers,
         version=version,
-        navigation=tuple(page.row for page in pages),
+        navigation=pages,
         workers=Workers(1, "console"),
         now_ms=now_ms,
         monotonic_s=monotonic_s,

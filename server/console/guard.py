@@ -66,24 +66,17 @@ _STATUS = {
     grpc.StatusCode.UNAVAILABLE: 503,
 }
 _OTHERWISE = 500
+_OPEN_PATHS = ("/sign-in", "/preferences")
 
 
 class Guard:
     """The middleware. Owned by the event loop's thread."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        sessions: Sessions,
-        names: Collection[str],
-        open_paths: Collection[str],
-    ) -> None:
-        """`names`: host names that the server goes by, beside its addresses. `open_paths`: what is
-        shown to those who have not signed in."""
+    def __init__(self, backend: Backend, sessions: Sessions, names: Collection[str]) -> None:
+        """`names`: host names that the server goes by, beside its addresses."""
         self._backend = backend
         self._sessions = sessions
         self._names = frozenset(names)
-        self._open_paths = frozenset(open_paths)
 
     async def let_in(
         self,
@@ -94,14 +87,14 @@ class Guard:
         language = language_of(
             request.cookies.get(LANGUAGE_COOKIE), request.headers.get("Accept-Language", "")
         )
-        visit = Visit(request, self._backend, words_in(language), None)
+        visit = Visit(request, self._backend, words_in(language))
         request[VISIT] = visit
         try:
             self._check_host(request)
             if request.method not in ("GET", "HEAD"):
                 _check_origin(request)
             visit.found_viewer = self._viewer_of(request)
-            if visit.found_viewer is None and not self._is_open(request.path):
+            if visit.found_viewer is None and not _is_open(request.path):
                 if request.method != "GET" or request.path == "/live":
                     raise web.HTTPUnauthorized
                 sign_in = address("/sign-in", next=request.path_qs)
@@ -117,9 +110,6 @@ class Guard:
             refusal = tell(self._backend.metrics, "Console", error, uuid.uuid4().hex)
             status = _STATUS.get(refusal.code, _OTHERWISE)
             return self._refused(visit, status, refusal.message, refusal.reason)
-
-    def _is_open(self, path: str) -> bool:
-        return path in self._open_paths or path.startswith("/static/")
 
     def _viewer_of(self, request: web.Request) -> Viewer | None:
         viewers = self._backend.viewers
@@ -155,6 +145,11 @@ class Guard:
             status=status,
             progress=stage.progress[1] if is_opening else None,
         )
+
+
+def _is_open(path: str) -> bool:
+    """Whether it is shown to those who have not signed in."""
+    return path in _OPEN_PATHS or path.startswith("/static/")
 
 
 def host_name(host: str) -> str | None:

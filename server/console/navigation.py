@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """A page as the navigation shows it."""
 
     name: str  # its text is `nav.<name>`
     path: str
     #: Methods of the API without which the page is left out: a server may be built without them.
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] = field(default=(), kw_only=True)
     #: Where users sign in, for administrators alone: others have no right to what it shows.
-    for_administrators: bool
+    for_administrators: bool = field(default=False, kw_only=True)

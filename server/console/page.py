@@ -24,20 +24,10 @@ Action = Callable[["Visit", Mapping[str, str]], Awaitable[str]]
 
 
 @dataclass(frozen=True)
-class Page:
-    """A page. Its name is also that of its text in the navigation, `nav.<name>`."""
+class Page(Row):
+    """A row of the navigation, and what it leads to."""
 
-    name: str
-    #: Where the navigation leads.
-    path: str
     #: By path, `path` among them.
     shows: Mapping[str, Handler]
     #: By path, those with POST.
     does: Mapping[str, Action] = field(default_factory=dict)
-    #: See Row.
-    needs: tuple[str, ...] = ()
-    for_administrators: bool = False
-
-    @property
-    def row(self) -> Row:
-        return Row(self.name, self.path, self.needs, self.for_administrators)

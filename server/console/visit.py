@@ -32,18 +32,12 @@ INT32_MAX = (1 << 31) - 1
 class Visit:
     """Made by the guard for each request that it let in."""
 
-    def __init__(
-        self,
-        request: web.Request,
-        backend: Backend,
-        words: Words,
-        viewer: Viewer | None,
-    ) -> None:
-        """`viewer`: None while nobody has signed in; only the page to sign in is shown then."""
+    def __init__(self, request: web.Request, backend: Backend, words: Words) -> None:
         self.request = request
         self.backend = backend
         self.words = words
-        self.found_viewer = viewer
+        #: While nobody has signed in only the page to do so is shown.
+        self.found_viewer: Viewer | None = None
 
     @property
     def viewer(self) -> Viewer:

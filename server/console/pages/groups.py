@@ -96,7 +96,7 @@ async def _reset(visit: Visit, form: Mapping[str, str]) -> str:
 
 
 async def _delete(visit: Visit, form: Mapping[str, str]) -> str:
-    name = confirmed(form, "name")
+    name = confirmed(form)
     await visit.ask("DeleteGroup", pb.DeleteGroupRequest(group=name), pb.DeleteGroupResponse)
     return address("/groups", notice="groupDeleted")
 

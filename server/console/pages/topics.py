@@ -124,14 +124,14 @@ async def _create(visit: Visit, form: Mapping[str, str]) -> str:
 
 
 async def _delete(visit: Visit, form: Mapping[str, str]) -> str:
-    name = confirmed(form, "name")
+    name = confirmed(form)
     await visit.ask("DeleteTopic", pb.DeleteTopicRequest(name=name), pb.DeleteTopicResponse)
     return address("/light-queues" if is_light(name) else "/topics", notice="topicDeleted")
 
 
-def confirmed(form: Mapping[str, str], field: str) -> str:
-    """What is to be deleted, typed a second time. Raises InvalidArgumentError."""
-    name = form.get(field, "")
+def confirmed(form: Mapping[str, str]) -> str:
+    """The name of what is to be deleted, typed a second time. Raises InvalidArgumentError."""
+    name = form.get("name", "")
     if form.get("typed", "").strip() != name:
         raise InvalidArgumentError("typed", f"is not {name!r}: type the name to confirm")
     return name
