@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -45,6 +46,7 @@ final class Timing {
         private final int most;
         private final Semaphore room;
         private final AtomicInteger done = new AtomicInteger();
+        private final AtomicLong lastOffset = new AtomicLong(-1);
         private final AtomicReference<Throwable> failure = new AtomicReference<>();
 
         UnderWay(int most) {
@@ -61,6 +63,8 @@ final class Timing {
                     try {
                         check(result);
                         done.addAndGet(messages);
+                        lastOffset.accumulateAndGet(
+                            result.getQueueOffset() + messages - 1, Math::max);
                     } catch (IllegalStateException error) {
                         failure.compareAndSet(null, error);
                     }
@@ -79,6 +83,11 @@ final class Timing {
             room.acquire(most);
             raise();
             return done.get();
+        }
+
+        /** Of sends to one queue; a batch tells the offset of its first message. */
+        long lastOffset() {
+            return lastOffset.get();
         }
 
         private void raise() {
