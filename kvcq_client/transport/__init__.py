@@ -18,6 +18,7 @@ from kvcq_client.transport.connection import (
     is_target,
 )
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
+from kvcq_client.transport.freed_memory import keep_freed_memory
 from kvcq_client.transport.loop_thread import LoopThread
 from kvcq_client.transport.secured import (
     ACCESS_KEY_FORM,
@@ -59,6 +60,7 @@ __all__ = [
     "from_batch_error",
     "from_rpc",
     "is_target",
+    "keep_freed_memory",
     "may_pass",
     "signature_of",
     "stamps_of",

@@ -21,6 +21,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
 from kvcq_client.transport.first_contact import FirstContact
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
+from kvcq_client.transport.freed_memory import keep_freed_memory
 from kvcq_client.transport.secured import open_channel
 from kvcq_client.transport.statuses import from_rpc, may_pass
 
@@ -118,6 +119,7 @@ class Connection:
             raise ValueError(f"target: {target!r} is not HOST:PORT, such as {DEFAULT_TARGET}")
         _check_timeout(timeout_s)
         begin_grpc()
+        keep_freed_memory()
         self.target = target
         self.timeout_s = timeout_s
         self._channel = open_channel(target, [*_OPTIONS, *options], tls, credentials)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport import keep_freed_memory
 from server.readers.orders import (
     READY,
     Encoded,
@@ -52,6 +53,7 @@ def main(directory: str, segment_bytes: str, idle_s: str) -> None:
     # What ends the server ends it in its own time: it drains first.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    keep_freed_memory()
     files = LogFiles(Path(directory), int(segment_bytes))
     with socket.socket(fileno=os.dup(0)) as link, suppress(LinkEndedError, OSError):
         set_patience(link, float(idle_s))
