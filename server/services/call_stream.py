@@ -13,6 +13,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import grpc
+
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
 from server.edge import MAX_CALLS, SMALL_BYTES, CallKind, batch_error, inner_context
@@ -47,10 +49,12 @@ class CallStream:
         context: Context,
         request_id: str,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._methods = methods
         self._gate = gate
         self._memory = memory
         self._metrics = metrics
+        self._context = context
         self._metadata = context.invocation_metadata()
         self._request_id = request_id
         self._peer = context.peer()
@@ -58,8 +62,10 @@ class CallStream:
         self._under_way: dict[int, tuple[asyncio.Task[None], Method]] = {}
         # Not sent yet. Large ones are counted by `memory`, which asks for no more than fit.
         self._results: list[pb.CallResult] = []
-        self._changed = asyncio.Event()
+        # Of `run`, while it has nothing to do.
+        self._sleep: asyncio.Future[None] | None = None
         self._is_reading = True
+        self._is_writing = False  # the reader answers by itself
         self._error: Exception | None = None
 
     async def run(
@@ -67,10 +73,11 @@ class CallStream:
     ) -> AsyncGenerator[pb.CallsResponse, None]:
         """The results. Raises, after those of all calls taken, ServerDrainingError when the server
         ends, and InvalidArgumentError or MemoryFullError when the stream itself is refused."""
-        reader = asyncio.create_task(self._take(requests), name="calls")
+        reader = asyncio.create_task(self._take(requests, stage), name="calls")
 
         def stop_reading() -> None:
-            if stage.is_draining:
+            # Only between requests: what was done is answered.
+            if stage.is_draining and not self._is_writing:
                 reader.cancel()
 
         stop_listening = stage.on_change(stop_reading)
@@ -83,8 +90,8 @@ class CallStream:
                     finally:
                         self._count_sent(results)
                 elif self._is_reading or self._under_way:
-                    self._changed.clear()
-                    await self._changed.wait()
+                    self._sleep = self._loop.create_future()
+                    await self._sleep
                 elif stage.is_draining:
                     raise ServerDrainingError
                 elif self._error is not None:
@@ -97,6 +104,11 @@ class CallStream:
             for task, _ in self._under_way.values():
                 task.cancel()
             self._count_sent(self._results)
+
+    def _wake(self) -> None:
+        if self._sleep is not None and not self._sleep.done():
+            self._sleep.set_result(None)
+            self._sleep = None
 
     def _some_results(self) -> list[pb.CallResult]:
         results, size = self._results, 0
@@ -113,23 +125,31 @@ class CallStream:
             if len(result.response) > SMALL_BYTES:
                 self._memory.sent(len(result.response))
 
-    async def _take(self, requests: AsyncIterator[pb.CallsRequest]) -> None:
+    async def _take(self, requests: AsyncIterator[pb.CallsRequest], stage: Stage) -> None:
         try:
             async for request in requests:
-                if len(request.calls) > MAX_CALLS:
+                calls = request.calls
+                if len(calls) > MAX_CALLS:
                     raise InvalidArgumentError(
-                        "calls", f"{len(request.calls)} in one message, more than {MAX_CALLS}"
+                        "calls", f"{len(calls)} in one message, more than {MAX_CALLS}"
                     )
-                if len(request.calls) == 1 and not self._under_way:
-                    self._begin(request.calls[0], alone=True)
+                if len(calls) == 1 and not self._under_way:
+                    self._begin(calls[0], alone=True)
+                    if self._results and self._sleep is not None:
+                        await self._write_alone()
+                        if stage.is_draining:
+                            return
                     continue
                 begun_bytes = 0
-                for call in request.calls:
+                for call in calls:
                     begun_bytes += len(call.request)
                     if begun_bytes > TURN_BYTES:
                         await asyncio.sleep(0)
                         begun_bytes = len(call.request)
                     self._begin(call)
+                self._wake()
+        except grpc.aio.InternalError:
+            pass  # of a write: the client is gone, as the next read would have said
         except Exception as error:  # noqa: BLE001 - the stream itself broke: `run` raises it
             self._error = error
             # A refusal with a reason says that what was not answered was not done. So what may have
@@ -139,7 +159,19 @@ class CallStream:
                     task.cancel()
         finally:
             self._is_reading = False
-            self._changed.set()
+            self._wake()
+
+    async def _write_alone(self) -> None:
+        """Send the only result without `run`, which sleeps: nothing is under way that could wake
+        it, and the next call is read when this has been taken."""
+        [result] = self._results
+        self._results = []
+        self._is_writing = True
+        try:
+            await self._context.write(pb.CallsResponse(results=[result]).SerializeToString())
+        finally:
+            self._is_writing = False
+            self._count_sent([result])
 
     def _begin(self, call: pb.Call, *, alone: bool = False) -> None:
         """Calls that come together are worth a turn of the loop: puts become one append. One that
@@ -215,15 +247,14 @@ class CallStream:
     def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Task[None]) -> None:
         del self._under_way[call_id]
         self._leave(method, started)
+        self._wake()
 
     def _leave(self, method: Method, started: float) -> None:
         self._gate.leave(method.kind, self._peer)
         if self._usage is not None:
             self._usage.end(self._peer)
         self._metrics.ended(method.name, perf_counter() - started)
-        self._changed.set()
 
     def _refuse(self, call_id: int, method: str, error: Exception) -> None:
         told = batch_error(self._metrics, method, error, self._request_id)
         self._results.append(pb.CallResult(id=call_id, error=told))
-        self._changed.set()

@@ -15,7 +15,9 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.edge.call_gate import CallKind
 from server.edge.decoder import Decoder
 from server.edge.request_fields import MAX_CALLS
+from server.errors import ServerDrainingError
 from server.puts.coalescer import PutCoalescer
+from server.services.call_stream import CallStream
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
@@ -103,6 +105,73 @@ async def test_a_put_that_comes_alone_takes_no_turn_of_the_loop(
             await stream.send((number, "Put", put(b"body")))
             response = pb.PutResponse.FromString((await stream.result()).response)
             assert response.placed.queue_offset == number
+
+
+class HeldContext:
+    """Of a client that takes an answer when the test says so."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.is_writing = asyncio.Event()
+        self.taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+    async def write(self, data: bytes) -> None:
+        self.writes.append(data)
+        self.is_writing.set()
+        await self.taken
+
+
+def calls_of(served: Served, context: HeldContext, *sent: pb.CallsRequest) -> Any:  # noqa: ANN401
+    """A stream that was sent this, and stays open; what it yields."""
+
+    async def requests() -> AsyncIterator[pb.CallsRequest]:
+        for one in sent:
+            yield one
+        await asyncio.get_running_loop().create_future()
+
+    edge = served.server._edge
+    given: Any = context
+    stream = CallStream(edge.shared, edge.gate, edge.memory, served.server._metrics, given, "id")
+    return stream.run(requests(), served.server._stage)
+
+
+def one_put(number: int) -> pb.CallsRequest:
+    request = put(b"body").SerializeToString()
+    return pb.CallsRequest(calls=[pb.Call(id=number, method="Put", request=request)])
+
+
+async def test_a_server_that_ends_lets_an_answer_that_is_being_sent_go_out(served: Served) -> None:
+    context = HeldContext()
+    results = calls_of(served, context, one_put(1), one_put(2))
+    ended = asyncio.create_task(anext(results))
+    async with asyncio.timeout(10):
+        await context.is_writing.wait()
+        served.server.stop()
+        while not served.server._stage.is_draining:
+            await asyncio.sleep(0)
+        assert not ended.done()
+        context.taken.set_result(None)
+        with pytest.raises(ServerDrainingError):
+            await ended
+    assert [pb.CallsResponse.FromString(one).results[0].id for one in context.writes] == [1]
+
+
+async def test_a_client_that_goes_while_it_is_answered_ends_its_stream_without_a_word(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = HeldContext()
+    context.taken.set_exception(grpc.aio.InternalError("the call is gone"))
+    async with asyncio.timeout(10):
+        assert [one async for one in calls_of(served, context, one_put(1), one_put(2))] == []
+    assert len(context.writes) == 1
+    assert not caplog.records
+    assert served.server._edge.gate.under_way(CallKind.SHORT) == 0
 
 
 @pytest.mark.parametrize("flush_mode", ["ASYNC", "SYNC"])
