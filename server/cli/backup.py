@@ -33,7 +33,7 @@ from server.cli.terminal import (
 from store.errors import InvalidArgumentError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kvcq.backup import Backup, Broken
 
@@ -120,8 +120,8 @@ def verify(target: str, backup_id: str | None, as_json: bool) -> None:
     from kvcq.backup import open_place
     from kvcq.backup import verify as verify_backups
 
-    with _errors(), _bars(quiet=as_json) as progress:
-        found = verify_backups(open_place(target), backup_id, progress)
+    with _errors(), Bars(quiet=as_json) as bars:
+        found = verify_backups(open_place(target), backup_id, bars.show)
     if as_json:
         print_json(
             {
@@ -230,14 +230,14 @@ def restore(
             chosen = choose_backup(place, until_ms=until_ms, until_offset=until_offset)
         else:
             chosen = choose_by_id(place, backup_id)
-    with _errors(), _bars(quiet=as_json) as progress:
+    with _errors(), Bars(quiet=as_json) as bars:
         done = restore_backup(
             place,
             chosen,
             directory,
             Cut(until_ms, until_offset),
             segments_only=segments_only,
-            progress=progress,
+            progress=bars.show,
         )
         key_file = key_to_bring(directory)
     check = shlex.join(["kvcq", "check", str(directory)])
@@ -294,13 +294,3 @@ def _errors() -> Iterator[None]:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
-
-
-@contextmanager
-def _bars(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A bar for each step on a terminal; nothing elsewhere."""
-    if quiet:
-        yield lambda _step, _share: None
-        return
-    with Bars() as bars:
-        yield bars.show

@@ -126,7 +126,7 @@ def plan(on: OnStore, limit: int, **sizes: int | None) -> None:
         given = {name: size for name, size in sizes.items() if size is not None}
         for name, size in given.items():
             found.next_command += f" --{name.replace('_', '-')} {size}"
-    on.watch.rest()
+    on.bars.rest()
     show_plan(found, limit, as_json=on.as_json)
     if faults_of(found) or found.blocking:
         raise SystemExit(EXIT_REFUSED)
@@ -179,7 +179,7 @@ def status(on: OnStore, *, wait: bool) -> None:
     if wait:
         for job in [each for each in found.jobs if each.state == pb.JOB_STATE_RUNNING]:
             found = on.target.wait(job.job_id)
-    on.watch.rest()
+    on.bars.rest()
     show_status(found, as_json=on.as_json)
 
 
@@ -203,7 +203,7 @@ def verify(on: OnStore, key_every: int, limit: int, *, detach: bool) -> None:
     found = on.target.wait(answer.job_id)
     _check_job(found, answer.job_id)
     differences = on.target.differences(limit)
-    on.watch.rest()
+    on.bars.rest()
     show_verification(found, differences, as_json=on.as_json)
     if found.verified.difference_count:
         raise SystemExit(EXIT_REFUSED)
@@ -233,7 +233,7 @@ def finish(on: OnStore, *, yes: bool) -> None:
     if not yes:
         found = on.target.status()
         _check_can_finish(found)
-        on.watch.rest()
+        on.bars.rest()
         if on.as_json or not sys.stdin.isatty():
             raise BadRequestError(
                 "refusing to delete files without confirmation",
@@ -342,7 +342,7 @@ def _end(
     if since is not None:
         known = {(each.time_ms, each.event) for each in since.history}
         done += [each.event for each in found.history if (each.time_ms, each.event) not in known]
-    on.watch.rest()
+    on.bars.rest()
     show_status(found, as_json=on.as_json, done=done)
 
 

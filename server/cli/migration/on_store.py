@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TextColumn, TimeElapsedColumn
 
 from server.cli.migration.local import local_target
 from server.cli.migration.remote import remote_target
 from server.cli.online import server_options
-from server.cli.terminal import notes
+from server.cli.terminal import Bars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from rich.progress import TaskID
 
     from server.cli.migration.local import LocalTarget
     from server.cli.migration.remote import RemoteTarget
@@ -27,47 +25,12 @@ if TYPE_CHECKING:
 existing_directory = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-class Watcher:
-    """A progress bar that is there from the first thing that takes time on."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._progress: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-
-    def __call__(self, step: str, share: float, remark: str) -> None:
-        if self._quiet:
-            return
-        if self._progress is None:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f} %"),
-                TimeElapsedColumn(),
-                TextColumn("{task.fields[remark]}"),
-            )
-            self._progress = Progress(
-                *columns, console=notes, transient=True, disable=not notes.is_terminal
-            )
-            self._progress.start()
-        if step not in self._tasks:
-            self._tasks[step] = self._progress.add_task(step, total=1.0, remark=remark)
-        self._progress.update(self._tasks[step], completed=share, remark=remark)
-
-    def rest(self) -> None:
-        """Off the screen, until there is something to show again. Repeatable."""
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress = None
-        self._tasks.clear()
-
-
 @dataclass(frozen=True)
 class OnStore:
     """What a command works on, and how it tells what happens."""
 
     target: LocalTarget | RemoteTarget
-    watch: Watcher
+    bars: Bars
     directory: Path | None  # None: a running store
     as_json: bool
 
@@ -75,16 +38,14 @@ class OnStore:
 @contextmanager
 def opened(directory: Path | None, server: str, *, as_json: bool) -> Iterator[OnStore]:
     """The target for the length of a command. Raises CommandError."""
-    watch = Watcher(quiet=as_json)
-    try:
+    columns = TimeElapsedColumn(), TextColumn("{task.fields[remark]}")
+    with Bars(*columns, quiet=as_json) as bars:
         if directory is None:
-            with remote_target(server, watch) as running:
-                yield OnStore(running, watch, directory, as_json)
+            with remote_target(server, bars.show) as running:
+                yield OnStore(running, bars, directory, as_json)
         else:
-            with local_target(directory, watch) as stopped:
-                yield OnStore(stopped, watch, directory, as_json)
-    finally:
-        watch.rest()
+            with local_target(directory, bars.show) as stopped:
+                yield OnStore(stopped, bars, directory, as_json)
 
 
 def on_store(command: Callable[..., None]) -> Callable[..., None]:

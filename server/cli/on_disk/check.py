@@ -99,10 +99,8 @@ def _refused(error: StoreError, directory: Path) -> CommandError:
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
     """Bars on a terminal; lines in a log file; nothing with --json."""
-    if quiet:
-        yield lambda _step, _share: None
-    elif notes.is_terminal:
-        with Bars() as bars:
+    if quiet or notes.is_terminal:
+        with Bars(quiet=quiet) as bars:
             yield bars.show
     else:
         yield ProgressLines(time.monotonic)

@@ -47,19 +47,14 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
     prepare_to_open_stores()
     left_out = 0
     try:
-        with Bars() as progress:
-            task = progress.add_task("", total=1.0)
-
-            def show(step: str, share: float) -> None:
-                progress.update(task, description=step, completed=share)
-
+        with Bars() as bars:
             if what == "metadata":
-                topics = repair_metadata(directory, show)
+                topics = repair_metadata(directory, bars.show)
                 result: dict[str, object] = {"repaired": None, "topics": None}
                 if topics is not None:
                     result = {"repaired": "metadata", "topics": len(topics)}
             else:
-                result, left_out = _repair_queues(directory, show, skip_damaged=skip_damaged)
+                result, left_out = _repair_queues(directory, bars.show, skip_damaged=skip_damaged)
     except StoreError as error:
         raise _refused(error, directory) from error
     if as_json:

@@ -201,10 +201,9 @@ def _watched(client: Client, job_id: str, server: str) -> pb.Job:
     last: pb.Job | None = None
     try:
         with Bars() as bars:
-            bar = bars.add_task("")
             for last in client.jobs.watch(job_id):
-                title = f"{escape(last.kind)}: {escape(last.step)}"
-                bars.update(bar, description=title, completed=last.done, total=last.total or None)
+                share = last.done / last.total if last.total else None
+                bars.show(f"{last.kind}: {last.step}", share)
     except KeyboardInterrupt:
         raise InterruptedCommandError(
             "interrupted; the job continues in the server",

@@ -7,27 +7,46 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from server.cli.terminal.output import notes
+from server.cli.terminal.screen import escape
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from typing import Self
+
+    from rich.progress import ProgressColumn, TaskID
 
 
-class Bars(Progress):
+class Bars:
     """A bar for each step, on a terminal, gone at the end; elsewhere nothing."""
 
-    def __init__(self) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
-        super().__init__(
-            *columns,
-            TimeRemainingColumn(),
-            console=notes,
-            transient=True,
-            disable=not notes.is_terminal,
-        )
+    def __init__(self, *columns: ProgressColumn, quiet: bool = False) -> None:
+        """`columns`: behind the percentage; otherwise the time that is left. `quiet`: no bars."""
+        self._columns = columns or (TimeRemainingColumn(),)
+        self._quiet = quiet or not notes.is_terminal
+        self._progress: Progress | None = None
         self._steps: dict[str, TaskID] = {}
 
-    def show(self, step: str, share: float) -> None:
-        """How far the step is, 0 to 1; its bar is there from the first time on."""
+    def show(self, step: str, share: float | None, remark: str = "") -> None:
+        """How far the step is, 0 to 1, or not to be said; it has a bar from the first time on."""
+        if self._quiet:
+            return
+        if self._progress is None:
+            named = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+            self._progress = Progress(*named, *self._columns, console=notes, transient=True)
+            self._progress.start()
+        total = None if share is None else 1.0
         if step not in self._steps:
-            self._steps[step] = self.add_task(step, total=1.0)
-        self.update(self._steps[step], completed=share)
+            self._steps[step] = self._progress.add_task(escape(step), total=total, remark=remark)
+        self._progress.update(self._steps[step], completed=share, total=total, remark=remark)
+
+    def rest(self) -> None:
+        """Off the screen, until there is something to show again. Repeatable."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = None
+        self._steps.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.rest()
