@@ -23,10 +23,10 @@ from server.cli.terminal import (
     console,
     counted,
     json_option,
-    notes,
     print_json,
     print_next,
     print_table,
+    say,
     text,
     time_text,
 )
@@ -105,7 +105,7 @@ def list_command(target: str, as_json: bool) -> None:
             ],
         )
     else:
-        notes.print("no complete backup")
+        say("no complete backup")
 
 
 @backup.command()
@@ -138,7 +138,7 @@ def verify(target: str, backup_id: str | None, as_json: bool) -> None:
         )
     else:
         looked = f"{counted(found.backups, 'backup')}, {counted(found.files, 'file')}"
-        notes.print(f"{target}: {looked}, {found.size:,} bytes were read", markup=False)
+        say(f"{target}: {looked}, {found.size:,} bytes were read")
         _tell_broken(target, found.broken)
     if found.broken:
         raise SystemExit(EXIT_REFUSED)
@@ -172,7 +172,7 @@ def prune(target: str, keep: int, yes: bool, as_json: bool) -> None:
         return
     text_of = f"{counted(len(found.backup_ids), 'backup')}, {counted(found.files, 'file')}"
     done = "removed" if yes else "to be removed"
-    notes.print(f"{done}: {text_of}, {found.size:,} bytes", markup=False)
+    say(f"{done}: {text_of}, {found.size:,} bytes")
     if not yes and (found.backup_ids or found.files):
         command = ["kvcq", "backup", "prune", target, "--keep", str(keep), "--yes"]
         print_next(shlex.join(command), None)
@@ -180,7 +180,7 @@ def prune(target: str, keep: int, yes: bool, as_json: bool) -> None:
 
 def _tell_broken(target: str, broken: tuple[Broken, ...]) -> None:
     if not broken:
-        notes.print("nothing is wrong")
+        say("nothing is wrong")
         return
     print_table(
         counted(len(broken), "broken file"),
@@ -188,7 +188,7 @@ def _tell_broken(target: str, broken: tuple[Broken, ...]) -> None:
         [(one.name, one.reason, " ".join(one.backups)) for one in broken[:_SHOWN]],
     )
     if len(broken) > _SHOWN:
-        notes.print(f"{len(broken) - _SHOWN:,} more: --json has all")
+        say(f"{len(broken) - _SHOWN:,} more: --json has all")
     hint = "remove the file, and the next backup copies it again, if the store still has it"
     if "://" in target:
         print_next(None, hint)

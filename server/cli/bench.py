@@ -40,6 +40,7 @@ from server.cli.terminal import (
     notes,
     print_json,
     print_table,
+    say,
     server_address,
 )
 
@@ -134,7 +135,7 @@ def run(
         print_json(_shown(document))
     else:
         _show(document)
-    notes.print("report: " + ", ".join(map(str, paths)), soft_wrap=True)
+    say("report: " + ", ".join(map(str, paths)))
 
 
 def _run(
@@ -225,7 +226,7 @@ def _show(document: dict[str, Any]) -> None:
     ]
     print_table("", ("latency", "p50 ms", "p99 ms", "max ms"), latencies)
     for note in document["notes"]:
-        notes.print(f"note: {note}", soft_wrap=True)
+        say(f"note: {note}")
 
 
 @bench.command("all")
@@ -263,9 +264,7 @@ def run_all(reports: Path, scale: float, only: tuple[str, ...], as_json: bool) -
             failed.append(f"{scenario.name}: {error}")
         else:
             written.append(_write(document, reports / scenario.name)[0])
-            notes.print(
-                f"{scenario.name}: {document['duration_s']:,.0f} s, {written[-1]}", soft_wrap=True
-            )
+            say(f"{scenario.name}: {document['duration_s']:,.0f} s, {written[-1]}")
     _show_summary(written, as_json=as_json, failed=failed)
     if failed:
         raise CommandError("; ".join(failed))
@@ -287,7 +286,7 @@ def render(report: Path, html_path: Path | None) -> None:
         raise BadRequestError(str(error)) from error
     chosen = html_path or Path(f"bench-{document['scenario']}.html")
     chosen.write_text(run_page(document), encoding="utf-8")
-    notes.print(f"page: {chosen}", soft_wrap=True)
+    say(f"page: {chosen}")
 
 
 @bench.command("summary")
@@ -322,7 +321,7 @@ def _show_summary(reports: Sequence[Path], *, as_json: bool, failed: list[str]) 
     ]
     print_table(met_text(made.lines), ("work", "measured", "wanted", "", "again with"), rows)
     for run_line in made.runs:
-        notes.print(run_line, highlight=False, soft_wrap=True)
+        say(run_line)
 
 
 @bench.command("compare")
@@ -345,7 +344,7 @@ def compare_reports(one: Path, other: Path, html_path: Path | None, as_json: boo
     differing = differing_conditions(left, right)
     if html_path is not None:
         html_path.write_text(comparison_page(left, right), encoding="utf-8")
-        notes.print(f"page: {html_path}", soft_wrap=True)
+        say(f"page: {html_path}")
     if as_json:
         print_json({"figures": rows, "differing": differing})
         return
@@ -358,4 +357,4 @@ def compare_reports(one: Path, other: Path, html_path: Path | None, as_json: boo
         ],
     )
     for line in differing:
-        notes.print(f"not the same: {line}", soft_wrap=True)
+        say(f"not the same: {line}")

@@ -16,9 +16,9 @@ from server.cli.terminal import (
     counted,
     escape,
     json_option,
-    notes,
     print_json,
     print_table,
+    say,
 )
 from server.settings import KNOWN, import_broker_conf, plain_value, toml_value, variable_of
 from store.errors import InvalidArgumentError, StoreError
@@ -58,7 +58,7 @@ def config(sources: Sources, given: bool, as_json: bool) -> None:
     try:
         settings = settings.with_recorded_segments()
     except (StoreError, OSError) as error:
-        notes.print(f"the store is not looked at: {error}", markup=False)
+        say(f"the store is not looked at: {error}")
     _show(_of_settings(settings), given=given, as_json=as_json)
 
 
@@ -112,7 +112,7 @@ def import_(broker_conf: Path, as_json: bool) -> None:
     console.out(imported.toml(), highlight=False, end="")
     count = len(imported.without_counterpart)
     if count:
-        notes.print(f"{counted(count, 'setting')} of the broker without a counterpart")
+        say(f"{counted(count, 'setting')} of the broker without a counterpart")
 
 
 def _of_settings(settings: Settings) -> Iterable[_Shown]:

@@ -9,7 +9,7 @@ import click
 from kvcq_client.pb.v1 import access_pb2 as pb
 from server.cli.access.documents import ROLES, WORDS, document
 from server.cli.online import connect, server_options
-from server.cli.terminal import Sections, notes, print_json, print_table, text
+from server.cli.terminal import Sections, print_json, print_table, say, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,9 +75,8 @@ def revoke(
         found = client.access.revoke(name, rights)
     _show_rights([found], as_json=as_json)
     for right in missing:
-        notes.print(
+        say(
             f"{name} did not have {_words(right)}, as it stands there: nothing was taken",
-            markup=False,
         )
 
 
@@ -120,4 +119,4 @@ def _show_rights(users: list[pb.User], *, as_json: bool) -> None:
     if rows:
         print_table("", ("user", "may", "on", "name"), rows)
     else:
-        notes.print("no rights")
+        say("no rights")

@@ -10,16 +10,7 @@ import click
 from kvcq_client.pb.v1 import access_pb2 as pb
 from server.cli.access.documents import LIMITS, document
 from server.cli.online import command_at, connect, read_secret, server_options
-from server.cli.terminal import (
-    Sections,
-    Whole,
-    ask,
-    notes,
-    print_json,
-    print_table,
-    text,
-    time_text,
-)
+from server.cli.terminal import Sections, Whole, ask, print_json, print_table, say, text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +98,7 @@ def add(
     _show_secret(name, made, as_json=as_json, given=bool(secret))
     if not (as_json or admin or data or config_file):
         grant = command_at(server, f"acl grant {name} publish", "--topic", "orders*")
-        notes.print(f"it may do nothing yet; for example: {grant}", markup=False, soft_wrap=True)
+        say(f"it may do nothing yet; for example: {grant}")
 
 
 @user.command()
@@ -123,7 +114,7 @@ def remove(name: str, yes: bool, server: str, as_json: bool) -> None:
     if as_json:
         print_json({"removed": name})
     else:
-        notes.print(f"removed {name}", markup=False)
+        say(f"removed {name}")
 
 
 @user.command()
@@ -180,10 +171,10 @@ def _show_secret(name: str, secret: str, *, as_json: bool, given: bool) -> None:
     if as_json:
         print_json({"accessKey": name} if given else {"accessKey": name, "secret": secret})
     elif given:
-        notes.print(f"{name} has the secret that was given", markup=False)
+        say(f"{name} has the secret that was given")
     else:
         click.echo(secret)
-        notes.print(f"this is the secret of {name}: it is not shown again", markup=False)
+        say(f"this is the secret of {name}: it is not shown again")
 
 
 def _show(users: list[pb.User], *, as_json: bool) -> None:

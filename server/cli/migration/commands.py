@@ -38,9 +38,9 @@ from server.cli.terminal import (
     Sections,
     Whole,
     json_option,
-    notes,
     print_json,
     print_next,
+    say,
 )
 from store.errors import InvalidArgumentError
 
@@ -292,7 +292,7 @@ def release(directory: Path, home: str | None, as_json: bool) -> None:
         print_json({"done": done})
         return
     for line in done:
-        notes.print(line, highlight=False, soft_wrap=True)
+        say(line)
     print_next(None, "start the RocketMQ broker on it")
 
 

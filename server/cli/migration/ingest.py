@@ -14,7 +14,7 @@ import click
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from server.cli.migration.on_store import existing_directory
 from server.cli.online import connect, server_options
-from server.cli.terminal import CommandError, notes, print_json
+from server.cli.terminal import CommandError, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def ingest(directory: Path, server: str, as_json: bool) -> None:
         return
     done = "taken in" if answer.ingested else "not needed: RocksDB had all of it"
     place = f"RocksDB now stands at physical offset {answer.dispatched_offset:,}"
-    notes.print(f"{done}. {place}", highlight=False)
+    say(f"{done}. {place}")
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from server.cli.terminal import (
     notes,
     print_json,
     print_table,
+    say,
 )
 from store.errors import StoreError, StoreFormatError, StoreLockedError
 from store.store_dir import DirKind, inspect
@@ -116,17 +117,17 @@ class ProgressLines:
     def __call__(self, step: str, share: float) -> None:
         if self._now() - self._told >= _LINE_S:
             self._told = self._now()
-            _say(f"{step}: {share:.0%}")
+            say(f"{step}: {share:.0%}")
 
 
 def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit: int) -> None:
     for finding in result.findings:
         if not finding.is_fault:
-            _say(finding.note or str(finding))
+            say(finding.note or str(finding))
     checked = checked_text(result.checked)
     if not faults:
         is_lost = any(finding.kind is Kind.LEFT_OUT for finding in result.findings)
-        _say(f"{directory}: nothing {'else ' if is_lost else ''}is wrong. {checked}")
+        say(f"{directory}: nothing {'else ' if is_lost else ''}is wrong. {checked}")
         return
     shown = faults[:limit]
     columns = (
@@ -152,10 +153,6 @@ def _show(directory: Path, result: CheckResult, faults: Sequence[Finding], limit
         markup=False,
         soft_wrap=True,
     )
-
-
-def _say(text: str) -> None:
-    notes.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _found(finding: Finding) -> str:

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kvcq.errors import KvcqError
-from migration.dump import (
-    FILES,
-    ROCKSDB,
-    Dump,
-)
+from migration.dump import FILES, ROCKSDB, Dump
 from migration.plan import layout_given
 from server.cli.terminal import (
     COUNT,
@@ -28,10 +24,10 @@ from server.cli.terminal import (
     camel_case,
     document_of,
     json_option,
-    notes,
     plain_body,
     print_json,
     print_table,
+    say,
     text,
     time_text,
 )
@@ -214,7 +210,7 @@ def _show(
     else:
         print_table("", columns.split(", "), map(cells, shown))
     if next(rows, None) is not None:
-        notes.print("there is more; show it with a larger --limit")
+        say("there is more; show it with a larger --limit")
 
 
 def _fields(row: UnitRow | IndexRow) -> dict[str, Any]:

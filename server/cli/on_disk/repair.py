@@ -12,7 +12,7 @@ from kvcq.opening import open_store
 from migration.errors import IllegalStepError
 from migration.repair import repair_metadata, set_queues_aside
 from server.cli.on_disk.store_errors import unusable
-from server.cli.terminal import Bars, CommandError, counted, json_option, notes, print_json
+from server.cli.terminal import Bars, CommandError, counted, json_option, print_json, say
 from server.process import prepare_to_open_stores
 from store.config import StoreConfig
 from store.errors import StoreError, StoreLockedError
@@ -60,15 +60,14 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
     if as_json:
         print_json(result)
     elif result["repaired"] is None:
-        notes.print("meta/ is sound: there is nothing to repair", highlight=False)
+        say("meta/ is sound: there is nothing to repair")
     elif what == "metadata":
-        notes.print(
+        say(
             f"meta/ has {result['topics']} topics again, those of log and queues. Committed "
             "offsets, groups, and topics that never had a message are not in it.",
-            highlight=False,
         )
     else:
-        notes.print(
+        say(
             f"kvcq/ is rebuilt from {result['dispatchedOffset']:,} bytes of log"
             + (f", without {counted(left_out, 'damaged place')}" if left_out else "")
             + (
@@ -76,8 +75,6 @@ def repair(directory: Path, what: str | None, skip_damaged: bool, as_json: bool)
                 if result["old"]
                 else ""
             ),
-            highlight=False,
-            soft_wrap=True,
         )
 
 

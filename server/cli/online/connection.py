@@ -22,18 +22,13 @@ from kvcq_client import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from server.cli.online.security import (
-    credentials_of,
-    given_options,
-    security_options,
-    tls_of,
-)
+from server.cli.online.security import credentials_of, given_options, security_options, tls_of
 from server.cli.terminal import (
     BadRequestError,
     CannotConnectError,
     CommandError,
     json_option,
-    notes,
+    say,
     server_address,
 )
 
@@ -127,7 +122,7 @@ def client_log_shown() -> Iterator[None]:
 
 class _NotesHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        notes.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+        say(record.getMessage())
 
 
 def command_at(server: str, command: str, *options: str, name: str = "") -> str:

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import (
-    LIGHT_PREFIX,
-    DataLossError,
-    NotFoundError,
-    Queue,
-    Start,
-    UnavailableError,
-)
+from kvcq_client import LIGHT_PREFIX, DataLossError, NotFoundError, Queue, Start, UnavailableError
 from server.cli.online.connection import (
     client_log_shown,
     command_error,
@@ -37,8 +30,8 @@ from server.cli.terminal import (
     body_text,
     console,
     escape,
-    notes,
     one_line,
+    say,
     text,
     time_text,
 )
@@ -119,7 +112,7 @@ def consume(
             if group:
                 commits.last()
     if not count and not as_json and not raw:
-        notes.print("no messages")
+        say("no messages")
 
 
 class _Commits:

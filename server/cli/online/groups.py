@@ -18,9 +18,9 @@ from server.cli.terminal import (
     ask,
     counted,
     document_of,
-    notes,
     print_json,
     print_table,
+    say,
     text,
 )
 from server.texts import whole_number
@@ -46,7 +46,7 @@ def list_groups(server: str, as_json: bool) -> None:
     elif shown:
         print_table("", ("group", "queues", "lag"), shown)
     else:
-        notes.print("no groups")
+        say("no groups")
 
 
 @group.command()
@@ -116,7 +116,7 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
     if as_json:
         print_json({"deleted": name})
     else:
-        notes.print(f"deleted {name}")
+        say(f"deleted {name}")
 
 
 def _require(client: Client, name: str, server: str) -> None:

@@ -20,11 +20,10 @@ from server.cli.terminal import (
     console,
     counted,
     document_of,
-    escape,
-    notes,
     print_json,
     print_next,
     print_table,
+    say,
     text,
     time_text,
 )
@@ -139,7 +138,7 @@ def list_jobs(kind: str, server: str, as_json: bool) -> None:
             ],
         )
     else:
-        notes.print("no jobs")
+        say("no jobs")
 
 
 @job.command()
@@ -162,9 +161,9 @@ def cancel(job_id: str, server: str, as_json: bool) -> None:
     if as_json:
         print_json(_document(found))
     elif found.status == pb.JOB_STATUS_RUNNING:
-        notes.print(f"{escape(job_id)} ends soon")
+        say(f"{job_id} ends soon")
     else:
-        notes.print(f"{escape(job_id)} has ended: {_status_of(found)}")
+        say(f"{job_id} has ended: {_status_of(found)}")
 
 
 @job.command()
@@ -191,7 +190,7 @@ def start_job(request: pb.StartJobRequest, server: str, *, wait: bool, as_json: 
     elif as_json:
         print_json(_document(found))
     else:
-        notes.print(f"started {_kind_of(found)}:")
+        say(f"started {_kind_of(found)}:")
         console.print(found.job_id)
         print_next(command_at(server, "job watch", name=found.job_id), None)
 
@@ -252,7 +251,7 @@ def _print(found: pb.Job, server: str) -> None:
             [(f.place, f.fault, f.topic, f.queue_id, f.detail) for f in found.findings[:SHOWN]],
         )
         if len(found.findings) > SHOWN:
-            notes.print(f"{len(found.findings) - SHOWN:,} more: --json has all")
+            say(f"{len(found.findings) - SHOWN:,} more: --json has all")
         print_next(*_remedy(found.findings, server))
 
 

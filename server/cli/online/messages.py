@@ -22,11 +22,11 @@ from server.cli.terminal import (
     body_fields,
     body_text,
     document_of,
-    notes,
     one_line,
     plain_body,
     print_json,
     print_table,
+    say,
     text,
     time_text,
 )
@@ -133,7 +133,7 @@ def _behind(error: DataLossError, asked: int, waits: Iterator[int]) -> int | Non
     """Where to read on without what is damaged; None: nowhere. Waits for a queue's rebuild."""
     if error.next_offset is not None:
         text = f"left out: {error}; reading on at offset {error.next_offset}"
-        notes.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(text)
         return error.next_offset
     if error.reason != "DAMAGED_QUEUE" or next(waits, None) is None:
         return None
@@ -147,7 +147,7 @@ def _tell_what_is_left(positions: list[dict[str, Any]]) -> None:
     if behind <= 0:
         return
     where = f" in {sum(one > 0 for one in left)} queues" if len(left) > 1 else ""
-    notes.print(f"{behind:,} more{where}; see them with --limit, or --queue and --offset")
+    say(f"{behind:,} more{where}; see them with --limit, or --queue and --offset")
 
 
 def _starts(
@@ -202,7 +202,7 @@ def query(
     else:
         print_messages(found)
     if not complete:
-        notes.print("there are more; show them with a larger --limit")
+        say("there are more; show them with a larger --limit")
 
 
 @click.command()
@@ -258,7 +258,7 @@ def print_messages(messages: Iterable[StoredMessage]) -> None:
         for message in messages
     ]
     if not rows:
-        notes.print("no messages")
+        say("no messages")
         return
     print_table("", ("queue", "offset", "stored", "tag", "keys", "body"), rows)
 

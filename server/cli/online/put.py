@@ -26,6 +26,7 @@ from server.cli.terminal import (
     notes,
     print_json,
     print_table,
+    say,
     text,
 )
 
@@ -120,7 +121,7 @@ def _content(body: str | None) -> bytes:
     if body is not None:
         return argument_bytes(body)
     if sys.stdin.isatty():
-        notes.print("the body is read from the terminal; Ctrl-D on an empty line ends it")
+        say("the body is read from the terminal; Ctrl-D on an empty line ends it")
     content = sys.stdin.buffer.read()
     if not content:
         raise CommandError(
@@ -180,7 +181,7 @@ def _put_lines(client: Client, server: str, template: Message, *, as_json: bool)
     if as_json:
         print_json({"topic": template.topic, "messages": stored})
     else:
-        notes.print(f"put {stored:,} messages into {template.topic}")
+        say(f"put {stored:,} messages into {template.topic}")
     if stopped is not None:
         error, line = stopped.error, stored + 1
         where = "line" if stopped.at_line else "from line"

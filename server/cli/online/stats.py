@@ -7,7 +7,7 @@ from itertools import groupby
 import click
 
 from server.cli.online.connection import connect, server_options
-from server.cli.terminal import console, duration, notes, print_json, print_table, text
+from server.cli.terminal import console, duration, print_json, print_table, say, text
 
 #: Of the numbers whose names begin so.
 _HEADINGS = {"kvcq": "kvcq/, in RocksDB", "meta": "meta/, in RocksDB"}
@@ -36,7 +36,7 @@ def stats(prefix: str, server: str, as_json: bool) -> None:
         return
     console.print(f"kvcq {version} at {server}, up {duration(values.get(UPTIME, 0))}")
     if not shown:
-        notes.print(f"no name begins with {prefix!r}; see all of them: kvcq stats", markup=False)
+        say(f"no name begins with {prefix!r}; see all of them: kvcq stats")
     for group, items in groupby(shown.items(), key=lambda item: _group(item[0])):
         console.print()
         print_table(_HEADINGS.get(group, group), ("name", "value"), list(items))

@@ -21,9 +21,9 @@ from server.cli.terminal import (
     counted,
     document_of,
     duration,
-    notes,
     print_json,
     print_table,
+    say,
     text,
     time_text,
 )
@@ -133,7 +133,7 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
     if as_json:
         print_json({"deleted": name})
     else:
-        notes.print(f"deleted {name}")
+        say(f"deleted {name}")
 
 
 @topic.command()
@@ -187,7 +187,7 @@ def list_topics(prefix: str, light_queues: bool, limit: int, server: str, as_jso
         found.sort()  # they come by the length of their names
     _show(found[:limit], as_json=as_json)
     if len(found) > limit:
-        notes.print("there are more; show them with a larger --limit, or --prefix")
+        say("there are more; show them with a larger --limit, or --prefix")
 
 
 def _show(topics: list[Topic], *, as_json: bool) -> None:
@@ -203,7 +203,7 @@ def _show(topics: list[Topic], *, as_json: bool) -> None:
             ],
         )
     else:
-        notes.print("no topics")
+        say("no topics")
 
 
 def _document(one: Topic) -> dict[str, object]:

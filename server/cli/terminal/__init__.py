@@ -23,6 +23,7 @@ from server.cli.terminal.output import (
     print_json_error,
     print_next,
     print_table,
+    say,
 )
 from server.cli.terminal.screen import escape, one_line
 from server.cli.terminal.sections import Sections
@@ -83,6 +84,7 @@ __all__ = [
     "print_json_error",
     "print_next",
     "print_table",
+    "say",
     "server_address",
     "text",
     "time_text",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from server.cli.terminal.output import notes
+from server.cli.terminal.output import say
 from server.cli.terminal.screen import one_line
 
 #: Bytes of a body that a table shows; --json and --raw have all of it.
@@ -19,7 +19,7 @@ def plain_body(stored: bytes, sys_flag: int) -> bytes:
     try:
         return decompress(stored, sys_flag)
     except BodyError as error:
-        notes.print(f"a body {error}; it is shown as it is stored", markup=False)
+        say(f"a body {error}; it is shown as it is stored")
         return stored
 
 

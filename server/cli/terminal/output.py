@@ -98,6 +98,11 @@ class InterruptedCommandError(CommandError):
     default_code = "INTERRUPTED"
 
 
+def say(text: str) -> None:
+    """A line for people, on standard error. Nothing in it is markup, and it is not folded."""
+    notes.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def print_next(command: str | None, hint: str | None) -> None:
     """What to do next, for people: a command for a shell, and a sentence. Each may be absent."""
     for name, text in (("next:", command), ("hint:", hint)):
