@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING
 
 import click
@@ -21,35 +22,43 @@ def acl() -> None:
 
 
 def right_options(command: Callable[..., object]) -> Callable[..., object]:
+    """ROLE, --topic and --group, handed over as `rights`."""
+
+    @wraps(command)
+    def with_rights(
+        role: str, topics: tuple[str, ...], groups: tuple[str, ...], **others: object
+    ) -> object:
+        if not (topics or groups):
+            raise click.UsageError("name what it is for: --topic or --group")
+        number = ROLES[role]
+        rights = [
+            *(pb.AccessRight(role=number, topic=pattern) for pattern in topics),
+            *(pb.AccessRight(role=number, group=pattern) for pattern in groups),
+        ]
+        return command(rights=rights, **others)
+
+    option: Callable[..., object] = with_rights
     for kind, words in (("group", "A consumer group"), ("topic", "A topic, or light queue")):
-        command = click.option(
+        option = click.option(
             f"--{kind}",
             f"{kind}s",
             type=text,
             multiple=True,
             metavar="PATTERN",
             help=f"{words}: its name, or the beginning of names and '*'; may be repeated.",
-        )(command)
-    return click.argument("role", type=click.Choice(list(ROLES)))(command)
+        )(option)
+    return click.argument("role", type=click.Choice(list(ROLES)))(option)
 
 
 @acl.command()
 @click.argument("name", type=text)
 @right_options
 @server_options
-def grant(
-    name: str,
-    role: str,
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    server: str,
-    as_json: bool,
-) -> None:
+def grant(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) -> None:
     """Let user NAME publish to, subscribe to, or administer topics or groups.
 
     A consumer needs subscribe on its topics, and on its group if it commits offsets.
     """
-    rights = _rights(role, topics, groups)
     with connect(server) as client:
         found = client.access.grant(name, rights)
     _show_rights([found], as_json=as_json)
@@ -59,16 +68,8 @@ def grant(
 @click.argument("name", type=text)
 @right_options
 @server_options
-def revoke(
-    name: str,
-    role: str,
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    server: str,
-    as_json: bool,
-) -> None:
+def revoke(name: str, rights: list[pb.AccessRight], server: str, as_json: bool) -> None:
     """Take rights from user NAME, as they were granted. What it has under way notices."""
-    rights = _rights(role, topics, groups)
     with connect(server) as client:
         before = client.access.user(name)
         missing = [right for right in rights if right not in before.rights]
@@ -88,16 +89,6 @@ def list_rights(name: str | None, server: str, as_json: bool) -> None:
     with connect(server) as client:
         found = client.access.users() if name is None else [client.access.user(name)]
     _show_rights(found, as_json=as_json)
-
-
-def _rights(role: str, topics: tuple[str, ...], groups: tuple[str, ...]) -> list[pb.AccessRight]:
-    if not (topics or groups):
-        raise click.UsageError("name what it is for: --topic or --group")
-    number = ROLES[role]
-    return [
-        *(pb.AccessRight(role=number, topic=pattern) for pattern in topics),
-        *(pb.AccessRight(role=number, group=pattern) for pattern in groups),
-    ]
 
 
 def _words(right: pb.AccessRight) -> str:

@@ -25,7 +25,7 @@ def add_to_store(
     *,
     admin: bool,
     secret: str,
-    limits: tuple[int, int, int, int],
+    limits: dict[str, int],
 ) -> str:
     """The secret of the new user. What is not given stands in the file. Raises CommandError."""
     prepare_to_open_stores()
@@ -36,7 +36,9 @@ def add_to_store(
         data_dir = config.data_dir
         segment_bytes = config.store.get("segment_bytes")
         with users_of_stopped_store(data_dir, config.key_file, segment_bytes) as users:
-            made = users.create(name, is_admin=admin, secret=secret or None, limits=Limits(*limits))
+            made = users.create(
+                name, is_admin=admin, secret=secret or None, limits=Limits(**limits)
+            )
     except StoreLockedError as error:
         raise CommandError(
             str(error), "leave out --data: the server that has it open adds users itself"

@@ -10,7 +10,17 @@ import click
 from kvcq_client.pb.v1 import access_pb2 as pb
 from server.cli.access.documents import LIMITS, document
 from server.cli.online import command_at, connect, read_secret, server_options
-from server.cli.terminal import Sections, Whole, ask, print_json, print_table, say, text, time_text
+from server.cli.terminal import (
+    Sections,
+    Whole,
+    ask,
+    print_done,
+    print_json,
+    print_table,
+    say,
+    text,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,34 +77,31 @@ def add(
     name: str,
     admin: bool,
     new_secret_file: str | None,
-    connections: int | None,
-    calls: int | None,
-    bytes_per_s: int | None,
-    messages_per_s: int | None,
     data: Path | None,
     key_file: Path | None,
     config_file: Path | None,
     server: str,
     as_json: bool,
+    **limits: int | None,
 ) -> None:
     """Add user NAME, and print its secret, which is shown once.
 
     NAME is the access key. A new user may do nothing: `kvcq acl grant` gives it rights.
     """
     secret = read_new_secret(new_secret_file)
-    limits = (connections or 0, calls or 0, bytes_per_s or 0, messages_per_s or 0)
+    given = {name: value or 0 for name, value in limits.items()}
     if data is not None or config_file is not None:
         from server.cli.access.stopped import add_to_store  # it opens stores
 
         made = add_to_store(
-            data, key_file, config_file, name, admin=admin, secret=secret, limits=limits
+            data, key_file, config_file, name, admin=admin, secret=secret, limits=given
         )
     elif key_file is not None:
         raise click.UsageError("--key-file needs --data")
     else:
-        given = pb.UserLimits(**dict(zip(LIMITS, limits, strict=True)))
+        of_user = pb.UserLimits(**given)
         with connect(server) as client:
-            made = client.access.create_user(name, admin=admin, secret=secret, limits=given)
+            made = client.access.create_user(name, admin=admin, secret=secret, limits=of_user)
     _show_secret(name, made, as_json=as_json, given=bool(secret))
     if not (as_json or admin or data or config_file):
         grant = command_at(server, f"acl grant {name} publish", "--topic", "orders*")
@@ -111,10 +118,7 @@ def remove(name: str, yes: bool, server: str, as_json: bool) -> None:
         ask(f"Remove user {name!r}?", command_at(server, "user remove", "--yes", name=name))
     with connect(server) as client:
         client.access.delete_user(name)
-    if as_json:
-        print_json({"removed": name})
-    else:
-        say(f"removed {name}")
+    print_done("removed", name, as_json=as_json)
 
 
 @user.command()
@@ -133,23 +137,14 @@ def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -
 @click.argument("name", type=text)
 @limit_options
 @server_options
-def limit(
-    name: str,
-    connections: int | None,
-    calls: int | None,
-    bytes_per_s: int | None,
-    messages_per_s: int | None,
-    server: str,
-    as_json: bool,
-) -> None:
+def limit(name: str, server: str, as_json: bool, **limits: int | None) -> None:
     """Set limits of user NAME; those that are left out stay as they are."""
-    given = dict(zip(LIMITS, (connections, calls, bytes_per_s, messages_per_s), strict=True))
     with connect(server) as client:
-        limits = client.access.user(name).limits
-        for field, value in given.items():
+        of_user = client.access.user(name).limits
+        for field, value in limits.items():
             if value is not None:
-                setattr(limits, field, value)
-        found = client.access.set_limits(name, limits)
+                setattr(of_user, field, value)
+        found = client.access.set_limits(name, of_user)
     _show([found], as_json=as_json)
 
 

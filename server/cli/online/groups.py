@@ -18,6 +18,7 @@ from server.cli.terminal import (
     ask,
     counted,
     document_of,
+    print_done,
     print_json,
     print_table,
     say,
@@ -113,10 +114,7 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
     with connect(server) as client:
         _require(client, name, server)
         client.delete_group(name)
-    if as_json:
-        print_json({"deleted": name})
-    else:
-        say(f"deleted {name}")
+    print_done("deleted", name, as_json=as_json)
 
 
 def _require(client: Client, name: str, server: str) -> None:

@@ -21,6 +21,7 @@ from server.cli.terminal import (
     counted,
     document_of,
     duration,
+    print_done,
     print_json,
     print_table,
     say,
@@ -58,6 +59,12 @@ def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
     return latest(command)
 
 
+def _given(keeping: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that are given, as fields of a Retention."""
+    fields = {"keep": "time_ms", "keep_bytes": "bytes", "keep_messages": "messages"}
+    return {fields.get(name, name): value for name, value in keeping.items() if value is not None}
+
+
 @topic.command()
 @click.argument("names", type=text, nargs=-1, required=True)
 @click.option("--queues", type=COUNT, help="Queues of each, up to 65,536; otherwise the default.")
@@ -66,17 +73,13 @@ def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
 def create(
     names: tuple[str, ...],
     queues: int | None,
-    keep: int | None,
-    keep_bytes: int | None,
-    keep_messages: int | None,
-    latest: bool | None,
     server: str,
     as_json: bool,
+    **keeping: int | None,
 ) -> None:
     """Create topics NAMES. Creating one again with the same settings changes nothing."""
-    retention = None
-    if (keep, keep_bytes, keep_messages, latest) != (None, None, None, None):
-        retention = Retention(keep or 0, keep_bytes or 0, keep_messages or 0, bool(latest))
+    given = _given(keeping)
+    retention = Retention(**given) if given else None
     with connect(server) as client:
         made = client.create_topics(dict.fromkeys(names, queues), retention=retention)
     _show(made, as_json=as_json)
@@ -86,30 +89,19 @@ def create(
 @click.argument("name", type=text)
 @_keeping
 @server_options
-def update(
-    name: str,
-    keep: int | None,
-    keep_bytes: int | None,
-    keep_messages: int | None,
-    latest: bool | None,
-    server: str,
-    as_json: bool,
-) -> None:
+def update(name: str, server: str, as_json: bool, **keeping: int | None) -> None:
     """Change what topic NAME keeps. What no option names stays as it is.
 
     Older messages are hidden from all readers at once, those beyond a number of bytes within some
     seconds; their space comes back when the log drops their segments.
     """
-    if (keep, keep_bytes, keep_messages, latest) == (None, None, None, None):
+    given = _given(keeping)
+    if not given:
         options = "--keep, --keep-bytes, --keep-messages, --latest or --no-latest"
         raise click.UsageError(f"nothing to change: name {options}")
     with connect(server) as client:
         changed = client.update_topic(
-            name,
-            retention_time_ms=keep,
-            retention_bytes=keep_bytes,
-            retention_messages=keep_messages,
-            retention_latest=latest,
+            name, **{f"retention_{field}": value for field, value in given.items()}
         )
     _show([changed], as_json=as_json)
 
@@ -130,10 +122,7 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
             light = ["--light-queues"] if name.startswith(LIGHT_PREFIX) else []
             listing = command_at(server, "topic list", *light)
             raise CommandError(str(error), command=listing, code=error.reason) from error
-    if as_json:
-        print_json({"deleted": name})
-    else:
-        say(f"deleted {name}")
+    print_done("deleted", name, as_json=as_json)
 
 
 @topic.command()

@@ -199,6 +199,14 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         console.out(line.rstrip(), highlight=False)
 
 
+def print_done(done: str, name: str, *, as_json: bool) -> None:
+    """What was done to the one of that name, such as "deleted"."""
+    if as_json:
+        print_json({done: name})
+    else:
+        say(f"{done} {name}")
+
+
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
