@@ -66,6 +66,9 @@ def _within_directories(target: str, places: Sequence[str]) -> str | None:
     wanted = directories[0] / target  # an absolute one stands for itself
     try:
         resolved = wanted.resolve()
+        # From Python 3.13 on a circle of links is left in the path, and nothing is raised.
+        if any(part.is_symlink() for part in (resolved, *resolved.parents)):
+            return None
         for directory in directories:
             if resolved.is_relative_to(directory.resolve()):
                 return str(resolved)

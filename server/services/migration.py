@@ -153,7 +153,7 @@ def _file_below(directory: Path, name: str, index: int) -> Path:
     try:
         path = path.resolve()
         found = path.is_relative_to(directory.resolve()) and path.is_file()
-    except (OSError, RuntimeError):  # a component that is too long; a circle of links
+    except (OSError, RuntimeError):  # a component that is too long; before 3.13, a circle of links
         found = False
     if not found:
         raise InvalidArgumentError(field, f"{name!r} is no file below {directory}")
