@@ -19,6 +19,7 @@ from store.clock import SystemClock
 from store.errors import StoreFormatError
 from store.files import move_aside
 from store.opening import assemble
+from store.progress import no_progress
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
     from store.clock import Clock
     from store.config import StoreConfig
     from store.message_store import MessageStore
-    from store.opening import Progress
+    from store.progress import Progress
 
 logger = logging.getLogger(__name__)
 
 
 def open_store(
-    config: StoreConfig, *, clock: Clock | None = None, progress: Progress | None = None
+    config: StoreConfig, *, clock: Clock | None = None, progress: Progress = no_progress
 ) -> MessageStore:
     """A running store in `config.root`, made there if the directory is empty or absent.
 
@@ -48,7 +49,7 @@ def open_store(
     if directory.migration.exists():
         directory.close()
         raise StoreFormatError(directory.migration, "is there: `migration.opening` opens the store")
-    return open_plain(config, clock, directory, progress or (lambda _what, _share: None))
+    return open_plain(config, clock, directory, progress)
 
 
 def open_plain(

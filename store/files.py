@@ -79,7 +79,7 @@ def write_file(path: Path, data: bytes) -> None:
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        with open(temporary, "wb", opener=_open_new) as file:
+        with open(temporary, "wb", opener=open_new) as file:
             with contextlib.suppress(FileNotFoundError):
                 os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             file.write(data)
@@ -93,7 +93,8 @@ def write_file(path: Path, data: bytes) -> None:
     fsync_directory(path.parent)
 
 
-def _open_new(path: str, flags: int) -> int:
+def open_new(path: str, flags: int) -> int:
+    """An opener for `open`: what it makes has FILE_MODE."""
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 

@@ -60,10 +60,8 @@ if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore
     from store.log import Segment
     from store.metadata import Metadata
+    from store.progress import Progress
     from store.store_dir import StoreDir
-
-    #: Called with what is being done, and how much of it, from 0 to 1.
-    Progress = Callable[[str, float], None]
 
 logger = logging.getLogger(__name__)
 

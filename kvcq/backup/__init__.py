@@ -13,13 +13,14 @@ Uses the store, the engine and the tables; it knows nothing of migrations or of 
 takes a backup says which database serves the queues.
 """
 
+from kvcq.backup.copying import Taken
 from kvcq.backup.manifest import Backup, BackupFile
 from kvcq.backup.places import Place, keeps_backups, open_place
 from kvcq.backup.process import copy_in_process
 from kvcq.backup.pruning import Pruned, prune
 from kvcq.backup.reading import choose_backup, choose_by_id, list_backups, newest_backup
 from kvcq.backup.restoring import Cut, Restored, restore
-from kvcq.backup.taking import Taken, take_backup
+from kvcq.backup.taking import take_backup
 from kvcq.backup.verifying import Broken, Verified, verify
 
 __all__ = [

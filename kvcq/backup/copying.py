@@ -59,12 +59,12 @@ class CopyPlan:
         return sum(source.size for source in self.sources)
 
 
-class Copied(NamedTuple):
-    """What came of it."""
+class Taken(NamedTuple):
+    """A backup that was taken."""
 
     backup: Backup
     new_files: int
-    new_bytes: int
+    new_bytes: int  # that were copied; the rest was there
 
 
 class Pace:
@@ -109,7 +109,7 @@ def check_owner(place: Place, created_ms: int, segment_bytes: int) -> None:
         place.put_bytes(MARKER, pack_marker(created_ms, segment_bytes))
 
 
-def copy_files(plan: CopyPlan, report: Report) -> Copied:
+def copy_files(plan: CopyPlan, report: Report) -> Taken:
     """The backup is complete in its place, and its manifest says so.
 
     What an earlier try left is used. An error that `report` raises ends it: a later one goes on.
@@ -127,7 +127,7 @@ def copy_files(plan: CopyPlan, report: Report) -> Copied:
             raise BackupTargetError(f"{plan.url}: {file.name} is not there as it was put")
     backup = replace(plan.backup, files=files)
     place.put_bytes(manifest_name(backup.backup_id), pack_manifest(backup))
-    return Copied(backup, copy.new_files, copy.new_bytes)
+    return Taken(backup, copy.new_files, copy.new_bytes)
 
 
 class _Copy:

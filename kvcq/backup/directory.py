@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kvcq.errors import BackupDamagedError, BackupTargetError
-from store.files import FILE_MODE, TEMPORARY_SUFFIX, fsync_directory, make_directory
+from store.files import TEMPORARY_SUFFIX, fsync_directory, make_directory, open_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ class Directory:
         with self._errors():
             temporary.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with open(temporary, "wb", buffering=0, opener=_open_new) as file:
+                with open(temporary, "wb", buffering=0, opener=open_new) as file:
                     written = settled = 0
                     for piece in pieces:
                         left = memoryview(piece)
@@ -174,7 +174,3 @@ def pieces_of(descriptor: int, size: int) -> Iterator[bytes]:
 def _forget(descriptor: int, at: int, size: int) -> None:
     """The kernel may: backups are not read soon, the memory is the server's. 0: to the end."""
     os.posix_fadvise(descriptor, at, size, os.POSIX_FADV_DONTNEED)
-
-
-def _open_new(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)

@@ -22,7 +22,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from kvcq.backup.copying import Copied, CopyPlan, copy_files
+from kvcq.backup.copying import CopyPlan, Taken, copy_files
 from kvcq.backup.manifest import manifest_name, pack_manifest, unpack_manifest
 from kvcq.errors import (
     BackupDamagedError,
@@ -47,7 +47,7 @@ _ERRORS: dict[str, type[BackupError]] = {
 }
 
 
-def copy_in_process(plan: CopyPlan, report: Report) -> Copied:
+def copy_in_process(plan: CopyPlan, report: Report) -> Taken:
     """As `copy_files`, in a process of its own. `report` is called several times a second."""
     with start_module(
         "kvcq.backup.process",
@@ -66,7 +66,7 @@ def copy_in_process(plan: CopyPlan, report: Report) -> Copied:
             process.kill()
 
 
-def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) -> Copied:
+def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) -> Taken:
     """What its last line says. Raises what `report` raises, and what it met."""
     place, done = "", 0
     for line in _lines(cast("IO[bytes]", process.stdout)):
@@ -77,7 +77,7 @@ def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) 
             if "manifest" in told:
                 name = manifest_name(plan.backup.backup_id)
                 backup = unpack_manifest(name, told["manifest"].encode())
-                return Copied(backup, told["newFiles"], told["newBytes"])
+                return Taken(backup, told["newFiles"], told["newBytes"])
             place, done = told["place"], told["done"]
         report(place, done)
     raise BackupError(f"the process that copies ended with {process.wait()}")

@@ -24,9 +24,9 @@ from kvcq.metadata_store import MetadataStore
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.files import (
     DIRECTORY_MODE,
-    FILE_MODE,
     fsync_directory,
     make_directory,
+    open_new,
     telling_of_full_disk,
 )
 from store.format import (
@@ -39,16 +39,15 @@ from store.format import (
     write_checkpoint,
 )
 from store.log import SegmentSet
+from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from kvcq.backup.places import Place
-
-    #: Called with a step, and how much of it, 0 to 1.
-    Progress = Callable[[str, float], None]
+    from store.progress import Progress
 
 _SUFFIX = ".restoring"
 #: Disk that is to be free besides what is restored: opening writes to its databases.
@@ -79,7 +78,7 @@ def restore(
     cut: Cut = Cut(),  # noqa: B008 - an immutable value
     *,
     segments_only: bool = False,
-    progress: Progress = lambda _step, _share: None,
+    progress: Progress = no_progress,
 ) -> Restored:
     """The store of `backup` is in `root`, durably; `root` was absent or empty.
 
@@ -293,7 +292,7 @@ def _fetch(
         length = segment_bytes if file.place.startswith(SEGMENTS) else file.size
         with (
             telling_of_full_disk(path, length),
-            open(path, "wb", buffering=0, opener=_open_new) as target,
+            open(path, "wb", buffering=0, opener=open_new) as target,
         ):
             if length:
                 os.posix_fallocate(target.fileno(), 0, length)
@@ -352,7 +351,3 @@ def _forget_later(path: Path) -> None:
         metadata.forget_kept()
     finally:
         metadata.close()
-
-
-def _open_new(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)

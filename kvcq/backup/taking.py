@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kvcq.backup.copying import CopyPlan, Source, check_owner, copy_files
 from kvcq.backup.manifest import METADATA, QUEUES, SEGMENTS, Backup, id_of
@@ -36,26 +36,18 @@ from store.store_dir import StoreDir, inspect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcq.backup.copying import Copied, Report
+    from kvcq.backup.copying import Report, Taken
     from store.clock import Clock
     from store.log import LogHold
     from store.message_store import MessageStore
 
     #: How files are copied: `copy_files`, or a process that does it.
-    Copy = Callable[[CopyPlan, Report], Copied]
+    Copy = Callable[[CopyPlan, Report], Taken]
 
 #: What lies in a store beside its log and databases, where it is there.
 _LOOSE = ("store.json", "migration.json")
 #: Files of a database that are for it alone.
 _NOT_COPIED = ("LOCK", "LOG")
-
-
-class Taken(NamedTuple):
-    """A backup that was taken."""
-
-    backup: Backup
-    new_files: int
-    new_bytes: int  # that were copied; the rest was there
 
 
 def take_backup(
@@ -115,8 +107,7 @@ def take_backup(
             (),
         )
         plan = CopyPlan(url, backup, tuple(sources), rate, link)
-        copied = copy(plan, _Progress(report, plan, hold))
-    return Taken(*copied)
+        return copy(plan, _Progress(report, plan, hold))
 
 
 class _Progress:

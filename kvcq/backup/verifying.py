@@ -8,12 +8,12 @@ from kvcq.backup.manifest import FILES, manifest_name
 from kvcq.backup.reading import backup_ids, read_backup
 from kvcq.engine.rocks import crc32c
 from kvcq.errors import BackupDamagedError, BackupRefusedError
+from store.progress import no_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kvcq.backup.manifest import Backup, BackupFile
     from kvcq.backup.places import Place
+    from store.progress import Progress
 
 
 class Broken(NamedTuple):
@@ -37,7 +37,7 @@ class Verified(NamedTuple):
 def verify(
     place: Place,
     backup_id: str | None = None,
-    progress: Callable[[str, float], None] = lambda _step, _share: None,
+    progress: Progress = no_progress,
 ) -> Verified:
     """Every byte of that backup, or of all, is read and compared; nothing is written.
 

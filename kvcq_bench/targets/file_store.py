@@ -9,6 +9,7 @@ from kvcq.metadata_store import MetadataStore
 from migration.files import FileQueueStore, RecordLookup
 from store.clock import SystemClock
 from store.opening import assemble
+from store.progress import no_progress
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
@@ -28,4 +29,4 @@ def open_file_store(config: StoreConfig) -> MessageStore:
         record_keys=lookup.record_keys,
         clock=clock,
     )
-    return assemble(config, clock, directory, queues, metadata, lambda _what, _share: None)
+    return assemble(config, clock, directory, queues, metadata, no_progress)

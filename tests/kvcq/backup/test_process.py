@@ -21,7 +21,7 @@ from tests.support.backups import bodies, opened, put_some, queues_of
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
-    from kvcq.backup.copying import Copied, CopyPlan, Report
+    from kvcq.backup.copying import CopyPlan, Report, Taken
     from store.message_store import MessageStore
     from tests.support.fake_clock import FakeClock
 
@@ -34,7 +34,7 @@ class KilledBefore:
     def __init__(self, change: int) -> None:
         self.change = change
 
-    def __call__(self, plan: CopyPlan, _report: Report) -> Copied:
+    def __call__(self, plan: CopyPlan, _report: Report) -> Taken:
         program = (
             "import os, pickle, signal, sys\n"
             "from kvcq.backup import copying, directory\n"
@@ -124,7 +124,7 @@ def test_relative_paths_mean_the_same_to_the_process(
 def test_a_process_that_is_killed_is_an_error(
     store: MessageStore, clock: FakeClock, tmp_path: Path
 ) -> None:
-    def copy(plan: CopyPlan, report: Report) -> Copied:
+    def copy(plan: CopyPlan, report: Report) -> Taken:
         def kill(place: str, done: int) -> None:
             for child in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
                 for pid in child.read_text().split():
@@ -162,7 +162,7 @@ def test_an_error_of_the_report_ends_the_process(
 def test_it_ends_with_its_parent(store: MessageStore, clock: FakeClock, tmp_path: Path) -> None:
     plans: list[CopyPlan] = []
 
-    def keep(plan: CopyPlan, _report: Report) -> Copied:
+    def keep(plan: CopyPlan, _report: Report) -> Taken:
         plans.append(replace(plan, rate=1000))
         raise BackupError("only the plan is wanted")
 

@@ -22,7 +22,7 @@ from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
     from kvcq.backup import Taken
-    from kvcq.backup.copying import Copied, CopyPlan, Report
+    from kvcq.backup.copying import CopyPlan, Report
     from store.message_store import MessageStore
 
 
@@ -169,7 +169,7 @@ def test_a_migration_that_goes_on_meanwhile_is_not_in_it(
     state = store.config.root / "migration.json"
     state.write_bytes(b'{"step": "finished"}')
 
-    def copy(plan: CopyPlan, report: Report) -> Copied:
+    def copy(plan: CopyPlan, report: Report) -> Taken:
         if later is None:
             state.unlink()
         else:
