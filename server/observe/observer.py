@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from server.metrics import Survey, Surveyed
 from server.observe.families import Gathered, Row, add_statistics
 from server.observe.loop_watch import LoopWatch
 from server.version import VERSION
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from server.config import ServerConfig
-    from server.metrics import CallMetrics, CallNumbers
+    from server.metrics import Activity, CallMetrics, CallNumbers, Surveyed
     from server.stage import Stage
-    from store.clock import Clock
     from store.histogram import Counted
     from store.message_store import MessageStore
 
@@ -77,6 +75,7 @@ class Source(Protocol):
     """What serves while the store is open."""
 
     store: MessageStore
+    activity: Activity
 
     def levels_here(self) -> dict[str, float]:
         """Numbers that the event loop owns, of what serves. For the loop's thread."""
@@ -114,14 +113,12 @@ class Observer:
         stage: Stage,
         metrics: CallMetrics,
         source: Callable[[], Source | None],
-        clock: Clock | None = None,
     ) -> None:
         """`source` gives None while there is no open store."""
         self._stage = stage
         self._metrics = metrics
         self._source = source
-        self._clock = clock or SystemClock()
-        self._most_groups = config.metrics_groups
+        self._clock = SystemClock()
         self._node = {
             "cluster": config.metrics_cluster,
             "node_type": "broker",
@@ -132,7 +129,6 @@ class Observer:
         self._made: tuple[float, bytes] | None = None
         self._making: asyncio.Task[bytes] | None = None
         # Owned by the thread.
-        self._survey: Survey | None = None
         self._registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -176,8 +172,7 @@ class Observer:
                 {} if source is None else source.waiting(),
                 {} if source is None else source.under_way(),
             )
-            store = None if source is None else source.store
-            text = await self._thread.run(self._text_of, seen, store)
+            text = await self._thread.run(self._text_of, seen, source)
             self._made = (monotonic(), text)
             return text
         finally:
@@ -185,14 +180,15 @@ class Observer:
 
     # --- in the thread ---------------------------------------------------------------------
 
-    def _text_of(self, seen: _Seen, store: MessageStore | None) -> bytes:
+    def _text_of(self, seen: _Seen, source: Source | None) -> bytes:
         gathered = Gathered(self._node)
         gathered.add(_BUILD, 1, {"version": VERSION})
         self._add_calls(gathered, seen)
         add_statistics(gathered, seen.levels)
-        if store is not None:
+        if source is not None:
             try:
-                self._add_store(gathered, store)
+                self._add_store(gathered, source.store)
+                _add_surveyed(gathered, source.activity.find(), self._clock.now_ms())
             except StoreClosedError:
                 pass  # the server ends
             except StoreError as error:
@@ -235,17 +231,14 @@ class Observer:
         gathered.add(_DISPATCH_BEHIND, numbers["store.dispatch_behind_bytes"])
         takes_puts = not (numbers["store.failed"] or numbers["store.puts_refused_for_space"])
         gathered.add(_PERMISSION, _READ_WRITE if takes_puts else _READ)
-        now_ms = self._clock.now_ms()
         first_ms = store.first_store_time_ms()
-        gathered.add(_RESERVE, 0 if first_ms is None else max(0, now_ms - first_ms))
+        age_ms = 0 if first_ms is None else max(0, self._clock.now_ms() - first_ms)
+        gathered.add(_RESERVE, age_ms)
         for database in ("kvcq", "meta"):
             hits = numbers.get(f"{database}.block_cache_hits")
             if hits is not None:
                 asked = hits + numbers[f"{database}.block_cache_misses"]
                 gathered.add(_CACHE_RATE, hits / asked if asked else 0.0, {"database": database})
-        if self._survey is None:
-            self._survey = Survey(store, self._most_groups, self._clock.now_ms)
-        _add_surveyed(gathered, self._survey.go_on(), now_ms)
 
 
 def _add_surveyed(gathered: Gathered, found: Surveyed, now_ms: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.metrics import activity
 from server.observe import observer
 from store.config import FlushMode
 from store.errors import StoreBusyError
@@ -30,6 +31,7 @@ BODY = b"x" * 100
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer, "CACHE_S", 0.0)
+    monkeypatch.setattr(activity, "CACHE_S", 0.0)
 
 
 def _batch(topic: str, count: int) -> pb.PutBatchRequest:
