@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from store.clock import Clock
 
 
-class LatestSchedule:
+class LatestSchedule(Looks):
     """Begins a job `keep_latest` for all such topics, unless there is none.
 
     Thread: "latest-schedule". When the last one began is known from the jobs that are remembered.
@@ -22,23 +22,13 @@ class LatestSchedule:
 
     def __init__(self, jobs: Jobs, kind: KeepLatest, clock: Clock, *, period_s: float) -> None:
         """`period_s`: of 0 none is begun."""
+        super().__init__("latest-schedule", period_s)
         # Constant after construction.
         self._jobs = jobs
         self._kind = kind
         self._clock = clock
-        self._period_s = period_s
-        self._looks = Looks("latest-schedule", self.look)
         # Owned by the thread.
         self._looked_ms = 0
-
-    def start(self) -> None:
-        """What is due begins by itself from now on."""
-        if self._period_s:
-            self._looks.start()
-
-    def close(self) -> None:
-        """Begin none any more. Repeatable."""
-        self._looks.close()
 
     def look(self) -> bool:
         """Begin a job if one is due; whether it was begun."""

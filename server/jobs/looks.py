@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
 
 from store.errors import StoreClosedError, StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 60.0
 
 
-class Looks:
-    """Calls `look` every minute, on a thread of that name. What it raises is logged.
+class Looks(ABC):
+    """Looks every minute, on a thread of that name. What that raises is logged.
 
-    The first call is a minute after the start: a server that starts has enough to do.
+    The first look is a minute after the start: a server that starts has enough to do.
     """
 
-    def __init__(self, name: str, look: Callable[[], object]) -> None:
-        self._look = look
+    def __init__(self, name: str, period_s: float) -> None:
+        """`period_s`: how often it is due; 0: never."""
+        self._period_s = period_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @abstractmethod
+    def look(self) -> bool:
+        """Begin what is due; whether anything was begun."""
 
     @property
     def is_stopping(self) -> bool:
@@ -36,10 +38,12 @@ class Looks:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        self._thread.start()
+        """What is due begins by itself from now on."""
+        if self._period_s:
+            self._thread.start()
 
     def close(self) -> None:
-        """No call is under way on return, and none follows. Repeatable."""
+        """No look is under way on return, and none follows. Repeatable."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -47,7 +51,7 @@ class Looks:
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
             try:
-                self._look()
+                self.look()
             except StoreClosedError:
                 return
             except StoreError as error:

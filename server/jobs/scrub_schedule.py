@@ -51,7 +51,7 @@ class PassState:
     completed_faults: int = 0
 
 
-class ScrubSchedule:
+class ScrubSchedule(Looks):
     """Begins passes when they are due.
 
     Thread: "scrub-schedule", which begins jobs; the job's own works and writes the state.
@@ -68,28 +68,18 @@ class ScrubSchedule:
         bytes_per_s: int,
     ) -> None:
         """`period_s`: of 0 there is no scrubbing. `bytes_per_s`: a pass reads no faster."""
+        super().__init__("scrub-schedule", period_s)
         # Constant after construction.
         self._store = store
         self._jobs = jobs
         self._kind = kind
         self._clock = clock
-        self._period_s = period_s
-        self._looks = Looks("scrub-schedule", self.look)
         #: May be set by any thread.
         self.bytes_per_s = bytes_per_s
         # Owned by the thread, and by the job while one runs.
         self._state = self._read()
         self._not_before_s = 0.0
         self._saved_s = 0.0
-
-    def start(self) -> None:
-        """What is due begins by itself from now on."""
-        if self._period_s:
-            self._looks.start()
-
-    def close(self) -> None:
-        """Begin no pass any more; one that runs is cancelled with the jobs. Repeatable."""
-        self._looks.close()
 
     def look(self) -> bool:
         """Begin a pass, or go on with one, if that is due; whether one was begun."""
@@ -151,7 +141,7 @@ class ScrubSchedule:
         try:
             found = ScrubWork(scrub, self._kind, end, self._rate, saved).run(running)
         except JobCancelledError:
-            state.is_over = not self._looks.is_stopping
+            state.is_over = not self.is_stopping
             raise
         except Exception:
             self._not_before_s = self._clock.monotonic_s() + _AFTER_FAILURE_S

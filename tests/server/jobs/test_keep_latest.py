@@ -136,4 +136,4 @@ def test_its_schedule_begins_and_ends_with_the_server(
     assert ended.wait(30)
     made.close()
     made.close()
-    assert not made.latest._looks.is_alive
+    assert not made.latest.is_alive

@@ -297,7 +297,7 @@ def test_an_empty_log_and_a_period_of_none_begin_nothing(tmp_path: Path) -> None
     with open_small(tmp_path / "empty") as store:
         made = store_jobs_of(store, period_hours=0)
         made.start()
-        assert not made.scrubbing._looks.is_alive
+        assert not made.scrubbing.is_alive
         assert not made.scrubbing.look()
         made.close()
 
@@ -313,4 +313,4 @@ def test_its_thread_looks_now_and_then_and_ends(
     assert ended.wait(30)
     made.close()
     made.close()
-    assert not made.scrubbing._looks.is_alive
+    assert not made.scrubbing.is_alive
