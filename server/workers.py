@@ -79,7 +79,7 @@ class Workers:
                 self._let_in()
             else:  # nobody waits for it any more, but it still has its thread
                 loop = asyncio.get_running_loop()
-                future.add_done_callback(lambda _: _call_soon(loop, self._let_in))
+                future.add_done_callback(lambda _: call_soon(loop, self._let_in))
 
     async def run_slices(
         self,
@@ -165,6 +165,7 @@ class Pools:
             workers.close()
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop has ended: nobody waits for a turn any more
+def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    """From any thread. A loop that has ended needs to hear nothing."""
+    with suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)

@@ -60,6 +60,7 @@ from server.services import (
 )
 from server.stage import Stage
 from server.version import VERSION
+from server.workers import call_soon
 from store.errors import InvalidArgumentError, StoreError
 from store.progress import no_progress
 
@@ -323,7 +324,7 @@ class Server:
         serving.reconfigure(self._config)  # a reload may have come before
         self._settings.on_change(serving.reconfigure)
         loop = asyncio.get_running_loop()
-        store.when_failed(lambda: _soon(loop, self._stage.fail))
+        store.when_failed(lambda: call_soon(loop, self._stage.fail))
         watching = asyncio.create_task(watch_writes(store, self._stage))
         try:
             self._stage.ready()
@@ -449,12 +450,6 @@ class Server:
 
     async def _stop_rpc(self, grace_s: float | None) -> None:
         await asyncio.gather(*(server.stop(grace_s) for server in self._rpc_servers()))
-
-
-def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """From any thread. A loop that has ended needs to hear nothing."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(callback)
 
 
 def _fronts_of(

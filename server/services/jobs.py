@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from kvcq_client.pb.v1 import jobs_pb2_grpc
 from server.errors import ServerDrainingError
+from server.workers import call_soon
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -57,8 +58,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):
 
         def ended(job_id: str) -> None:
             if job_id == request.job_id:
-                with suppress(RuntimeError):  # the loop has ended: nobody watches any more
-                    loop.call_soon_threadsafe(changed.set)
+                call_soon(loop, changed.set)
 
         stop_listening = self._jobs.on_end(ended)
         stop_watching_stage = self._stage.on_change(changed.set)
