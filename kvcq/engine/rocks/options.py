@@ -13,7 +13,6 @@ from rocksdict import (
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
-    DataBlockIndexType,
     DBCompactionStyle,
     DBCompressionType,
     DBRecoveryMode,
@@ -38,7 +37,7 @@ class FamilyProfile:
     block_bytes: int = 16 * KIB
     # Bloom filter bits a key. 10 let through 1 %, 16 let through 0.05 %.
     bloom_bits: int = 10
-    # A hash index inside each data block: point reads skip the binary search.
+    # A filter for each memtable, for rows that are looked up one by one.
     point_reads: bool = False
     # zstd on the last level, where rows lie for long and are read seldom.
     zstd_bottommost: bool = True
@@ -84,9 +83,9 @@ DERIVED = Profile(
         # neighbour in the last bytes, so blocks shrink to a quarter; larger ones gain little.
         FamilyProfile(name="default", bloom_bits=16),
         # Bounds: random point reads and small overwrites, one row or two per queue. Small blocks
-        # and the hash index for the point reads; lz4 alone, since rows are rewritten so often
-        # that zstd would run again and again on the same ones. Twice the L0 files: their filters
-        # keep point reads out of them, and a compaction rewrites all bounds either way.
+        # for the point reads; lz4 alone, since rows are rewritten so often that zstd would run
+        # again and again on the same ones. Twice the L0 files: their filters keep point reads out
+        # of them, and a compaction rewrites all bounds either way.
         FamilyProfile(
             name="offset",
             block_bytes=4 * KIB,
@@ -217,16 +216,14 @@ def build_table_options(family: FamilyProfile, cache: Cache) -> BlockBasedOption
     # Index and filter blocks count against the cache. Outside of it they would grow with the
     # number of files, without a bound. In pieces: the cache is divided into shards of a few MiB at
     # most, and the whole filter of a large file, which fits none, is read again by each look-up.
+    # Of small pieces there are so many that finding them costs more than asking them.
     table.set_cache_index_and_filter_blocks(True)
     table.set_index_type(BlockBasedIndexType.two_level_index_search())
     table.set_partition_filters(True)
-    table.set_metadata_block_size(4 * KIB)
+    table.set_metadata_block_size(64 * KIB)
     table.set_pin_top_level_index_and_filter(True)
     # L0 files are asked by every read; their filters are not evicted by a scan.
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     # Version 5 is the oldest with today's filters, so a RocketMQ broker's RocksDB reads it too.
     table.set_format_version(5)
-    if family.point_reads:
-        table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
-        table.set_data_block_hash_ratio(0.75)
     return table
