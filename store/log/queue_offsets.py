@@ -3,7 +3,8 @@
 A bounded cache in front of the consume queue store, in two generations: `young` takes what is
 used, and when it is full the generation before it is forgotten whole. What is forgotten is loaded
 again from the consume queue, so it must be dispatched by then: the older generation is only let
-go once dispatch has passed the log's end as it was when that generation was closed.
+go once dispatch has passed the log's end as it was when that generation was closed. Freeing one at
+once would stop an append for 20 ms: it goes bit by bit, while the next one fills.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 #: (topic, queue id), or the name of a light queue. A message whose topic names a light queue never
 #: finds one here, and is refused like any other bad topic.
 QueueKey = tuple[str, int] | str
+
+
+#: So many are let go of for each that comes. Python's collector sets what is freed off against what
+#: is made: freed as slowly as the new ones come, they would keep it from looking, and then it would
+#: look at very many.
+_GONE_FOR_EACH = 16
 
 
 class HotQueue:
@@ -44,12 +51,18 @@ class Hot:
     def __len__(self) -> int:
         return len(self.queues) + len(self.light)
 
+    def drop(self, count: int) -> None:
+        """So many of each kind, or all there are."""
+        for some in (self.queues, self.light):
+            for _ in range(min(count, len(some))):
+                some.popitem()
+
 
 class QueueOffsets:
     """Hot queues, of topics and light ones.
 
     Thread: only under the append lock. Memory: at most `limit` queues, plus those written to
-    since the last dispatch.
+    since the last dispatch, plus what is left of a generation that is let go.
     """
 
     def __init__(
@@ -66,6 +79,7 @@ class QueueOffsets:
         self.young = Hot()
         self._old = Hot()
         self._old_end = 0  # log end when `_old` was closed
+        self._gone = Hot()  # is asked nothing any more
         self._generation = max(1, limit // 2)
         self._load = load
         self._make = make
@@ -85,6 +99,7 @@ class QueueOffsets:
         Raises what `load` raises, and changes nothing.
         """
         young, old = self.young, self._old
+        self._gone.drop(_GONE_FOR_EACH * (len(queues) + len(light)))
         missing = [key for key in queues if key not in old.queues]
         missing_light = list(filterfalse(old.light.__contains__, light))
         loaded: Sequence[int] = ()
@@ -104,6 +119,7 @@ class QueueOffsets:
         if len(self.young) >= self._generation and self._dispatched() >= self._old_end:
             # Otherwise some of the older ones are not in the consume queue yet: grow for a moment.
             self._old_end = log_end
+            self._gone = self._old
             self._old = self.young
             self.young = Hot()
         return self.young

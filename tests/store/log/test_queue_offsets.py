@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,6 +97,18 @@ def test_memory_is_bounded_once_dispatched() -> None:
         appender.append([key(number)])
         appender.dispatched = len(appender.log)
     assert len(appender.offsets) <= 34
+
+
+def test_a_generation_is_let_go_bit_by_bit_and_is_gone_before_the_next_one() -> None:
+    appender = Appender(200)
+    left = []
+    for number in range(1000):
+        appender.append([key(2 * number + 1)])
+        appender.dispatched = len(appender.log)
+        left.append(len(appender.offsets._gone))
+    steps = [(before, after) for before, after in pairwise(left) if before != after]
+    assert steps[:7] == [(0, 84), (84, 68), (68, 52), (52, 36), (36, 20), (20, 4), (4, 0)]
+    assert steps == steps[:7] * 8
 
 
 def test_a_failed_load_changes_nothing() -> None:
