@@ -4,6 +4,7 @@ Uses `errors` alone; knows nothing of connections.
 """
 
 from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
+from kvcq_client.format.fields import length_delimited, varint
 from kvcq_client.format.outgoing import (
     FRAME_BYTES,
     Checker,
@@ -22,7 +23,9 @@ __all__ = [
     "StoredMessage",
     "as_bytes",
     "decompress",
+    "length_delimited",
     "message_id",
     "put_stream_request",
     "split_records",
+    "varint",
 ]

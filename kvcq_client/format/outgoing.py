@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq_client.format.fields import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
@@ -163,26 +164,9 @@ def put_stream_request(
     return b"".join((head, _BATCH, varint(size), around, columns_head, *parts))
 
 
-def varint(value: int) -> bytes:
-    """Base 128, low bits first, as protobuf has it. Not for negative numbers."""
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _length_delimited(
-    message: type[pb.PutStreamRequest | pb.PutBatchRequest | pb.MessageColumns], field: str
-) -> bytes:
-    """What stands before the length of such a field."""
-    return varint(message.DESCRIPTOR.fields_by_name[field].number << 3 | 2)
-
-
-_BATCH = _length_delimited(pb.PutStreamRequest, "batch")
-_COLUMNS = _length_delimited(pb.PutBatchRequest, "columns")
-_BODY = _length_delimited(pb.MessageColumns, "bodies")
+_BATCH = length_delimited(pb.PutStreamRequest, "batch")
+_COLUMNS = length_delimited(pb.PutBatchRequest, "columns")
+_BODY = length_delimited(pb.MessageColumns, "bodies")
 _BODY_HEADS = {size: _BODY + varint(size) for size in range(2048)}
 
 

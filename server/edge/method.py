@@ -29,7 +29,7 @@ class Method:
         self,
         decoder: Decoder,
         handler: Callable[..., Awaitable[Message | bytes]],
-        handler_now: Callable[[Any, Any, Context], Message | None] | None,
+        handler_now: Callable[[Any, Any, Context], Message | bytes | None] | None,
         servicer: Callable[[], object],
         memory: RequestMemory | None,
         need: Need,
@@ -85,12 +85,13 @@ class Method:
 
     def answer_now(self, request: Message, context: Context) -> bytes | None:
         """The same without a turn of the loop, None when it takes one: then nothing was done."""
-        waits = self._memory is not None or self._target is not None or self.span is not None
-        if self._handler_now is None or waits:
+        if self._handler_now is None or self._target is not None or self.span is not None:
+            return None
+        if self._memory is not None and self._memory.is_crowded:
             return None
         self._check(current_caller(), request)
         response = self._handler_now(self._servicer(), request, context)
-        return None if response is None else response.SerializeToString()
+        return None if response is None else encoded(response)
 
 
 def encoded(response: Message | bytes) -> bytes:

@@ -24,7 +24,7 @@ from server.readers.orders import (
     send_answer,
     set_patience,
 )
-from server.wire import pulled_out
+from server.wire import pulled_out, whole_out
 from store.log import LogFiles
 
 
@@ -38,6 +38,9 @@ def answer(files: LogFiles, order: Order) -> Encoded | None:
     if plan.misplaced(records) is not None:
         return None
     pulled = plan.pulled(records)
+    if order.form == pb.RECORD_FORM_WHOLE and not order.in_stream:
+        data, cost_bytes = whole_out(pulled)
+        return Encoded(len(pulled.records), cost_bytes, data)
     response: pb.PullResponse | pb.SubscribeResponse
     if order.in_stream:
         response = pb.SubscribeResponse()

@@ -17,21 +17,26 @@ from server.wire import (
     DEFAULT_PULL_MESSAGES,
     MAX_PULL_MESSAGES,
     PAGE_BYTES,
+    PULL_STATUS,
     bounded,
     form_of,
     in_range,
     not_negative,
     pulled_out,
+    whole_out,
 )
+from store.message import PullStatus
 from store.tag_filter import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    from server.access import Caller
     from server.config import ServerConfig
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
     from server.readers import Readers
+    from server.reads.queue_growth import QueueKey
     from server.stage import Stage
     from store.message import Pulled
     from store.message_store import MessageStore
@@ -44,6 +49,8 @@ class _Answer(NamedTuple):
     response: pb.PullResponse | bytes  # bytes when a worker encoded it
 
 
+#: Queue, offset, bytes at most, and what is wanted: of the reader's methods.
+_Place = tuple["QueueKey", int, int, Wanted]
 _COST_BYTES = attrgetter("cost_bytes")
 
 
@@ -94,23 +101,9 @@ class Reads:
 
         Raises what MessageStore.pull raises, and MemoryFullError.
         """
-        config = self._config
-        offset = not_negative("offset", request.offset)
-        key = (request.topic, not_negative("queue_id", request.queue_id))
-        form = form_of(request.form)
-        max_messages = bounded(
-            "max_messages", request.max_messages, DEFAULT_PULL_MESSAGES, MAX_PULL_MESSAGES
-        )
-        max_bytes = bounded(
-            "max_bytes", request.max_bytes, DEFAULT_PULL_BYTES, config.max_pull_bytes
-        )
-        max_bytes = min(max_bytes, PAGE_BYTES)
-        wait_ms = in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
-        wanted = Wanted(max_messages, TagFilter.parse(request.tag_filter), form)
-
+        place, wait_ms = self._asked(request)
+        key, offset, _, (_, _, form) = place
         caller = current_caller()
-
-        place = key, offset, max_bytes, wanted
 
         def pull() -> Pulled:
             return self._reader.pull(*place, may_wait=wait_ms > 0)
@@ -139,6 +132,44 @@ class Reads:
             )
         else:
             found = await read()
+        return self._taken(key, caller, found)
+
+    def pull_now(self, request: pb.PullRequest) -> pb.PullResponse | bytes | None:
+        """The same without a turn of the loop, None when it takes one: for a worker, or to wait.
+
+        Raises what `pull` raises, but MemoryFullError.
+        """
+        place, wait_ms = self._asked(request)
+        key, _, _, wanted = place
+        caller = current_caller()
+        caller.subscribes(request.topic)
+        if self._memory.is_crowded or self._reader.needs_worker(*place):
+            return None
+        pulled = self._reader.pull(*place, may_wait=wait_ms > 0)
+        if wait_ms and pulled.status is PullStatus.NO_NEW_MESSAGE:
+            return None
+        if is_laborious(pulled, wanted.form):
+            return None
+        return self._taken(key, caller, _answer(pulled, wanted.form, encode=False))
+
+    def _asked(self, request: pb.PullRequest) -> tuple[_Place, int]:
+        """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""
+        config = self._config
+        offset = not_negative("offset", request.offset)
+        key = (request.topic, not_negative("queue_id", request.queue_id))
+        form = form_of(request.form)
+        max_messages = bounded(
+            "max_messages", request.max_messages, DEFAULT_PULL_MESSAGES, MAX_PULL_MESSAGES
+        )
+        max_bytes = bounded(
+            "max_bytes", request.max_bytes, DEFAULT_PULL_BYTES, config.max_pull_bytes
+        )
+        max_bytes = min(max_bytes, PAGE_BYTES)
+        wait_ms = in_range("wait_ms", request.wait_ms, 0, config.max_wait_ms)
+        wanted = Wanted(max_messages, TagFilter.parse(request.tag_filter), form)
+        return (key, offset, max_bytes, wanted), wait_ms
+
+    def _taken(self, key: QueueKey, caller: Caller, found: _Answer) -> pb.PullResponse | bytes:
         self._metrics.pulled(key[0], found.message_count, found.cost_bytes)
         caller.took_messages(found.message_count)
         return found.response
@@ -159,7 +190,11 @@ class Reads:
 
 
 def _answer(pulled: Pulled, form: pb.RecordForm, *, encode: bool) -> _Answer:
+    status, count = PULL_STATUS[pulled.status], len(pulled.records)
+    if form == pb.RECORD_FORM_WHOLE:
+        data, cost_bytes = whole_out(pulled)
+        return _Answer(status, count, cost_bytes, data)
     response = pb.PullResponse()
     cost_bytes = pulled_out(pulled, form, response)
     answer = response.SerializeToString() if encode else response
-    return _Answer(response.status, len(pulled.records), cost_bytes, answer)
+    return _Answer(status, count, cost_bytes, answer)

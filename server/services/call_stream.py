@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 
+from kvcq_client.format import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
 from server.edge import MAX_CALLS, SMALL_BYTES, CallKind, batch_error, inner_context
@@ -35,6 +36,29 @@ if TYPE_CHECKING:
 TURN_BYTES = 16 << 10
 #: Bytes of one message of results; a result that is larger goes by itself.
 MESSAGE_BYTES = 256 << 10
+
+
+_RESULTS = length_delimited(pb.CallsResponse, "results")
+_RESPONSE = length_delimited(pb.CallResult, "response")
+
+
+class Result(NamedTuple):
+    """What a call ended with."""
+
+    id: int
+    response: bytes
+    error: pb.BatchError | None = None
+
+
+def results_out(results: Sequence[Result]) -> bytes:
+    """The CallsResponse with these, encoded; responses are copied once."""
+    parts: list[bytes] = []
+    for call_id, response, error in results:
+        head = pb.CallResult(id=call_id, error=error).SerializeToString()
+        if response:
+            head += _RESPONSE + varint(len(response))
+        parts += (_RESULTS, varint(len(head) + len(response)), head, response)
+    return b"".join(parts)
 
 
 class CallStream:
@@ -61,7 +85,7 @@ class CallStream:
         self._usage = current_caller().usage
         self._under_way: dict[int, tuple[asyncio.Task[None], Method]] = {}
         # Not sent yet. Large ones are counted by `memory`, which asks for no more than fit.
-        self._results: list[pb.CallResult] = []
+        self._results: list[Result] = []
         # Of `run`, while it has nothing to do.
         self._sleep: asyncio.Future[None] | None = None
         self._is_reading = True
@@ -70,7 +94,7 @@ class CallStream:
 
     async def run(
         self, requests: AsyncIterator[pb.CallsRequest], stage: Stage
-    ) -> AsyncGenerator[pb.CallsResponse, None]:
+    ) -> AsyncGenerator[bytes, None]:
         """The results. Raises, after those of all calls taken, ServerDrainingError when the server
         ends, and InvalidArgumentError or MemoryFullError when the stream itself is refused."""
         reader = asyncio.create_task(self._take(requests, stage), name="calls")
@@ -86,7 +110,7 @@ class CallStream:
                 if self._results:
                     results = self._some_results()
                     try:
-                        yield pb.CallsResponse(results=results)
+                        yield results_out(results)
                     finally:
                         self._count_sent(results)
                 elif self._is_reading or self._under_way:
@@ -110,7 +134,7 @@ class CallStream:
             self._sleep.set_result(None)
             self._sleep = None
 
-    def _some_results(self) -> list[pb.CallResult]:
+    def _some_results(self) -> list[Result]:
         results, size = self._results, 0
         for at, result in enumerate(results):
             size += len(result.response)
@@ -120,7 +144,7 @@ class CallStream:
         self._results = []
         return results
 
-    def _count_sent(self, results: Sequence[pb.CallResult]) -> None:
+    def _count_sent(self, results: Sequence[Result]) -> None:
         for result in results:
             if len(result.response) > SMALL_BYTES:
                 self._memory.sent(len(result.response))
@@ -168,7 +192,7 @@ class CallStream:
         self._results = []
         self._is_writing = True
         try:
-            await self._context.write(pb.CallsResponse(results=[result]).SerializeToString())
+            await self._context.write(results_out([result]))
         finally:
             self._is_writing = False
             self._count_sent([result])
@@ -242,7 +266,7 @@ class CallStream:
             self._usage.took(len(response))
         if len(response) > SMALL_BYTES:
             self._memory.sends(len(response))
-        self._results.append(pb.CallResult(id=call_id, response=response))
+        self._results.append(Result(call_id, response))
 
     def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Task[None]) -> None:
         del self._under_way[call_id]
@@ -257,4 +281,4 @@ class CallStream:
 
     def _refuse(self, call_id: int, method: str, error: Exception) -> None:
         told = batch_error(self._metrics, method, error, self._request_id)
-        self._results.append(pb.CallResult(id=call_id, error=told))
+        self._results.append(Result(call_id, b"", told))

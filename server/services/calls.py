@@ -28,7 +28,7 @@ class CallService(kvcq_pb2_grpc.CallServiceServicer):
 
     async def Calls(
         self, requests: AsyncIterator[pb.CallsRequest], context: Context
-    ) -> AsyncGenerator[pb.CallsResponse, None]:
+    ) -> AsyncGenerator[bytes, None]:
         # A client sends nothing before it knows that it is here.
         await context.send_initial_metadata(())
         edge = self._edge

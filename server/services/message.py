@@ -78,6 +78,9 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
         remaining_s = context.time_remaining() if request.wait_ms else None
         return await self._reads.pull(request, remaining_s)
 
+    def Pull_now(self, request: pb.PullRequest, context: Context) -> pb.PullResponse | bytes | None:
+        return self._reads.pull_now(request)
+
     async def Subscribe(
         self, requests: AsyncIterator[pb.SubscribeRequest], context: Context
     ) -> AsyncGenerator[pb.SubscribeResponse | bytes, None]:

@@ -27,6 +27,7 @@ from server.wire.fields import (
 )
 from server.wire.messages_in import host_of_peer, message_in, request_in
 from server.wire.messages_out import (
+    PULL_STATUS,
     batch_out,
     bounds_out,
     host_text,
@@ -35,6 +36,7 @@ from server.wire.messages_out import (
     pulled_out,
     stored_out,
     topic_out,
+    whole_out,
 )
 from server.wire.migration_values import (
     differences_out,
@@ -65,6 +67,7 @@ __all__ = [
     "MAX_QUERY_MESSAGES",
     "MAX_QUEUES",
     "PAGE_BYTES",
+    "PULL_STATUS",
     "Budget",
     "Columns",
     "Refusal",
@@ -103,4 +106,5 @@ __all__ = [
     "stored_out",
     "topic_out",
     "topics_of",
+    "whole_out",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kvcq_client.format import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from store.format import message_id, pack_host, unpack_record
 from store.message import Host, PullStatus
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from store.message import Pulled
     from store.metadata import TopicConfig
 
-_STATUS = {
+#: In the words of the API.
+PULL_STATUS = {
     PullStatus.FOUND: pb.PULL_STATUS_FOUND,
     PullStatus.NO_NEW_MESSAGE: pb.PULL_STATUS_NO_NEW_MESSAGE,
     PullStatus.NO_MATCH: pb.PULL_STATUS_NO_MATCH,
 }
+_RECORDS = length_delimited(pb.PullResponse, "records")
 
 
 def placed_out(request: DispatchRequest, store_host: bytes) -> pb.Placed:
@@ -99,7 +102,7 @@ def pulled_out(pulled: Pulled, form: pb.RecordForm, response: pb.PullResponse) -
 
     Returns the bytes of its records, or of its encoded messages.
     """
-    response.status = _STATUS[pulled.status]
+    response.status = PULL_STATUS[pulled.status]
     response.next_offset = pulled.next_offset
     response.min_offset = pulled.min_offset
     response.max_offset = pulled.max_offset
@@ -110,6 +113,24 @@ def pulled_out(pulled: Pulled, form: pb.RecordForm, response: pb.PullResponse) -
         return len(records)
     response.messages.extend(map(stored_out, pulled.records, pulled.queue_offsets))
     return sum(message.ByteSize() for message in response.messages)
+
+
+def whole_out(pulled: Pulled) -> tuple[bytes, int]:
+    """The response that `pulled_out` makes of whole records, encoded, and the bytes of these.
+
+    They come last, and are copied once.
+    """
+    head = pb.PullResponse(
+        status=PULL_STATUS[pulled.status],
+        queue_offsets=pulled.queue_offsets,
+        next_offset=pulled.next_offset,
+        min_offset=pulled.min_offset,
+        max_offset=pulled.max_offset,
+    ).SerializeToString()
+    size = sum(map(len, pulled.records))
+    if not size:
+        return head, 0
+    return b"".join((head, _RECORDS, varint(size), *pulled.records)), size
 
 
 def topic_out(topic: TopicConfig) -> pb.Topic:

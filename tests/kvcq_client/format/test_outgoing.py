@@ -14,7 +14,6 @@ from kvcq_client.format.outgoing import (
     Outgoing,
     as_bytes,
     put_stream_request,
-    varint,
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.messages_in import request_in
@@ -147,11 +146,6 @@ def test_lists_of_the_caller_are_frozen() -> None:
     properties.clear()
     assert checked.keys == ("a",)
     assert checked.properties == {"a": "b"}
-
-
-@pytest.mark.parametrize("value", [1, 127, 128, 300, 1 << 35, (1 << 63) - 1])
-def test_varint_is_that_of_protobuf(value: int) -> None:
-    assert varint(value) == pb.Placed(queue_offset=value).SerializeToString()[1:]
 
 
 def test_text_is_no_body() -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
@@ -17,7 +19,7 @@ from server.edge.decoder import Decoder
 from server.edge.request_fields import MAX_CALLS
 from server.errors import ServerDrainingError
 from server.puts.coalescer import PutCoalescer
-from server.services.call_stream import CallStream
+from server.services.call_stream import CallStream, Result, results_out
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
@@ -144,6 +146,30 @@ def calls_of(served: Served, context: HeldContext, *sent: pb.CallsRequest) -> An
 def one_put(number: int) -> pb.CallsRequest:
     request = put(b"body").SerializeToString()
     return pb.CallsRequest(calls=[pb.Call(id=number, method="Put", request=request)])
+
+
+@given(
+    st.lists(
+        st.builds(Result, st.integers(0, (1 << 63) - 1), st.binary(max_size=300), st.none())
+        | st.builds(
+            Result,
+            st.integers(0, 1000),
+            st.just(b""),
+            st.builds(pb.BatchError, reason=st.text(st.characters(codec="ascii"), max_size=5)),
+        ),
+        max_size=10,
+    )
+)
+def test_results_are_the_message_that_protobuf_makes(results: list[Result]) -> None:
+    plain = pb.CallsResponse(
+        results=[
+            pb.CallResult(id=one.id, error=one.error)
+            if one.error is not None
+            else pb.CallResult(id=one.id, response=one.response)
+            for one in results
+        ]
+    )
+    assert pb.CallsResponse.FromString(results_out(results)) == plain
 
 
 async def test_a_server_that_ends_lets_an_answer_that_is_being_sent_go_out(served: Served) -> None:
