@@ -426,7 +426,7 @@ class MessageStore:
             raise InvalidArgumentError(
                 f"{prefix}time_ms",
                 f"{retention.time_ms} ms is longer than the log keeps any message: "
-                f"store.reserved_hours is {hours:g}",
+                f"store.reserved_hours is {hours:g}, {hours * 3_600_000:.0f} ms",
             )
 
     def delete_topic(self, name: str) -> None:

@@ -65,8 +65,8 @@ CALLS_UNDER_WAY = 1000
 _PERHAPS_DONE = ("FLUSH_DISK_TIMEOUT", "STORE_CLOSED")
 
 _HOST_AND_PORT = re.compile(r"[^\s/]+:(\d{1,5})")
-#: Such as unix:/run/kvcq.sock or dns:///name:8081.
-_WITH_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/\S+|unix(-abstract)?:\S+")
+#: Such as unix:/run/kvcq.sock or dns:///name:8081. gRPC takes http: for part of a host's name.
+_WITH_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:/\S+|unix(-abstract)?:\S+")
 
 #: A year, in seconds.
 _MOST_TIMEOUT_S = 365 * 86_400

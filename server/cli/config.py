@@ -16,6 +16,7 @@ from server.cli.terminal import (
     counted,
     escape,
     json_option,
+    notes,
     print_json,
     print_table,
     say,
@@ -138,6 +139,9 @@ def _show(shown: Iterable[_Shown], *, given: bool, as_json: bool) -> None:
     rows = [one for one in shown if not given or one.origin != "default" or one.waiting]
     if as_json:
         print_json([_document(one) for one in rows])
+        return
+    if not rows:
+        notes.print("every setting has its default")
         return
     print_table(
         "",

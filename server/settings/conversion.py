@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 import json
+import tomllib
 import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,10 @@ def converted(known: Known, value: object) -> object:
             return kind(value)
         text: object = value
         if typing.get_origin(kind) is tuple:
+            if value.lstrip().startswith("["):  # as the file has it
+                return msgspec.convert(
+                    tomllib.loads(f"_ = {value}")["_"], kind, dec_hook=_from_plain
+                )
             text = [part.strip() for part in value.split(",")] if value.strip() else []
         elif not _is_path(kind) and str not in typing.get_args(kind):
             text = value.lower()  # words of our own: True, SYNC

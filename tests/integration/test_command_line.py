@@ -259,6 +259,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("put", "t", "x", "--property", "KEYS=3"), 2, "--property KEYS: give keys"),
         (("pull", "there", "--tag", "a||"), 2, "--tag: 'a||'"),
         (("query", "t", ""), 2, "KEY: is empty"),
+        (("query", "t", "k", "--since", "2026-01-02", "--until", "2026-01-01"), 2, "later than"),
         (("consume", "there", "--group", "a b"), 2, "--group: 'a b'"),
         (("topic", "create", "q", "--queues", "65537"), 2, "--queues: 65537 is not from 1"),
         (("topic", "create", "b g"), 2, "NAMES: 'b g'"),
@@ -273,6 +274,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("bench", "run", "none"), 2, "kvcq bench list"),
         (("nonsense",), 2, "No such command"),
         (("pull", "t", "--server", "127.0.0.1:1"), 3, "--server HOST:PORT"),
+        (("pull", "t", "--server", "no-such-host.invalid:1"), 3, "its name has no address"),
     ],
 )
 def test_errors_say_what_to_do_next(

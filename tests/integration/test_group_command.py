@@ -118,8 +118,8 @@ def test_a_group_without_offsets_in_a_topic_is_told(target: str) -> None:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ((), "--to or --to-time"),
-        (("--to", "3", "--to-time", "2000-01-01"), "--to or --to-time"),
+        ((), "one of --to and --to-time"),
+        (("--to", "3", "--to-time", "2000-01-01"), "one of --to and --to-time"),
         (("--to", "soon"), "not earliest"),
     ],
 )

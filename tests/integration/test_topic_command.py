@@ -121,6 +121,7 @@ def test_what_cannot_be_kept_is_refused(
 
 def test_a_refusal_names_the_option(target: str) -> None:
     answer(target, "create", "plain", "--queues", "2")
-    refused = run(target, "update", "plain", "--keep", "400d")
-    assert "--keep: " in refused.stderr
-    assert "store.reserved_hours is 72" in refused.stderr
+    for command, name in (("update", "plain"), ("create", "other")):
+        refused = run(target, command, name, "--keep", "400d")
+        assert "--keep: 34560000000 ms is longer" in refused.stderr
+        assert "store.reserved_hours is 72, 259200000 ms" in refused.stderr

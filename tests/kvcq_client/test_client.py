@@ -359,7 +359,10 @@ def test_a_consumer_refuses_settings_of_another_type(settings: dict[str, Any]) -
 
 @pytest.mark.parametrize(
     "target",
-    ["host", "127.0.0.1", "", "host:", "host:0", "host:99999", ":8081", "[::1]", None, 1],
+    [
+        *("host", "127.0.0.1", "", "host:", "host:0", "host:99999", ":8081", "[::1]", None, 1),
+        *("http://host:8081", "https://host"),
+    ],
 )
 def test_a_target_without_a_port_is_refused(target: Any) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match=r"target: .* is not HOST:PORT, such as"):

@@ -88,8 +88,10 @@ def connect(server: str) -> Iterator[Client]:
             except (UnavailableError, DeadlineError) as error:
                 if error.reason or isinstance(error, HandshakeError):
                     raise
+                # gRPC's words for a name that nobody knows.
+                why = ": its name has no address" if "errors resolving" in error.message else ""
                 raise CannotConnectError(
-                    f"cannot reach a server at {server}",
+                    f"cannot reach a server at {server}{why}",
                     "is it running? Another one is named with --server HOST:PORT",
                     command=_serve_command(server),
                 ) from error
@@ -202,8 +204,8 @@ def option_of(field: str) -> str:
     context = click.get_current_context(silent=True)
     if context is None:
         return ""
-    plain = _SUBSCRIPT.sub("", field).rpartition(".")[2]
-    names = (plain, _PARAMETERS.get(plain))
+    path = _SUBSCRIPT.sub("", field).split(".")
+    names = (path[-1], _PARAMETERS.get("_".join(path[-2:])), _PARAMETERS.get(path[-1]))
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "")
         called = parameter.human_readable_name

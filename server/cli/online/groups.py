@@ -94,7 +94,7 @@ def reset(
     A new group begins with `kvcq consume TOPIC --group GROUP --from WHERE`.
     """
     if (to is None) == (to_time is None):
-        raise click.UsageError("say where to: --to or --to-time")
+        raise click.UsageError("say where to, with one of --to and --to-time")
     where = Start.EARLIEST if to is None else _where(to)
     with connect(server) as client:
         _require(client, name, server)

@@ -183,6 +183,8 @@ def query(
     as_json: bool,
 ) -> None:
     """Find messages of TOPIC that carry KEY, oldest first."""
+    if since is not None and until is not None and since > until:
+        raise click.UsageError("--since is later than --until")
     found: list[StoredMessage] = []
     cursor, complete = b"", False
     with connect(server) as client:

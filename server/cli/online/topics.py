@@ -45,7 +45,7 @@ def _keeping(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say what a topic keeps."""
     for option, kind, what in reversed(
         (
-            ("--keep", SPAN, "Messages of each queue stored so long ago at most, such as 7d"),
+            ("--keep", SPAN, "Messages of each queue stored so long ago at most, such as 24h"),
             ("--keep-bytes", SIZE, "The last ones of so many bytes together, such as 10GiB"),
             ("--keep-messages", OFFSET, "The last ones, so many"),
         )

@@ -67,6 +67,11 @@ def test_the_table_has_what_was_given_alone(tmp_path: Path) -> None:
     ]
 
 
+def test_nothing_given_is_told() -> None:
+    shown = run("--given")
+    assert (shown.stdout, shown.stderr) == ("", "every setting has its default\n")
+
+
 def test_a_wrong_setting_is_refused_as_serve_refuses_it() -> None:
     for command in ("config", "serve"):
         done = CliRunner().invoke(main, [command], env={"KVCQ_SERVER__PROT": "1"})

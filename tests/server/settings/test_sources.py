@@ -71,6 +71,17 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: str, names: str) -
     assert refused.value.field == names
 
 
+@pytest.mark.parametrize("text", ["/a, /b", '["/a", "/b"]', " ['/a', '/b',]"])
+def test_a_list_is_taken_as_the_file_has_it_too(text: str) -> None:
+    assert load_config(None, {"server.backup_to": text}).backup_to == ("/a", "/b")
+
+
+@pytest.mark.parametrize("text", ["[/a]", '["/a"', "[1]"])
+def test_half_a_list_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not a list of texts"):
+        load_config(None, {"server.backup_to": text})
+
+
 @pytest.mark.parametrize(
     ("name", "rule"),
     [

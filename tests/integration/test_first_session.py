@@ -1,0 +1,58 @@
+"""README.md: a reader's first session does what it says, word for word, and once more."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from server.cli.main import main
+from tests.docs.pages import blocks, commands, read
+from tests.support.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.integration
+
+README = read("README.md")
+
+
+def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
+    [python] = blocks(README, "python")
+    session = README.partition("## A first session")[2].partition("```python")[0]
+    with ServerProcess(tmp_path) as server:
+        server.wait_for("ready")
+        for command in commands(session):
+            before, _, words = command.rpartition("| ")
+            if not words.startswith("kvcq "):
+                assert words.startswith(". "), "the environment's"
+                continue
+            lines = range(1, int(before.split()[1]) + 1) if before.startswith("seq ") else ()
+            done = CliRunner().invoke(
+                main,
+                shlex.split(words)[1:],
+                input="".join(f"{line}\n" for line in lines),
+                env={"KVCQ_SERVER": server.target},
+            )
+            assert done.exit_code == 0, (command, done.stderr)
+            assert done.stdout or done.stderr, command
+        assert [_run(python, server.target) for _ in range(2)] == [
+            ["0 b'hello'", "0 b'hello'"],
+            ["0 b'hello'"],
+        ], "the second run reads what is behind the first"
+        [of_client] = blocks(read("kvcq_client/README.md"), "python")
+        assert len(_run(of_client, server.target)) == 4, "without a group: all of them"
+
+
+def _run(python: str, target: str) -> list[str]:
+    """The messages that it printed, behind the offset of the one it sent."""
+    out = StringIO()
+    with redirect_stdout(out):
+        exec(python.replace("127.0.0.1:8081", target), {})
+    _, *messages = out.getvalue().splitlines()
+    return messages
