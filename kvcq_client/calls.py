@@ -56,12 +56,9 @@ class Calls:
         Not repeated once it may be stored: as after UnavailableError or DeadlineError without a
         reason, or when the server could not say in time that it is durable.
         """
-        answer = await self._call(
-            self._messages.Put,
-            pb.PutRequest(message=to_proto(message)),
-            timeout_s,
-            may_repeat=False,
-        )
+        request = pb.PutRequest()
+        _checked(message).write_to(request.message)
+        answer = await self._call(self._messages.Put, request, timeout_s, may_repeat=False)
         placed = answer.placed
         return Placed(
             placed.queue_id,
@@ -90,9 +87,10 @@ class Calls:
         has expired; nothing was stored then.
         """
         request = pb.PutBatchRequest(
-            messages=[to_proto(message) for message in messages],
-            producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence),
+            producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence)
         )
+        for message in messages:
+            _checked(message).write_to(request.messages.add())
         answer = await self._call(self._messages.PutBatch, request, timeout_s)
         repeated: bool = answer.repeated_batch
         return repeated
@@ -463,8 +461,8 @@ class Calls:
         return ReloadedSettings.of(answer)
 
 
-def to_proto(message: Message) -> pb.Message:
-    """The message as the service takes it.
+def _checked(message: Message) -> Outgoing:
+    """The message as it goes out.
 
     Raises TypeError on a body that is text or keys that are one text, ValueError; both name the
     field.
@@ -480,8 +478,7 @@ def to_proto(message: Message) -> pb.Message:
         message.flag,
         message.born_time_ms,
     )
-    checked, _ = _checker.check(given)
-    return checked.to_proto()
+    return _checker.check(given)[0]
 
 
 def _parts(queues: Iterable[Queue]) -> Iterable[list[pb.Queue]]:

@@ -35,19 +35,29 @@ class Outgoing(NamedTuple):
     flag: int
     born_time_ms: int | None
 
-    def to_proto(self) -> pb.Message:
-        """The message as the service takes it one by one."""
-        return pb.Message(
-            topic=self.topic,
-            body=self.body,
-            queue_id=self.queue_id,
-            tag=self.tag,
-            keys=self.keys,
-            light_queues=self.light_queues,
-            properties=self.properties or {},
-            flag=self.flag,
-            born_time_ms=self.born_time_ms,
-        )
+    def write_to(self, message: pb.Message) -> None:
+        """Fill a message of a request, as the service takes it one by one.
+
+        In place, and without the fields that are empty: to build a message with all of them and to
+        copy it into its request takes five times as long.
+        """
+        topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms = self
+        message.topic = topic
+        message.body = body
+        if queue_id is not None:
+            message.queue_id = queue_id
+        if tag:
+            message.tag = tag
+        if keys:
+            message.keys.extend(keys)
+        if light_queues:
+            message.light_queues.extend(light_queues)
+        if properties:
+            message.properties.update(properties)
+        if flag:
+            message.flag = flag
+        if born_time_ms is not None:
+            message.born_time_ms = born_time_ms
 
 
 def as_bytes(body: object) -> bytes:
@@ -147,7 +157,8 @@ def put_stream_request(
     batch.producer.sequence = sequence
     columns = _columns(messages)
     if columns is None:
-        batch.messages.extend(message.to_proto() for message in messages)
+        for message in messages:
+            message.write_to(batch.messages.add())
         return pb.PutStreamRequest(request_id=request_id, batch=batch).SerializeToString()
     # The bodies are nearly all of the request, and the generated code copies each three times.
     # So the fields around them are written here; the order of fields is free.

@@ -7,13 +7,15 @@ before the server has said that it is there, so a call that finds no server was 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
 from kvcq_client.errors import DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.statuses import from_batch_error, from_rpc
+from kvcq_client.transport.waiting import run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,17 @@ _CLOSING_S = 1.0
 NOT_SENT = "NOT_SENT"
 
 _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
+#: What a write raises when the stream is over.
+_OVER = (grpc.aio.AioRpcError, asyncio.InvalidStateError, asyncio.CancelledError)
+
+
+class _Call(NamedTuple):
+    """One that was not sent yet."""
+
+    id: int
+    method: str  # empty: the call of that id is given up
+    request: bytes
+    timeout_ms: int
 
 
 class CallStream:
@@ -40,11 +53,15 @@ class CallStream:
         self._open_stream = open_stream
         self._loop = asyncio.get_running_loop()
         self._next_id = 1
-        # Not sent yet, and those that are.
-        self._waiting: list[pb.Call] = []
+        # Not sent yet; and all that have no answer.
+        self._waiting: list[_Call] = []
         self._answers: dict[int, asyncio.Future[bytes]] = {}
-        self._has_work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        # Of the task: None before the server has said that it is there.
+        self._stream: Any = None
+        self._is_writing = False
+        # The last answer came by itself. Otherwise whoever makes a call has company.
+        self._is_lone = True
         self._closing = False
 
     async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
@@ -55,14 +72,13 @@ class CallStream:
         self._next_id += 1
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._answers[call_id] = answer
-        self._waiting.append(
-            pb.Call(
-                id=call_id, method=method, request=request, timeout_ms=int(timeout_s * 1000) + 1
-            )
-        )
-        self._has_work.set()
+        self._waiting.append(_Call(call_id, method, request, int(timeout_s * 1000) + 1))
         if self._task is None:
             self._task = self._loop.create_task(self._run(), name="kvcq-calls")
+        elif self._is_lone and len(self._answers) == 1:
+            self._send()
+        elif len(self._waiting) == 1:
+            self._send_soon()
         timer = self._loop.call_later(timeout_s, self._time_is_up, call_id, timeout_s)
         try:
             return await answer
@@ -82,7 +98,7 @@ class CallStream:
             self._give_up(call_id)
             answer.cancel()
         self._closing = True
-        self._has_work.set()
+        self._send_soon()
         if (task := self._task) is not None:
             _, pending = await asyncio.wait([task], timeout=_CLOSING_S)
             if pending:
@@ -102,8 +118,8 @@ class CallStream:
         before = len(self._waiting)
         self._waiting = [call for call in self._waiting if call.id != call_id]
         if len(self._waiting) == before and self._task is not None:
-            self._waiting.append(pb.Call(id=call_id, cancel=True))
-            self._has_work.set()
+            self._waiting.append(_Call(call_id, "", b"", 0))
+            self._send_soon()
 
     def _settle(self, call_id: int, outcome: bytes | KvcqError) -> None:
         answer = self._answers.pop(call_id, None)
@@ -120,18 +136,15 @@ class CallStream:
         error: KvcqError = UnavailableError("the stream of calls ended")
         try:
             await stream.initial_metadata()
-            writer = self._loop.create_task(self._write(stream), name="kvcq-calls-out")
-            try:
-                await self._read(stream)
-            finally:
-                writer.cancel()
-                await asyncio.wait([writer])
+            self._stream, self._is_writing = stream, False
+            self._send()
+            await self._read(stream)
         except grpc.aio.AioRpcError as broken:
             error = from_rpc(broken)
             if not error.reason:  # it was the transport, whatever gRPC calls it
                 error = UnavailableError(str(error))
         finally:
-            self._task = None
+            self._task = self._stream = None
             stream.cancel()
         not_sent = {call.id for call in self._waiting}
         self._waiting = []
@@ -143,32 +156,54 @@ class CallStream:
 
     async def _read(self, stream: Any) -> None:  # noqa: ANN401 - grpc has no name for it
         while (response := await stream.read()) is not _EOF:
-            for result in response.results:
+            results = response.results
+            self._is_lone = len(results) == 1
+            for result in results:
                 if result.HasField("error"):
                     self._settle(result.id, from_batch_error(result.error))
                 else:
                     self._settle(result.id, result.response)
 
-    async def _write(self, stream: Any) -> None:  # noqa: ANN401 - as above
-        try:
-            while True:
-                if self._waiting:
-                    await stream.write(pb.CallsRequest(calls=self._take()))
-                elif self._closing:
-                    await stream.done_writing()
-                    return
-                else:
-                    self._has_work.clear()
-                    await self._has_work.wait()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # the stream is over: `_read` says why
+    def _send_soon(self) -> None:
+        """Calls of one turn of the loop go out together."""
+        self._loop.call_soon(self._send)
 
-    def _take(self) -> list[pb.Call]:
-        waiting, size = self._waiting, 0
-        for at, call in enumerate(waiting):
-            size += len(call.request)
+    def _send(self) -> None:
+        """Begin to write what waits, unless a message is on its way: its end does so."""
+        stream = self._stream
+        if stream is None or self._is_writing:
+            return
+        if self._waiting:
+            self._is_writing = True
+            run_at_once(stream.write(self._take()), partial(self._written, stream))
+        elif self._closing:
+            self._is_writing = True  # for good
+            run_at_once(stream.done_writing(), _ended)
+
+    def _written(self, stream: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as above
+        _ended(error)
+        if error is None and stream is self._stream:
+            self._is_writing = False
+            self._send()
+
+    def _take(self) -> pb.CallsRequest:
+        """What waits, as far as it fits a message."""
+        taken = pb.CallsRequest()
+        size = 0
+        for at, waiting in enumerate(self._waiting):
+            size += len(waiting.request)
             if at == _CALLS_A_MESSAGE or (at and size > _MESSAGE_BYTES):
-                self._waiting = waiting[at:]
-                return waiting[:at]
+                self._waiting = self._waiting[at:]
+                return taken
+            call = taken.calls.add()
+            call.id, call.method, call.request, call.timeout_ms = waiting
+            if not waiting.method:
+                call.cancel = True
         self._waiting = []
-        return waiting
+        return taken
+
+
+def _ended(error: BaseException | None) -> None:
+    """Of a write. When the stream is over `_read` says why; raises whatever else it was."""
+    if not (error is None or isinstance(error, _OVER)):
+        raise error

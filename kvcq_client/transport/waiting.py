@@ -88,3 +88,29 @@ def finished(call: Coroutine[Any, Any, R]) -> R:
         result: R = end.value
         return result
     raise AssertionError(f"{call} gave way")
+
+
+def run_at_once(
+    work: Coroutine[Any, Any, None], ended: Callable[[BaseException | None], None]
+) -> None:
+    """Run the coroutine as far as it goes, and the rest when what it awaits is there; then call
+    `ended`, with what it raised or None.
+
+    As a task, but for the turn of the loop that a task takes to begin. Nobody cancels it, and it
+    must await nothing but futures, nor ask in which task it runs.
+    """
+
+    def go_on(_: object = None) -> None:
+        error: BaseException | None = None
+        try:
+            future: asyncio.Future[object] = work.send(None)
+        except StopIteration:
+            pass
+        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - `ended` has it
+            error = raised
+        else:
+            future.add_done_callback(go_on)
+            return
+        ended(error)
+
+    go_on()

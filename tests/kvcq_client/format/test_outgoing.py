@@ -39,6 +39,23 @@ messages = st.builds(
 CHOSEN = 4
 
 
+@given(messages, st.booleans())
+def test_a_message_filled_in_place_is_the_one_built_of_all_its_fields(
+    message: Outgoing,
+    no_time: bool,
+) -> None:
+    if no_time:
+        message = message._replace(born_time_ms=None)
+    filled = pb.PutRequest()
+    message.write_to(filled.message)
+    fields = {**message._asdict(), "properties": dict(message.properties or {})}
+    built = pb.PutRequest(message=pb.Message(**fields))
+    assert filled == built
+    assert filled.SerializeToString(deterministic=True) == built.SerializeToString(
+        deterministic=True
+    )
+
+
 def outgoing(
     topic: str = "t",
     queue_id: int | None = 0,

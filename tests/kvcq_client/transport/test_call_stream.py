@@ -11,12 +11,12 @@ import pytest
 
 from kvcq_client import AsyncClient, Message
 from kvcq_client.errors import ClosedError, DeadlineError, UnavailableError
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport import call_stream
 from kvcq_client.transport.call_stream import CallStream
 from server.edge.call_gate import CallKind
 
 if TYPE_CHECKING:
-    from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
 
@@ -105,6 +105,98 @@ class SilentStream:
 
     def cancel(self) -> None:
         """Nothing to end."""
+
+
+class SlowStream(SilentStream):
+    """It takes a message when the test says so, and answers as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[list[int]] = []
+        self._taken: asyncio.Future[None] | None = None
+        self._answers: asyncio.Queue[object] = asyncio.Queue()
+
+    async def read(self) -> object:
+        return await self._answers.get()
+
+    async def write(self, request: pb.CallsRequest) -> None:
+        assert self._taken is None, "one at a time"
+        self.messages.append([call.id for call in request.calls])
+        self._taken = asyncio.get_running_loop().create_future()
+        await self._taken
+
+    def take(self) -> None:
+        assert self._taken is not None
+        self._taken.set_result(None)
+        self._taken = None
+
+    def answer(self, *ids: int) -> None:
+        results = [pb.CallResult(id=number, response=b"%d" % number) for number in ids]
+        self._answers.put_nowait(pb.CallsResponse(results=results))
+
+    async def done_writing(self) -> None:
+        self._answers.put_nowait(grpc.aio.EOF)  # type: ignore[attr-defined] # as above
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_call_by_itself_goes_out_at_once_and_calls_of_one_turn_together() -> None:
+    slow = SlowStream()
+    calls = CallStream(lambda: slow)
+
+    def call() -> asyncio.Task[bytes]:
+        return asyncio.create_task(calls.call("Put", b"x", 10))
+
+    first = call()
+    await turns()
+    slow.take()
+    slow.answer(1)
+    assert await first == b"1"
+    # At once: before the next turn of the loop.
+    alone = calls.call("Put", b"x", 10)
+    waits = asyncio.ensure_future(alone)
+    await asyncio.sleep(0)
+    assert slow.messages == [[1], [2]]
+    # What comes while a message is on its way goes out with the next, as soon as that is taken.
+    together = [call() for _ in range(3)]
+    await turns()
+    assert slow.messages == [[1], [2]]
+    slow.take()
+    await turns()
+    assert slow.messages == [[1], [2], [3, 4, 5]]
+    slow.take()
+    slow.answer(2)
+    slow.answer(3, 4, 5)
+    assert await waits == b"2"
+    assert await asyncio.gather(*together) == [b"3", b"4", b"5"]
+    # Whose answers came together make their next calls together.
+    together = [call() for _ in range(3)]
+    await turns()
+    assert slow.messages[3:] == [[6, 7, 8]]
+    slow.take()
+    slow.answer(6, 7, 8)
+    await asyncio.gather(*together)
+    await calls.close()
+
+
+async def test_a_stream_is_closed_behind_a_message_that_is_on_its_way() -> None:
+    slow = SlowStream()
+    calls = CallStream(lambda: slow)
+    waits = asyncio.create_task(calls.call("Put", b"x", 10))
+    await turns()
+    closing = asyncio.create_task(calls.close())
+    await turns()
+    assert not closing.done()
+    slow.take()  # the call
+    await turns()
+    slow.take()  # that it is given up
+    async with asyncio.timeout(0.5):
+        await closing
+    assert slow.messages == [[1], [1]]
+    assert waits.cancelled()
 
 
 async def test_the_server_is_told_when_the_time_is_up() -> None:
