@@ -18,8 +18,8 @@ from kvcq.tables import (
     DISPATCHED_KEY,
     INDEX,
     UNITS,
-    DispatchBatchBuilder,
     MinOffsets,
+    build_batch,
     index_prefix,
     last_units_between,
     marks_range,
@@ -88,8 +88,6 @@ class KvConsumeQueueStore:
         self._expiry = expiry
         self._min_offsets = MinOffsets(engine)
         self._writing = threading.Lock()
-        # Guarded by _writing.
-        self._builder = DispatchBatchBuilder()
         # Read freely; written under _writing, after the batch is in.
         self._dispatched_offset = self._read_number(DISPATCHED_KEY)
 
@@ -111,7 +109,7 @@ class KvConsumeQueueStore:
                 return
             if requests and requests[0].physical_offset < done:
                 requests = [each for each in requests if each.physical_offset >= done]
-            batch = self._builder.build(requests, end_offset)
+            batch = build_batch(requests, end_offset)
             self._engine.write(batch)
             self._dispatched_offset = end_offset
 
@@ -120,7 +118,7 @@ class KvConsumeQueueStore:
         if not requests:
             return
         with self._writing:
-            batch = self._builder.build(requests, 0)
+            batch = build_batch(requests, 0)
             del batch.puts[BOUNDS]
             self._engine.write(batch)
             self._min_offsets.clear()
@@ -132,7 +130,7 @@ class KvConsumeQueueStore:
         if not requests:
             return
         with self._writing:
-            batch = self._builder.build(requests, 0)
+            batch = build_batch(requests, 0)
             batch.puts[BOUNDS] = [row for row in batch.puts[BOUNDS] if row[0] != DISPATCHED_KEY]
             self._engine.write(batch)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.inspect.rows import pending_prefixes, without
 from kvcq.inspect.sums import RowSums, hashes_of
-from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, DispatchBatchBuilder
+from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, build_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +38,6 @@ class ExpectedRows:
         self._split = split
         self._admission = admission
         self._pending = pending_prefixes(pending)
-        self._builder = DispatchBatchBuilder()
         self.sums = {UNITS: RowSums(), INDEX: RowSums()}
         self.counts = {UNITS: 0, INDEX: 0}
         row = engine.get(BOUNDS, DISPATCHED_KEY)
@@ -60,5 +59,5 @@ class ExpectedRows:
         admitted: Sequence[DispatchRequest] = self._admission.admit_all(requests)
         if self._split is not None:
             admitted = self._split(admitted)
-        puts = self._builder.build(admitted, 0).puts
+        puts = build_batch(admitted, 0).puts
         return {family: without(self._pending, puts[family]) for family in (UNITS, INDEX)}

@@ -4,7 +4,7 @@ It uses the engine's protocol, and from the store values and formats. Nothing he
 a lock of the store above.
 """
 
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import (
     BOUNDS,
     DELETIONS_KEY,
@@ -89,10 +89,10 @@ __all__ = [
     "UNIT_DTYPE",
     "UNIT_KEY_BYTES",
     "UNIT_SIZE",
-    "DispatchBatchBuilder",
     "Hashes",
     "MinOffsets",
     "UnitColumns",
+    "build_batch",
     "expiry_stamp",
     "expiry_stamps",
     "hash_of_unit",

@@ -173,7 +173,8 @@ def max_keys(queues: Sequence[tuple[str, int]]) -> list[bytes]:
 
 def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
     """`unit_prefix` and `max_key` of one queue, for the price of one."""
-    topic_part = name_part(topic)
+    data = topic.encode()
+    topic_part = LENGTH_PARTS[len(data)] + data
     unit_part, max_part = _queue_parts(queue_id)
     return topic_part + unit_part, topic_part + max_part
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import kvcq.consume_queue_store
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.protocol import KvBatch
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, pack_i64, topic_range, unit_key
 from kvcq.tables.min_offsets import MinOffsets
 from kvcq.tables.values import pack_max
@@ -26,14 +27,10 @@ if TYPE_CHECKING:
 
 
 def tail_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    build = DispatchBatchBuilder.build
+    def broken(requests: Sequence[DispatchRequest], end_offset: int) -> KvBatch:
+        return build_batch(requests[:-1] if len(requests) > 3 else requests, end_offset)
 
-    def broken(
-        self: DispatchBatchBuilder, requests: Sequence[DispatchRequest], end_offset: int
-    ) -> KvBatch:
-        return build(self, requests[:-1] if len(requests) > 3 else requests, end_offset)
-
-    monkeypatch.setattr(DispatchBatchBuilder, "build", broken)
+    monkeypatch.setattr(kvcq.consume_queue_store, "build_batch", broken)
 
 
 def light_offset_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from kvcq.tables import keys
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.values import expiry_stamp, pack_max, pack_unit
 from store.consume_queue import CqUnit, DispatchRequest
 
@@ -23,7 +26,7 @@ def request(
 
 
 def test_every_queue_gets_its_units_and_one_max_row() -> None:
-    batch = DispatchBatchBuilder().build(
+    batch = build_batch(
         [
             request("A", 0, 0, lights=(("%LMQ%x", 4),)),
             request("A", 1, 50),
@@ -52,7 +55,7 @@ def test_every_queue_gets_its_units_and_one_max_row() -> None:
 def test_rows_rise_whatever_the_order_of_queues() -> None:
     # The last one is what is left of a message whose topic is gone.
     lights = (("%LMQ%long", 2), ("%LMQ%b", 7), ("%LMQ%a", 1))
-    batch = DispatchBatchBuilder().build(
+    batch = build_batch(
         [
             request("Topic", 3, 0, lights=lights),
             request("A", 0, 50, lights=(("%LMQ%b", 8),)),
@@ -70,7 +73,7 @@ def test_rows_rise_whatever_the_order_of_queues() -> None:
 
 
 def test_index_rows_end_with_the_stamp_so_that_they_expire() -> None:
-    batch = DispatchBatchBuilder().build([request("A", 0, 10, message_keys=("k1", "k2"))], 60)
+    batch = build_batch([request("A", 0, 10, message_keys=("k1", "k2"))], 60)
     time_ms = 1_700_000_000_456
     assert batch.puts[keys.INDEX] == [
         (keys.index_key("A", "k1", time_ms, 10), expiry_stamp(time_ms)),
@@ -79,14 +82,46 @@ def test_index_rows_end_with_the_stamp_so_that_they_expire() -> None:
 
 
 def test_what_stands_in_no_queue_gets_index_rows_only() -> None:
-    batch = DispatchBatchBuilder().build(
-        [request("A", 0, 0, message_keys=("k",), in_queue=False)], 50
-    )
+    batch = build_batch([request("A", 0, 0, message_keys=("k",), in_queue=False)], 50)
     assert batch.puts[keys.UNITS] == []
     assert [key for key, _ in batch.puts[keys.BOUNDS]] == [keys.DISPATCHED_KEY]
     assert len(batch.puts[keys.INDEX]) == 1
 
 
 def test_nothing_to_dispatch_still_moves_the_checkpoint() -> None:
-    batch = DispatchBatchBuilder().build([], 4096)
+    batch = build_batch([], 4096)
     assert batch.puts[keys.BOUNDS] == [(keys.DISPATCHED_KEY, (4096).to_bytes(8, "big"))]
+
+
+_names = st.sampled_from(["A", "B", "longer", "größe", "%LMQ%a"])
+_lights = st.lists(st.sampled_from(["%LMQ%a", "%LMQ%b", "%LMQ%größe"]), unique=True)
+
+
+@given(st.lists(st.tuples(_names, st.integers(0, 2), _lights, st.booleans())))
+def test_rows_are_those_of_each_record_by_itself(
+    records: list[tuple[str, int, list[str], bool]],
+) -> None:
+    requests = [
+        request(
+            topic,
+            number,
+            50 * number,
+            lights=tuple((name, number) for name in lights if name != topic),
+            in_queue=in_queue,
+        )._replace(queue_id=0 if topic == "%LMQ%a" else queue_id)
+        for number, (topic, queue_id, lights, in_queue) in enumerate(records)
+    ]
+    units: dict[bytes, bytes] = {}
+    bounds: dict[bytes, bytes] = {}
+    for each in requests:
+        if each.in_queue:
+            place = each.physical_offset
+            value = pack_unit(CqUnit(place, 50, 77, each.store_time_ms))
+            own = (each.topic, each.queue_id, each.queue_offset)
+            for name, queue_id, offset in (own, *((n, 0, at) for n, at in each.light_queues)):
+                units[keys.unit_key(name, queue_id, offset)] = value
+                bounds[keys.max_key(name, queue_id)] = pack_max(place, offset)
+    puts = build_batch(requests, 7).puts
+    assert puts[keys.UNITS] == sorted(units.items())
+    end = (keys.DISPATCHED_KEY, (7).to_bytes(8, "big"))
+    assert puts[keys.BOUNDS] == [*sorted(bounds.items()), end]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq.errors import CorruptValueError
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import UNITS, unit_key
 from kvcq.tables.unit_columns import (
     hash_of_unit,
@@ -47,7 +47,7 @@ def requests(draw: st.DrawFn) -> list[DispatchRequest]:
 def test_units_of_the_log_and_of_rocksdb_have_the_same_hashes(
     derived: list[DispatchRequest],
 ) -> None:
-    stored = sorted(set(DispatchBatchBuilder().build(derived, 1).puts.get(UNITS, [])))
+    stored = sorted(set(build_batch(derived, 1).puts.get(UNITS, [])))
     wanted, there = units_of_requests(derived), units_of_rows(stored)
     assert len(wanted) == len(there)
     assert sorted(wanted.rows()) == sorted(there.rows())
@@ -82,7 +82,7 @@ def test_each_number_and_the_place_are_part_of_the_hash(position: int) -> None:
 
 
 def test_rocketmqs_shorter_rows_are_read_and_others_are_refused() -> None:
-    (row,) = DispatchBatchBuilder().build([_REQUEST], 1).puts[UNITS]
+    (row,) = build_batch([_REQUEST], 1).puts[UNITS]
     key, value = row
     assert units_of_rows([(key, value[:28])]).hashes() == units_of_rows([row]).hashes()
     for wrong in (value[:27], value + b"\0", b"\xff" + value[1:], value[:8] + bytes(24)):

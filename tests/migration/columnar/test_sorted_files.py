@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, index_key
 from migration.columnar import sorted_files
 from migration.columnar.decoder import ReadOptions, read_blocks
@@ -55,7 +55,7 @@ def dispatched(records: Iterable[bytes]) -> dict[str, dict[bytes, bytes]]:
             requests.append(dispatch_request(record, 0))
         except CorruptRecordError:
             continue  # poison
-    rows = DispatchBatchBuilder().build(requests, 0).puts
+    rows = build_batch(requests, 0).puts
     found = {family: dict(pairs) for family, pairs in rows.items()}
     del found[BOUNDS][DISPATCHED_KEY]
     return found

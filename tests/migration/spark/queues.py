@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.dispatch_batch import build_batch
 from migration.formats.unit import pack_units
 from store.format.record import dispatch_request
 
@@ -23,7 +23,7 @@ def write_database(path: Path, writer: LogWriter) -> None:
     requests = [dispatch_request(row.record, 0) for row in writer.rows]
     engine = RocksEngine.open(path, DERIVED)
     try:
-        engine.write(DispatchBatchBuilder().build(requests, writer.end))
+        engine.write(build_batch(requests, writer.end))
     finally:
         engine.close()
 

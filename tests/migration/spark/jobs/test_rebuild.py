@@ -15,7 +15,7 @@ from pyspark.errors import PythonException
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED, metadata_profile
 from kvcq.metadata_store import MetadataStore
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import BOUNDS, FAMILIES, INDEX, UNITS
 from migration.columnar.errors import LogLayoutError
 from migration.columnar.liveness import Liveness, liveness_of
@@ -95,7 +95,7 @@ def dispatched_rows(records: list[bytes], end: int) -> Rows:
             continue
         if request.queue_id >= 0 and request.queue_offset >= 0:
             requests.append(request)
-    batch = DispatchBatchBuilder().build(requests, end)
+    batch = build_batch(requests, end)
     # A later row for one key replaces an earlier one.
     return {family: sorted(dict(batch.puts[family]).items()) for family in FAMILIES}
 
@@ -171,7 +171,7 @@ def test_names_that_are_routed_to_files_are_left_out(spark: SparkSession, tmp_pa
     requests = [dispatch_request(row.record, 0) for row in writer.rows]
     mine = routes.split(requests, SideName.ROCKSDB)
     assert len(mine) < len(requests)
-    batch = DispatchBatchBuilder().build(mine, writer.end)
+    batch = build_batch(mine, writer.end)
     wanted = {family: sorted(dict(batch.puts[family]).items()) for family in FAMILIES}
     assert rebuilt_rows(result, tmp_path / "db") == wanted
 

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
-from kvcq.tables.dispatch_batch import DispatchBatchBuilder
+from kvcq.tables.dispatch_batch import build_batch
 from migration.formats.unit import BLANK_UNIT, UNIT_SIZE, pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import QueueLayoutError
@@ -69,7 +69,7 @@ def test_our_own_database_with_its_stamps(spark: SparkSession, tmp_path: Path) -
     writer = write_log(tmp_path / "log", 300)
     requests = [dispatch_request(row.record, 0) for row in writer.rows]
     engine = RocksEngine.open(tmp_path / "kvcq", DERIVED)
-    engine.write(DispatchBatchBuilder().build(requests, writer.end))
+    engine.write(build_batch(requests, writer.end))
     engine.close()
     frame = load(spark, tmp_path / "kvcq", "rocksdb", units=20)
     assert frame.columns == CONSUMEQUEUE.names
@@ -94,7 +94,7 @@ def test_key_ranges_part_all_keys_without_gap_or_overlap(tmp_path: Path, max_uni
     requests = [dispatch_request(row.record, 0) for row in writer.rows]
     engine = RocksEngine.open(tmp_path / "kvcq", DERIVED)
     try:
-        batch = DispatchBatchBuilder().build(requests, writer.end)
+        batch = build_batch(requests, writer.end)
         # A queue without a bounds row is still read.
         batch.puts["offset"] = batch.puts["offset"][3:]
         engine.write(batch)
