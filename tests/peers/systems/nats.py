@@ -60,6 +60,8 @@ class NatsServer:
         sync = "sync_interval: always" if self._always else ""
         settings.write_text(
             f'listen: "127.0.0.1:{self._port}"\nhttp: "127.0.0.1:{self._monitor}"\n'
+            # What waits for a consumer may be all that it is to read: at 64 MB it is cut off.
+            "max_pending: 512MB\n"
             f'jetstream {{ store_dir: "{self._directory / "store"}", max_file: 64GB, {sync} }}\n',
             encoding="utf-8",
         )

@@ -51,7 +51,7 @@ _TOPICS = ("one", "callers", "each", "warm", "cold", "touched")
 _MOST_IN_FILES = 15_000
 _RECEIVE = 32
 #: How long a proxy may refuse what it will take.
-_PROXY_BEGINS_S = 20.0
+_PROXY_BEGINS_S = 90.0
 
 
 @cache
