@@ -82,16 +82,9 @@ class Recorder:
 
     def point(self, queues: int, **values: float) -> dict[str, float]:
         """Memory and disk at this number of queues, and what else is known there."""
-        resources = self._target.resources()
-        point: dict[str, float] = {"queues": queues, **values}
-        if resources.resident_bytes is not None:
-            point["resident_bytes"] = resources.resident_bytes
-        if resources.private_bytes is not None:
-            point["private_bytes"] = resources.private_bytes
-        if resources.open_files is not None:
-            point["open_files"] = resources.open_files
-        for name, size in self._target.disk_bytes().items():
-            point[f"disk_{name}_bytes"] = size
+        known = self._target.resources().known()
+        known.pop("cpu_s", None)
+        point: dict[str, float] = {"queues": queues, **values, **known, **self._disk()}
         self.points.append(point)
         return point
 
@@ -129,26 +122,20 @@ class Recorder:
             row: dict[str, float] = {"at_s": self.elapsed_s}
             with self._lock:
                 row |= {f"count.{name}": value for name, value in self._counters.items()}
-            resources = self._target.resources()
-            if resources.resident_bytes is not None:
-                row["resident_bytes"] = resources.resident_bytes
-            if resources.private_bytes is not None:
-                row["private_bytes"] = resources.private_bytes
-            if resources.open_files is not None:
-                row["open_files"] = resources.open_files
-            if resources.cpu_s is not None:
-                row["cpu_s"] = resources.cpu_s
+            row |= self._target.resources().known()
             for name, value in self._target.statistics().items():
                 if name.endswith(_STATISTICS):
                     row[name] = value
             if len(self.samples) % _DISK_EVERY == 0:
-                for name, size in self._target.disk_bytes().items():
-                    row[f"disk_{name}_bytes"] = size
+                row |= self._disk()
             self.samples.append(row)
             if len(self.samples) >= _MOST_SAMPLES:
                 del self.samples[1::2]
                 self._interval_s *= 2
             self._watch(self.phase)
+
+    def _disk(self) -> dict[str, float]:
+        return {f"disk_{name}_bytes": size for name, size in self._target.disk_bytes().items()}
 
     def __enter__(self) -> Recorder:
         self._thread.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.report.figures import with_latencies
@@ -30,20 +30,15 @@ class Goal:
         return f"{words} {self.bound:,g} {self.unit}".rstrip()
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A goal, and what was measured."""
+@dataclass(frozen=True, kw_only=True)
+class Judged(Goal):
+    """A goal, and what was measured: `figure` is the name itself."""
 
-    scenario: str
-    figure: str
-    work: str
     value: float
-    unit: str
-    wanted: str
-    met: bool
 
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
+    @property
+    def met(self) -> bool:
+        return self.value <= self.bound if self.at_most else self.value >= self.bound
 
 
 GOALS = (
@@ -250,11 +245,7 @@ def judge(document: Mapping[str, Any]) -> list[Judged]:
         if goal.scenario != document["scenario"]:
             continue
         names = [name for name in figures if re.fullmatch(goal.figure, name)]
-        if not names:
-            continue
-        value = figures[names[-1]]
-        met = value <= goal.bound if goal.at_most else value >= goal.bound
-        found.append(
-            Judged(goal.scenario, names[-1], goal.work, value, goal.unit, goal.wanted, met)
-        )
+        if names:
+            measured = {"figure": names[-1], "value": figures[names[-1]]}
+            found.append(Judged(**{**vars(goal), **measured}))
     return found

@@ -5,7 +5,7 @@ All methods are blocking, and may be called from any thread unless they say othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ class Resources:
     private_bytes: int | None = None  # without them: what it would need on a machine that is full
     open_files: int | None = None
     cpu_s: float | None = None
+
+    def known(self) -> dict[str, float]:
+        """Those that are known, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def resources_of(pid: int) -> Resources:
