@@ -15,8 +15,8 @@ from migration.formats.index import IndexLayout
 from migration.sides.double import DoubleQueueStore
 from migration.state import Phase, Routes, SideName
 from migration.state.routing import Route, RoutingPolicy, Rule
-from store.consume_queue import Boundary, Bounds, CqUnit, KeyHit, LastUnit
-from tests.support.dispatch_log import DispatchLog
+from store.consume_queue import Boundary, KeyHit, LastUnit
+from tests.support.dispatch_log import DispatchLog, expected, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,27 +126,6 @@ def filled(opened: Opened) -> Opened:
         )
     opened.catch_up()
     return opened
-
-
-Queues = dict[tuple[str, int], tuple[Bounds, list[tuple[int, CqUnit]]]]
-
-
-def seen(store: ConsumeQueueStore, log: DispatchLog) -> Queues:
-    """All that readers find of the queues of the log."""
-    return {
-        name: (store.bounds(*name, log.start), store.read_units(*name, 0, 1000))
-        for name in expected(log)
-    }
-
-
-def expected(log: DispatchLog) -> Queues:
-    rows: dict[tuple[str, int], list[tuple[int, CqUnit]]] = {}
-    for each in log.requests:
-        unit = CqUnit(each.physical_offset, each.record_size, each.tag_code, each.store_time_ms)
-        rows.setdefault((each.topic, each.queue_id), []).append((each.queue_offset, unit))
-        for name, offset in each.light_queues:
-            rows.setdefault((name, 0), []).append((offset, unit))
-    return {name: (Bounds(found[0][0], found[-1][0] + 1), found) for name, found in rows.items()}
 
 
 def test_all_that_was_dispatched_is_read_also_when_opened_again(filled: Opened) -> None:

@@ -16,6 +16,7 @@ from server.access import users_of_stopped_store
 from server.cli.main import main
 from tests.support.backups import put_some, queues_of
 from tests.support.checked import assert_whole
+from tests.support.command_line import kvcq
 from tests.support.fake_clock import FakeClock
 from tests.support.server_process import ServerProcess
 from tests.support.stores import open_small
@@ -37,7 +38,7 @@ class Place:
         self.backups = str(root / "backups")
 
     def run(self, *arguments: str) -> Result:
-        return CliRunner().invoke(main, list(arguments), env={"KVCQ_SERVER": self.target})
+        return kvcq(*arguments, server=self.target)
 
     def answer(self, *arguments: str, exit_code: int = 0) -> Any:  # noqa: ANN401 - any JSON
         done = self.run(*arguments, "--json")

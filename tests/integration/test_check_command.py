@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from click.testing import CliRunner
 
 from kvcq.inspect.findings import Finding, Kind
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from server.cli.main import main
 from server.cli.on_disk.check import ProgressLines, remedies
+from tests.support.command_line import kvcq
 from tests.support.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def _served(directory: Path, end: signal.Signals) -> None:
 
 
 def _check(directory: Path) -> tuple[int, dict[str, Any]]:
-    result = CliRunner().invoke(main, ["check", str(directory), "--json"])
+    result = kvcq("check", str(directory), "--json")
     return result.exit_code, json.loads(result.stdout)
 
 
@@ -62,7 +61,7 @@ def test_nothing_is_wrong_however_the_server_ended(tmp_path: Path, end: signal.S
         _served(tmp_path, end)
         assert _check(tmp_path)[1]["first"] == []
         assert _check(tmp_path)[0] == 0
-    result = CliRunner().invoke(main, ["check", str(tmp_path)])
+    result = kvcq("check", str(tmp_path))
     assert "nothing is wrong. Checked: 2,000 records in " in result.stderr
     assert not result.stderr.startswith("\n")
     assert _check(tmp_path)[1]["checked"]["records"] == 2000
@@ -79,7 +78,7 @@ def test_a_flipped_byte_in_the_log_is_found(tmp_path: Path) -> None:
     exit_code, report = _check(tmp_path)
     assert exit_code == 1
     assert report["faults"] >= 1
-    result = CliRunner().invoke(main, ["check", str(tmp_path)])
+    result = kvcq("check", str(tmp_path))
     assert result.exit_code == 1
     assert "1 fault in" in result.stdout
     assert "--queues --skip-damaged" in result.stdout
@@ -126,13 +125,13 @@ def test_queues_of_another_log_are_found(tmp_path: Path) -> None:
 def test_a_running_store_is_refused(tmp_path: Path) -> None:
     with ServerProcess(tmp_path) as server:
         server.wait_for("ready")
-        result = CliRunner().invoke(main, ["check", str(tmp_path)])
+        result = kvcq("check", str(tmp_path))
     assert result.exit_code == 1
     assert "stop its server" in result.stderr
 
 
 def test_a_directory_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear reader")
-    result = CliRunner().invoke(main, ["check", str(tmp_path)])
+    result = kvcq("check", str(tmp_path))
     assert result.exit_code == 1
     assert "kvcq serve --data" in result.stderr

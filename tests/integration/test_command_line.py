@@ -9,15 +9,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq_client import Client, Message
-from server.cli.main import main
 from server.version import VERSION
+from tests.support.command_line import answer_of, kvcq
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from click.testing import Result
@@ -25,22 +23,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server for all tests of this file; each uses topics of its own."""
-    with ServerProcess(tmp_path_factory.mktemp("store")) as server:
-        server.wait_for("ready")
-        yield server.target
-
-
 def _run(target: str, *arguments: str, stdin: str = "") -> Result:
-    return CliRunner().invoke(main, arguments, input=stdin, env={"KVCQ_SERVER": target})
+    return kvcq(*arguments, server=target, stdin=stdin)
 
 
 def _json(target: str, *arguments: str, stdin: str = "") -> Any:  # noqa: ANN401 - any JSON
-    result = _run(target, *arguments, "--json", stdin=stdin)
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+    return answer_of(*arguments, server=target, stdin=stdin)
 
 
 def _lines(target: str, *arguments: str) -> list[Any]:
@@ -239,7 +227,7 @@ def test_stats(target: str) -> None:
     ],
 )
 def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: str) -> None:
-    result = CliRunner().invoke(main, arguments)
+    result = kvcq(*arguments)
     assert result.exit_code == 2
     assert f"Invalid value for '{names}'" in result.stderr
 
@@ -298,7 +286,7 @@ def test_errors_say_what_to_do_next(
     ],
 )
 def test_serve_refuses_wrong_settings_before_it_begins(flags: tuple[str, ...], says: str) -> None:
-    result = CliRunner().invoke(main, ["serve", *flags])
+    result = kvcq("serve", *flags)
     assert result.exit_code == 2
     assert says in result.stderr
 
@@ -324,7 +312,7 @@ def test_bodies_that_are_text_are_shown_in_one_line(target: str) -> None:
 
 def test_the_version_is_that_of_the_project() -> None:
     assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text()
-    assert VERSION in CliRunner().invoke(main, ["--version"]).stdout
+    assert VERSION in kvcq("--version").stdout
 
 
 def test_deleting_what_is_not_there_does_not_advise_to_make_it(target: str) -> None:
@@ -433,7 +421,7 @@ def test_consuming_from_a_time_passes_over_what_a_repair_left_out(tmp_path: Path
     with segment.open("r+b") as file:
         file.seek(at)
         file.write(b"B")
-    repair = CliRunner().invoke(main, ["repair", str(tmp_path), "--queues", "--skip-damaged"])
+    repair = kvcq("repair", str(tmp_path), "--queues", "--skip-damaged")
     assert repair.exit_code == 0
     with ServerProcess(tmp_path) as server:
         server.wait_for("ready")

@@ -7,16 +7,17 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from kvcq.opening import open_store
-from server.cli.main import main
 from store.config import StoreConfig
 from store.message import Message
+from tests.support.command_line import kvcq
 from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, expected, extract_golden
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
 SIZES = ("--index-slots", str(INDEX_SLOTS), "--index-entries", str(INDEX_ENTRIES))
 
@@ -30,7 +31,7 @@ def ours(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["dump", *map(str, arguments)])
+    return kvcq("dump", *arguments)
 
 
 def rows_of(*arguments: str | Path) -> list[dict[str, Any]]:

@@ -6,41 +6,32 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq_client import Client, Message, Queue
-from server.cli.main import main
-from tests.support.server_process import ServerProcess
+from tests.support.command_line import answer_of, kvcq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from click.testing import Result
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with 10 messages in each of two queues."""
-    with ServerProcess(tmp_path_factory.mktemp("store")) as server:
-        server.wait_for("ready")
-        with Client(server.target) as client:
-            client.create_topic("jobs", 2)
-            messages = [Message("jobs", b"%d" % number, number % 2) for number in range(20)]
-            with client.producer() as producer:
-                producer.send_many(messages)
-        yield server.target
+@pytest.fixture(scope="module", autouse=True)
+def _jobs(target: str) -> None:
+    """Ten messages in each of two queues."""
+    with Client(target) as client:
+        client.create_topic("jobs", 2)
+        messages = [Message("jobs", b"%d" % number, number % 2) for number in range(20)]
+        with client.producer() as producer:
+            producer.send_many(messages)
 
 
 def run(target: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["group", *arguments], env={"KVCQ_SERVER": target}, input="")
+    return kvcq("group", *arguments, server=target)
 
 
 def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
-    done = run(target, *arguments, "--json")
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
+    return answer_of("group", *arguments, server=target)
 
 
 def commit(target: str, group: str, offset: int) -> None:

@@ -8,14 +8,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import FAMILIES, UNITS
 from migration.columnar.liveness import Liveness
 from migration.steps.live import LiveMigration
-from server.cli.main import main
+from tests.support.command_line import kvcq
 from tests.support.migrating import (
     LIGHT,
     SEGMENT_BYTES,
@@ -42,7 +41,7 @@ pytestmark = pytest.mark.integration
 
 async def migrate(*arguments: object) -> Result:
     texts = [str(argument) for argument in arguments]
-    return await asyncio.to_thread(CliRunner().invoke, main, ["migrate", *texts])
+    return await asyncio.to_thread(kvcq, "migrate", *texts)
 
 
 async def ingest(*arguments: object) -> Result:

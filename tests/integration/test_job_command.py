@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from kvcq_client import Client, NotPossibleError
 from kvcq_client.pb.v1 import jobs_pb2 as pb
@@ -15,33 +14,26 @@ from server.cli.main import main
 from server.cli.online.connection import command_error
 from server.cli.online.jobs import _show
 from server.cli.terminal import CommandError
-from tests.support.server_process import ServerProcess
+from tests.support.command_line import answer_of, kvcq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from click.testing import Result
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ServerProcess(tmp_path_factory.mktemp("store")) as server:
-        server.wait_for("ready")
-        with Client(server.target) as client:
-            client.create_topic("orders", 2)
-        yield server.target
+@pytest.fixture(scope="module", autouse=True)
+def _orders(target: str) -> None:
+    with Client(target) as client:
+        client.create_topic("orders", 2)
 
 
 def run(target: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["job", *arguments], env={"KVCQ_SERVER": target}, input="")
+    return kvcq("job", *arguments, server=target)
 
 
 def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
-    done = run(target, *arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    return answer_of("job", *arguments, server=target)
 
 
 def test_a_compaction_is_waited_for_and_listed(target: str) -> None:

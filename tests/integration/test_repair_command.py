@@ -7,13 +7,11 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from server.cli.main import main
-from server.cli.on_disk.repair import repair
 from store.config import StoreConfig
 from store.errors import CorruptRecordError, DamagedQueueError
 from store.message import Message
+from tests.support.command_line import kvcq
 from tests.support.migrating import open_store
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ def config(root: Path) -> StoreConfig:
 
 def test_a_damaged_log_is_refused_before_anything_changes(damaged: Path) -> None:
     before = sorted(path.name for path in damaged.iterdir())
-    result = CliRunner().invoke(repair, [str(damaged), "--queues"])
+    result = kvcq("repair", str(damaged), "--queues")
     assert result.exit_code == 1
     assert f"next:  kvcq repair {damaged} --queues --skip-damaged" in result.stderr
     assert "the log is damaged at physical offset" in result.stderr
@@ -55,7 +53,7 @@ def test_a_damaged_log_is_refused_before_anything_changes(damaged: Path) -> None
 
 
 def test_people_are_told_what_a_repair_of_queues_did(damaged: Path) -> None:
-    result = CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged"])
+    result = kvcq("repair", str(damaged), "--queues", "--skip-damaged")
     assert result.exit_code == 0, result.output
     assert "kvcq/ is rebuilt from" in result.output
     assert "without 1 damaged place;" in result.output
@@ -65,27 +63,25 @@ def test_a_store_that_must_replay_damage_names_the_command_that_leaves_it_out(
     damaged: Path,
 ) -> None:
     shutil.rmtree(damaged / "kvcq")
-    result = CliRunner().invoke(main, ["serve", "--port", "0", "--data", str(damaged)])
+    result = kvcq("serve", "--port", "0", "--data", str(damaged))
     assert result.exit_code == 1
     assert f"next:  kvcq repair {damaged} --queues --skip-damaged" in result.stderr
 
 
 def test_what_was_left_out_is_no_fault_any_more(damaged: Path) -> None:
-    assert CliRunner().invoke(main, ["check", str(damaged)]).exit_code == 1
-    CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged"])
-    result = CliRunner().invoke(main, ["check", str(damaged)])
+    assert kvcq("check", str(damaged)).exit_code == 1
+    kvcq("repair", str(damaged), "--queues", "--skip-damaged")
+    result = kvcq("check", str(damaged))
     assert (result.exit_code, result.stdout) == (0, "")
     assert "left out of the queues" in result.stderr
     assert "offset 100 of queue 0 of T" in result.stderr
     assert "nothing else is wrong" in result.stderr
-    [told] = json.loads(CliRunner().invoke(main, ["check", str(damaged), "--json"]).stdout)[
-        "information"
-    ]
+    [told] = json.loads(kvcq("check", str(damaged), "--json").stdout)["information"]
     assert (told["kind"], told["queueOffset"]) == ("damaged record left out", 100)
 
 
 def test_what_is_damaged_is_left_out_on_request_and_readers_are_told(damaged: Path) -> None:
-    result = CliRunner().invoke(repair, [str(damaged), "--queues", "--skip-damaged", "--json"])
+    result = kvcq("repair", str(damaged), "--queues", "--skip-damaged", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["leftOut"] == 1
     with open_store(config(damaged)) as store:

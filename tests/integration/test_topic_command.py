@@ -6,35 +6,22 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq_client import Client, Message, QueueState, Retention, Start
-from server.cli.main import main
-from tests.support.server_process import ServerProcess
+from tests.support.command_line import answer_of, kvcq
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from click.testing import Result
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with ServerProcess(tmp_path_factory.mktemp("store")) as server:
-        server.wait_for("ready")
-        yield server.target
-
-
 def run(target: str, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["topic", *arguments], env={"KVCQ_SERVER": target}, input="")
+    return kvcq("topic", *arguments, server=target)
 
 
 def answer(target: str, *arguments: str) -> Any:  # noqa: ANN401 - any JSON
-    done = run(target, *arguments, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    return answer_of("topic", *arguments, server=target)
 
 
 def test_what_a_topic_keeps_is_set_and_shown(target: str) -> None:

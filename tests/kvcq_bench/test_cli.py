@@ -6,10 +6,8 @@ import json
 import tempfile
 from typing import TYPE_CHECKING
 
-from click.testing import CliRunner
-
 from kvcq_bench.targets.embedded import EmbeddedTarget
-from server.cli.main import main
+from tests.support.command_line import kvcq
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def test_list_names_the_scenarios() -> None:
-    result = CliRunner().invoke(main, ["bench", "list"])
+    result = kvcq("bench", "list")
     assert result.exit_code == 0
     assert "A million topics" in result.stdout
-    listed = json.loads(CliRunner().invoke(main, ["bench", "list", "--json"]).stdout)
+    listed = json.loads(kvcq("bench", "list", "--json").stdout)
     assert {"name": "2-topics", "title": "A million topics"} in listed["scenarios"]
 
 
@@ -75,13 +73,13 @@ def test_run_writes_reports_that_compare(tmp_path: Path) -> None:
     for run in ("one", "other"):
         arguments = ["bench", "run", str(scenario), "--scale", "0.001", "--json"]
         arguments += ["--embedded", str(tmp_path / run), "--report", str(tmp_path / f"{run}-r")]
-        result = CliRunner().invoke(main, arguments)
+        result = kvcq(*arguments)
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)["nothingLost"] is True
         assert (tmp_path / f"{run}-r.html").stat().st_size > 1000
     reports = [str(tmp_path / "one-r.json"), str(tmp_path / "other-r.json")]
     page = tmp_path / "both.html"
-    result = CliRunner().invoke(main, ["bench", "compare", *reports, "--html", str(page)])
+    result = kvcq("bench", "compare", *reports, "--html", str(page))
     assert result.exit_code == 0, result.output
     assert "first_messages_per_s" in result.stdout
     assert "two runs" in page.read_text()
@@ -103,7 +101,7 @@ def test_a_loss_ends_with_1_says_what_is_missing_and_keeps_the_store(
     scenario.write_text(FILES)
     for command in (["run", str(scenario)], ["all", "--only", str(scenario)]):
         reports = ["--report" if command[0] == "run" else "--reports", str(tmp_path / "r")]
-        result = CliRunner().invoke(main, ["bench", *command, *reports])
+        result = kvcq("bench", *command, *reports)
         assert result.exit_code == 1
         text = " ".join(result.stderr.split())
         assert "not what was acknowledged: stream 0: number 1 where 0 was due" in text
@@ -122,31 +120,31 @@ def test_all_writes_reports_and_summary_reads_them(
     scenario.write_text(PULLS)
     reports = tmp_path / "reports"
     arguments = ["bench", "all", "--only", str(scenario), "--reports", str(reports), "--json"]
-    result = CliRunner().invoke(main, arguments)
+    result = kvcq(*arguments)
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert [line["wanted"] for line in document["lines"]] == ["at most 3"]
     assert document["failed"] == []
     assert not list(tmp_path.glob("kvcq-bench-*")), "the store is removed"
-    result = CliRunner().invoke(main, ["bench", "summary", str(reports), "--markdown"])
+    result = kvcq("bench", "summary", str(reports), "--markdown")
     assert result.exit_code == 0, result.output
     assert "| work | measured | wanted |" in result.stdout
     assert "nothing lost" in result.stdout
-    assert CliRunner().invoke(main, ["bench", "summary", str(scenario)]).exit_code == 2
+    assert kvcq("bench", "summary", str(scenario)).exit_code == 2
 
 
 def test_what_is_wrong_is_said() -> None:
-    result = CliRunner().invoke(main, ["bench", "run", "absent"])
+    result = kvcq("bench", "run", "absent")
     assert result.exit_code == 2  # wrong usage
     assert "no scenario 'absent'" in result.output
     both = ["bench", "run", "1", "--server", "a:1", "--embedded", "b"]
-    assert CliRunner().invoke(main, both).exit_code == 2
-    unread = CliRunner().invoke(main, ["bench", "compare", "absent.json", "absent.json"])
+    assert kvcq(*both).exit_code == 2
+    unread = kvcq("bench", "compare", "absent.json", "absent.json")
     assert unread.exit_code == 2
     assert "absent.json cannot be read" in unread.output
 
 
 def test_a_server_that_is_not_there_is_told_at_once() -> None:
-    result = CliRunner().invoke(main, ["bench", "run", "1", "--server", "127.0.0.1:1"])
+    result = kvcq("bench", "run", "1", "--server", "127.0.0.1:1")
     assert result.exit_code == 3
     assert "cannot reach a server at 127.0.0.1:1" in result.stderr

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from store.consume_queue import DispatchRequest
+from typing import TYPE_CHECKING
+
+from store.consume_queue import Bounds, CqUnit, DispatchRequest
+
+if TYPE_CHECKING:
+    from store.consume_queue import ConsumeQueueStore
+
+Queues = dict[tuple[str, int], tuple[Bounds, list[tuple[int, CqUnit]]]]
 
 
 class DispatchLog:
@@ -93,3 +100,22 @@ class DispatchLog:
 
     def record_at(self, physical_offset: int) -> DispatchRequest | None:
         return self._by_offset.get(physical_offset)
+
+
+def seen(store: ConsumeQueueStore, log: DispatchLog) -> Queues:
+    """All that readers find of the queues of the log."""
+    return {
+        name: (store.bounds(*name, log.start), store.read_units(*name, 0, 1000))
+        for name in expected(log)
+    }
+
+
+def expected(log: DispatchLog) -> Queues:
+    """What they are to find."""
+    rows: dict[tuple[str, int], list[tuple[int, CqUnit]]] = {}
+    for each in log.requests:
+        unit = CqUnit(each.physical_offset, each.record_size, each.tag_code, each.store_time_ms)
+        rows.setdefault((each.topic, each.queue_id), []).append((each.queue_offset, unit))
+        for name, offset in each.light_queues:
+            rows.setdefault((name, 0), []).append((offset, unit))
+    return {name: (Bounds(found[0][0], found[-1][0] + 1), found) for name, found in rows.items()}

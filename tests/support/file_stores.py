@@ -8,7 +8,6 @@ from pathlib import Path
 from migration.files.options import Adoption, FileQueueOptions
 from migration.files.store import FileQueueStore
 from migration.formats.index import IndexLayout
-from store.consume_queue import Bounds, CqUnit
 from tests.support.dispatch_log import DispatchLog
 
 OPTIONS = FileQueueOptions(
@@ -44,26 +43,6 @@ def tree(root: Path) -> dict[str, bytes]:
         str(path.relative_to(root)): path.read_bytes() if path.is_file() else b"directory"
         for path in sorted(root.rglob("*"))
     }
-
-
-def state(store: FileQueueStore, log: DispatchLog) -> dict[tuple[str, int], object]:
-    """All that readers can see of the queues in the log."""
-    names = {(each.topic, each.queue_id) for each in log.requests}
-    names |= {(name, 0) for each in log.requests for name, _ in each.light_queues}
-    return {
-        name: (store.bounds(*name, log.start), store.read_units(*name, 0, 1000))
-        for name in sorted(names)
-    }
-
-
-def expected(log: DispatchLog, log_start: int = 0) -> dict[tuple[str, int], object]:
-    rows: dict[tuple[str, int], list[tuple[int, CqUnit]]] = {}
-    for each in log.requests:
-        unit = CqUnit(each.physical_offset, each.record_size, each.tag_code, each.store_time_ms)
-        rows.setdefault((each.topic, each.queue_id), []).append((each.queue_offset, unit))
-        for name, offset in each.light_queues:
-            rows.setdefault((name, 0), []).append((offset, unit))
-    return {name: (Bounds(found[0][0], found[-1][0] + 1), found) for name, found in rows.items()}
 
 
 def filled(count: int = 40) -> DispatchLog:

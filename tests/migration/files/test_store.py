@@ -12,17 +12,8 @@ import pytest
 
 from migration.errors import QueueGapError, QueueNameError, UnitConflictError
 from store.consume_queue import Boundary
-from tests.support.dispatch_log import DispatchLog
-from tests.support.file_stores import (
-    FOREVER,
-    catch_up,
-    expected,
-    filled,
-    hits,
-    open_store,
-    state,
-    tree,
-)
+from tests.support.dispatch_log import DispatchLog, expected, seen
+from tests.support.file_stores import FOREVER, catch_up, filled, hits, open_store, tree
 
 if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
@@ -33,7 +24,7 @@ from pathlib import Path
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 from migration.files.options import FileQueueOptions
 from migration.files.store import FileQueueStore
-from tests.support.dispatch_log import DispatchLog
+from tests.support.dispatch_log import DispatchLog, expected, seen
 log = DispatchLog()
 for n in range(1800):
     log.append(f"topic-{n % 30}", n // 30 % 20)
@@ -85,7 +76,7 @@ def test_h12_hole_is_shown_and_does_not_rewind_the_reader(tmp_path: Path) -> Non
     assert offsets == [1, 3, 4]
     assert store.bounds("T0", 0, 0) == (0, 7)
     store.rewrite(log.requests)
-    assert state(store, log) == expected(log)
+    assert seen(store, log) == expected(log)
 
 
 def test_restore_writes_over_damage_and_nothing_else(tmp_path: Path) -> None:

@@ -16,15 +16,8 @@ from store.errors import (
     StoreFailedError,
     StoreFormatError,
 )
-from tests.support.file_stores import (
-    catch_up,
-    crash,
-    expected,
-    filled,
-    hits,
-    open_store,
-    state,
-)
+from tests.support.dispatch_log import expected, seen
+from tests.support.file_stores import catch_up, crash, filled, hits, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +36,7 @@ def test_kill_at_any_point_loses_nothing_that_is_in_the_log(tmp_path: Path) -> N
         again = open_store(left, log)
         assert again.dispatched_offset == durable
         catch_up(again, log)
-        assert state(again, log) == expected(log)
+        assert seen(again, log) == expected(log)
         assert hits(again, "T0", "k0") == [
             each.physical_offset
             for each in log.requests
@@ -75,7 +68,7 @@ def test_power_loss_keeps_the_durable_part_and_rebuilds_the_rest(tmp_path: Path)
         again = open_store(left, log)
         assert again.dispatched_offset == half
         catch_up(again, log)
-        assert state(again, log) == expected(log)
+        assert seen(again, log) == expected(log)
         assert len(hits(again, "T1", "k1")) == 10
         again.close()
         assert not [path for path in left.rglob("0*") if path.is_file() and not path.stat().st_size]
@@ -121,7 +114,7 @@ def test_failed_fsync_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for step in (store.flush, lambda: store.dispatch([], log.end)):
         with pytest.raises(StoreFailedError):
             step()
-    assert state(store, log) == expected(log)
+    assert seen(store, log) == expected(log)
     store.close()
     again = open_store(tmp_path, log)
     assert again.dispatched_offset == 0
@@ -134,7 +127,7 @@ def test_full_disk_takes_nothing_by_halves(
     log = filled(40)
     store = open_store(tmp_path, log)
     store.dispatch(log.requests[:20], log.requests[20].physical_offset)
-    before = state(store, log)
+    before = seen(store, log)
     pwrite, left = os.pwrite, [allowed]
 
     def full(fd: int, data: bytes, position: int) -> int:
@@ -148,14 +141,14 @@ def test_full_disk_takes_nothing_by_halves(
         try:
             catch_up(store, log)
         except DiskFullError:
-            assert state(store, log) == before
+            assert seen(store, log) == before
             assert store.dispatched_offset == log.requests[20].physical_offset
         else:
             assert allowed > 8
     catch_up(store, log)
-    assert state(store, log) == expected(log)
+    assert seen(store, log) == expected(log)
     store.close()
-    assert state(open_store(tmp_path, log), log) == expected(log)
+    assert seen(open_store(tmp_path, log), log) == expected(log)
 
 
 @pytest.mark.parametrize("position", range(0, 160, 7))

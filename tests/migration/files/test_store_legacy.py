@@ -10,16 +10,8 @@ import pytest
 
 from migration.files.checkpoint import CHECKPOINT_FILE
 from migration.files.options import Adoption
-from tests.support.dispatch_log import DispatchLog
-from tests.support.file_stores import (
-    catch_up,
-    expected,
-    filled,
-    hits,
-    open_store,
-    state,
-    tree,
-)
+from tests.support.dispatch_log import DispatchLog, expected, seen
+from tests.support.file_stores import catch_up, filled, hits, open_store, tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +32,7 @@ def test_legacy_files_are_trusted_after_a_clean_stop(tmp_path: Path) -> None:
     before = tree(root)
     store = open_store(root, log, adoption=Adoption.TRUST)
     assert store.dispatched_offset == log.end
-    assert state(store, log) == expected(log)
+    assert seen(store, log) == expected(log)
     assert len(hits(store, "T0", "k0")) == 10
     assert tree(root) == before
 
@@ -51,7 +43,7 @@ def test_legacy_files_are_compared_with_the_log(tmp_path: Path) -> None:
     before = tree(root)
     store = open_store(root, log)
     assert store.dispatched_offset == 0
-    assert state(store, log) == expected(log)
+    assert seen(store, log) == expected(log)
     assert tree(root) == before
     catch_up(store, log)
     store.close()
@@ -83,7 +75,7 @@ def test_removed_directory_is_derived_again(tmp_path: Path, which: str) -> None:
     store = open_store(tmp_path, log)
     assert store.dispatched_offset == 0
     catch_up(store, log)
-    assert state(store, log) == expected(log)
+    assert seen(store, log) == expected(log)
     assert len(hits(store, "T0", "k0")) == 10
 
 
@@ -110,7 +102,7 @@ def test_queue_is_rebuilt_from_the_log(tmp_path: Path) -> None:
     store.rebuild_queue("T1", 1, 0)
     assert store.dispatched_offset == 0
     catch_up(store, log)
-    assert state(store, log) == expected(log)
+    assert seen(store, log) == expected(log)
     store.rebuild_index()
     catch_up(store, log)
     assert len(hits(store, "T0", "k0")) == 10

@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migration.files.checkpoint import CHECKPOINT_FILE
-from tests.support.dispatch_log import DispatchLog
-from tests.support.file_stores import (
-    catch_up,
-    crash,
-    expected,
-    filled,
-    hits,
-    open_store,
-    state,
-    tree,
-)
+from tests.support.dispatch_log import DispatchLog, expected, seen
+from tests.support.file_stores import catch_up, crash, filled, hits, open_store, tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,15 +21,15 @@ def test_h13_truncation_leaves_what_a_store_without_the_rest_would_have(tmp_path
         store.truncate(end)
         log.truncate(end)
         assert store.dispatched_offset == log.end
-        assert state(store, log) == expected(log)
+        assert seen(store, log) == expected(log)
         assert store.queue_ids("T0") == [0, 1, 2]
         for n in range(5):
             log.append("T0", n % 3, size=77, keys=("new",), light=("%LMQ%a",))
         catch_up(store, log)
-        assert state(store, log) == expected(log)
+        assert seen(store, log) == expected(log)
         assert len(hits(store, "T0", "new")) == 5
         store.close()
-        assert state(open_store(tmp_path / str(kept), log), log) == expected(log)
+        assert seen(open_store(tmp_path / str(kept), log), log) == expected(log)
 
 
 def test_h1_truncated_units_do_not_come_back_after_a_crash(tmp_path: Path) -> None:
@@ -50,7 +41,7 @@ def test_h1_truncated_units_do_not_come_back_after_a_crash(tmp_path: Path) -> No
     log.truncate(end)
     again = open_store(crash(tmp_path / "live", tmp_path / "left"), log)
     assert again.dispatched_offset == end
-    assert state(again, log) == expected(log)
+    assert seen(again, log) == expected(log)
     for n in range(4):
         assert hits(again, "T0", f"k{n}") == [
             each.physical_offset

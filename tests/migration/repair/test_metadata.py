@@ -7,7 +7,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
@@ -15,11 +14,11 @@ from kvcq.engine.rocks.options import metadata_profile
 from migration.check import check_store
 from migration.repair.metadata import repair_metadata
 from migration.repair.queues import set_queues_aside
-from server.cli.on_disk.repair import repair
 from store.config import StoreConfig
 from store.errors import StoreFormatError, UnknownTopicError
 from store.format.record import unpack_record
 from store.message import Message
+from tests.support.command_line import kvcq
 from tests.support.fake_clock import FakeClock
 from tests.support.migrating import open_store
 from tests.support.stores import open_small
@@ -81,10 +80,10 @@ def test_a_sound_table_needs_no_repair_and_one_with_a_bad_row_is_not_replaced(
     root = tmp_path / "s"
     fill(root)
     assert repair_metadata(root) is None
-    told = CliRunner().invoke(repair, [str(root), "--metadata"])
+    told = kvcq("repair", str(root), "--metadata")
     assert told.exit_code == 0
     assert "meta/ is sound: there is nothing to repair" in told.stderr
-    told = CliRunner().invoke(repair, [str(root), "--metadata", "--json"])
+    told = kvcq("repair", str(root), "--metadata", "--json")
     assert json.loads(told.stdout) == {"repaired": None, "topics": None}
     engine = RocksEngine.open(root / "meta", metadata_profile())
     (family,) = (each.name for each in metadata_profile().families)

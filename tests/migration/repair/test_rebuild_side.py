@@ -4,7 +4,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
@@ -12,8 +11,8 @@ from migration.errors import IllegalStepError
 from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.state import Phase
-from server.cli.main import main
 from store.errors import DamagedQueueError
+from tests.support.command_line import kvcq
 from tests.support.migrating import (
     advance,
     config,
@@ -81,7 +80,7 @@ def test_a_side_that_nothing_proved_wrong_is_not_made_again(
     advance(store, phase)
     store.close()
     before = tree_digest(root)
-    refused = CliRunner().invoke(main, ["migrate", "resume", str(root), "--rebuild", name.value])
+    refused = kvcq("migrate", "resume", str(root), "--rebuild", name.value)
     assert refused.exit_code == 1
     assert "no verification has found" in " ".join(refused.output.split())
     assert f"kvcq migrate verify {root}" in " ".join(refused.output.split())
@@ -94,12 +93,12 @@ def test_only_the_side_that_differs_is_made_again_and_only_once(
     advance(store, Phase.VERIFIED)
     store.close()
     spoil_a_file_unit(root)
-    assert CliRunner().invoke(main, ["migrate", "verify", str(root)]).exit_code == 1
+    assert kvcq("migrate", "verify", str(root)).exit_code == 1
     resume = ["migrate", "resume", str(root), "--rebuild"]
-    assert CliRunner().invoke(main, [*resume, "rocksdb"]).exit_code == 1
-    assert CliRunner().invoke(main, [*resume, "files"]).exit_code == 0
-    assert CliRunner().invoke(main, [*resume, "files"]).exit_code == 1
-    assert CliRunner().invoke(main, ["migrate", "verify", str(root)]).exit_code == 0
+    assert kvcq(*resume, "rocksdb").exit_code == 1
+    assert kvcq(*resume, "files").exit_code == 0
+    assert kvcq(*resume, "files").exit_code == 1
+    assert kvcq("migrate", "verify", str(root)).exit_code == 0
 
 
 def test_rocksdb_is_made_again_when_a_check_finds_it_wrong(store: MessageStore, root: Path) -> None:

@@ -27,6 +27,7 @@ from store.light_queue import LMQ_PREFIX
 from store.progress import no_progress
 from store.store_dir import StoreDir
 from tests.golden.rocketmq_log import golden_log
+from tests.support.command_line import kvcq
 from tests.support.golden_store import (
     INDEX_ENTRIES,
     INDEX_SLOTS,
@@ -354,7 +355,7 @@ def test_sizes_that_are_not_given_are_told_by_the_files(
 ) -> None:
     root = extract_golden(tmp_path, "both")
     options = [f"--{name.replace('_', '-')}={size}" for name, size in given.items()]
-    started = CliRunner().invoke(main, ["migrate", "start", str(root), "--adopt-only", *options])
+    started = kvcq("migrate", "start", str(root), "--adopt-only", *options)
     assert started.exit_code == 0, started.output
     state = read_state(root)
     assert state is not None

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, unit_key
@@ -15,9 +14,9 @@ from migration.errors import IllegalStepError
 from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy
 from migration.state.state import Phase, read_state
-from server.cli.main import main
 from store.errors import StoreClosedError
 from store.format.record import unpack_record
+from tests.support.command_line import kvcq
 from tests.support.migrating import (
     advance,
     check_messages,
@@ -263,16 +262,16 @@ def test_queues_that_ended_before_the_take_over_outlive_the_loss_of_the_database
 
 def test_what_to_type_next_on_a_directory_names_it(store: MessageStore, root: Path) -> None:
     store.close()
-    before = CliRunner().invoke(main, ["migrate", "plan", str(root)])
+    before = kvcq("migrate", "plan", str(root))
     assert f"kvcq migrate start {root}" in " ".join(before.output.split())
     said = {}
     for step, following in (("start", "verify"), ("verify", "cutover"), ("cutover", "finish")):
-        taken = CliRunner().invoke(main, ["migrate", step, str(root), "--json"])
+        taken = kvcq("migrate", step, str(root), "--json")
         assert taken.exit_code == 0, taken.output
         said = json.loads(taken.stdout)
         assert said["nextCommand"] == f"kvcq migrate {following} {root}"
     assert "rollback" in said["hint"]
-    illegal = CliRunner().invoke(main, ["migrate", "start", str(root)])
+    illegal = kvcq("migrate", "start", str(root))
     assert illegal.exit_code == 1
     assert f"kvcq migrate finish {root}" in " ".join(illegal.output.split())
 

@@ -4,7 +4,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.inspect import Kind
@@ -16,9 +15,9 @@ from migration.jobs import Job, JobState
 from migration.state.routes import SideName
 from migration.state.state import BrokenOff, Phase, read_state
 from migration.steps.verify import Verification
-from server.cli.main import main
 from store.consume_queue import DispatchRequest
 from store.errors import DamagedQueueError
+from tests.support.command_line import kvcq
 from tests.support.migrating import (
     ALL_KEYS,
     LIGHT,
@@ -286,14 +285,14 @@ def test_a_damaged_queue_file_ends_verify_with_the_remedy(store: MessageStore, r
     first = min(queue.iterdir())
     with first.open("r+b") as file:
         file.truncate(first.stat().st_size - 20)
-    ended = CliRunner().invoke(main, ["migrate", "verify", str(root)])
+    ended = kvcq("migrate", "verify", str(root))
     assert ended.exit_code == 1, ended.output
     assert "Traceback" not in ended.output
     assert f"resume {root} --rebuild files" in " ".join(ended.output.split())
-    refused = CliRunner().invoke(main, ["migrate", "cutover", str(root)])
+    refused = kvcq("migrate", "cutover", str(root))
     assert refused.exit_code == 1, refused.output
-    again = CliRunner().invoke(main, ["migrate", "resume", str(root), "--rebuild", "files"])
+    again = kvcq("migrate", "resume", str(root), "--rebuild", "files")
     assert again.exit_code == 0, again.output
     for step in ("verify", "cutover"):
-        taken = CliRunner().invoke(main, ["migrate", step, str(root)])
+        taken = kvcq("migrate", step, str(root))
         assert taken.exit_code == 0, taken.output

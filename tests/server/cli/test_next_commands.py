@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from kvcq.inspect.findings import Finding, Kind
 from kvcq_client import DeadlineError, InvalidArgumentError, KvcqError, UnavailableError
@@ -26,6 +25,7 @@ from server.cli.main import main
 from server.cli.on_disk.check import remedies
 from server.cli.online.connection import command_error
 from server.wire.status import STATUS_BY_ERROR
+from tests.support.command_line import kvcq
 from tests.support.migrating import config, make_on_files, messages, open_store
 from tests.support.serving import serving
 
@@ -54,7 +54,7 @@ def check_hint(text: str | None) -> None:
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [*map(str, arguments)])
+    return kvcq(*arguments)
 
 
 def document(result: Result) -> dict[str, Any]:
@@ -217,7 +217,7 @@ async def test_a_running_store_names_commands_that_reach_it_and_no_path_of_its_o
             ("group", "describe", "nothing"),
         ):
             command = [*arguments, "--server", served.target, "--json"]
-            told = await to_thread(CliRunner().invoke, main, command)
+            told = await to_thread(kvcq, *command)
             found = document(told)
             advice = found.get("error", found)
             following = advice["nextCommand"]

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2
 
-from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.config import ServerConfig
 from server.edge.decoder import Decoder
 from server.edge.request_fields import COUNT_LIMITS, plan_of
 from server.edge.request_limits import _LIMITS, request_limit
+from tests.fuzz.requests import METHODS
 from tests.support.rpc_errors import error_info
 
 if TYPE_CHECKING:
@@ -26,19 +24,6 @@ if TYPE_CHECKING:
 
     from tests.support.serving import Served
 
-METHODS: list[MethodDescriptor] = [
-    method
-    for file in (
-        kvcq_pb2.DESCRIPTOR,
-        migration_pb2.DESCRIPTOR,
-        jobs_pb2.DESCRIPTOR,
-        access_pb2.DESCRIPTOR,
-        health_pb2.DESCRIPTOR,
-        reflection_pb2.DESCRIPTOR,
-    )
-    for service in file.services_by_name.values()
-    for method in service.methods
-]
 NAMES = [method.name for method in METHODS]
 GARBAGE = b"\xff" * 20
 

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from click.testing import CliRunner
 
 from kvcq_client.pb.v1 import kvcq_pb2, migration_pb2_grpc
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from migration.jobs import Job
 from migration.state.state import Phase, read_state
 from migration.steps.verify import Verification
-from server.cli.main import main
+from tests.support.command_line import kvcq
 from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, UNITS_PER_FILE, extract_golden
 from tests.support.migrating import SEGMENT_BYTES, make_on_files
 from tests.support.rpc_errors import error_info
@@ -37,8 +36,8 @@ SIZES = [
 STORE = {"segment_bytes": SEGMENT_BYTES}
 
 
-def kvcq(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["migrate", *map(str, arguments)])
+def migrate(*arguments: str | Path) -> Result:
+    return kvcq("migrate", *arguments)
 
 
 def answer(result: Result) -> dict[str, Any]:
@@ -146,46 +145,46 @@ async def test_the_command_line_on_a_running_store(tmp_path: Path) -> None:
 
 def test_the_command_line_on_a_stopped_store(tmp_path: Path) -> None:
     root = extract_golden(tmp_path)
-    assert kvcq("plan", root, *SIZES).exit_code == 0
-    refused = kvcq("status", root)
+    assert migrate("plan", root, *SIZES).exit_code == 0
+    refused = migrate("status", root)
     assert refused.exit_code == 1
     assert f"kvcq migrate start {root}" in refused.stderr
-    assert answer(kvcq("start", root, *SIZES, "--adopt-only", "--json"))["phase"] == "FILES"
-    assert answer(kvcq("start", root, "--json"))["phase"] == "DOUBLE_WRITE"
-    assert kvcq("verify", root, "--key-every=1").exit_code == 0
-    shown = kvcq("cutover", root)
+    assert answer(migrate("start", root, *SIZES, "--adopt-only", "--json"))["phase"] == "FILES"
+    assert answer(migrate("start", root, "--json"))["phase"] == "DOUBLE_WRITE"
+    assert migrate("verify", root, "--key-every=1").exit_code == 0
+    shown = migrate("cutover", root)
     assert shown.exit_code == 0
     assert "ROCKSDB" in shown.stdout
-    changed = kvcq("routing", root, "--route=%LMQ%*=files", "--default=rocksdb", "--json")
+    changed = migrate("routing", root, "--route=%LMQ%*=files", "--default=rocksdb", "--json")
     assert answer(changed)["routing"]["defaultRoute"] == "rocksdb"
-    assert kvcq("finish", root, "--yes").exit_code == 0
-    assert "%LMQ%*" in kvcq("routing", root).stdout
-    assert answer(kvcq("rollback", root, "--json"))["phase"] == "ROCKSDB"
-    assert kvcq("cancel", "--server=127.0.0.1:1").exit_code == 3
-    assert kvcq("routing", root, "--route=x").exit_code == 2
+    assert migrate("finish", root, "--yes").exit_code == 0
+    assert "%LMQ%*" in migrate("routing", root).stdout
+    assert answer(migrate("rollback", root, "--json"))["phase"] == "ROCKSDB"
+    assert migrate("cancel", "--server=127.0.0.1:1").exit_code == 3
+    assert migrate("routing", root, "--route=x").exit_code == 2
 
 
 def test_differences_end_with_exit_code_1(tmp_path: Path) -> None:
     root = extract_golden(tmp_path)
-    assert kvcq("start", root, *SIZES).exit_code == 0
+    assert migrate("start", root, *SIZES).exit_code == 0
     queue = next(path for path in (root / "consumequeue").rglob("0" * 20))
     with queue.open("r+b") as file:
         file.seek(12)
         file.write(b"\x01" * 8)
-    result = kvcq("verify", root, "--json")
+    result = migrate("verify", root, "--json")
     assert result.exit_code == 1
     found = answer(result)["differences"]
     assert [(each["field"], each["side"]) for each in found] == [("tag_code", "files")]
     state = read_state(root)
     assert state is not None
     assert state.phase is Phase.DOUBLE_WRITE
-    assert kvcq("cutover", root).exit_code == 1
+    assert migrate("cutover", root).exit_code == 1
 
 
 def test_faults_end_a_plan_with_exit_code_1(tmp_path: Path) -> None:
     root = extract_golden(tmp_path)
     next((root / "consumequeue").rglob("0" * 20)).unlink()
-    result = kvcq("plan", root, *SIZES, "--json")
+    result = migrate("plan", root, *SIZES, "--json")
     assert result.exit_code == 1
     assert answer(result)["findings"]
 
@@ -196,42 +195,42 @@ def test_a_store_made_in_rocksdb_gets_files_by_a_rollback(tmp_path: Path) -> Non
     root = tmp_path / "store"
     with open_store(config(root)) as store:
         store.put(messages(0, 200))
-    told = answer(kvcq("status", root, "--json"))
+    told = answer(migrate("status", root, "--json"))
     assert (told["phase"], told["nextCommand"]) == (None, None)
     assert not (root / "migration.json").exists()
-    assert answer(kvcq("rollback", root, "--json"))["phase"] == "ROCKSDB"
-    assert answer(kvcq("rollback", root, "--json"))["phase"] == "DOUBLE_WRITE"
-    assert answer(kvcq("rollback", root, "--json"))["phase"] == "FILES"
+    assert answer(migrate("rollback", root, "--json"))["phase"] == "ROCKSDB"
+    assert answer(migrate("rollback", root, "--json"))["phase"] == "DOUBLE_WRITE"
+    assert answer(migrate("rollback", root, "--json"))["phase"] == "FILES"
     with open_store(config(root)) as store:
         assert check_messages(store, 200) == 200
 
 
 def test_a_lost_index_file_is_named_by_each_command_with_what_mends_it(tmp_path: Path) -> None:
     root = extract_golden(tmp_path)
-    looked = CliRunner().invoke(main, ["check", str(root)])
+    looked = kvcq("check", root)
     assert looked.exit_code == 1
     assert f"kvcq migrate plan {root}" in looked.stderr
     sizes = ("--index-slots", str(INDEX_SLOTS))
-    following = answer(kvcq("plan", root, *sizes, "--json"))["nextCommand"]
+    following = answer(migrate("plan", root, *sizes, "--json"))["nextCommand"]
     assert following == f"kvcq migrate start {root} --index-slots {INDEX_SLOTS}"
-    answer(kvcq("start", root, *sizes, "--json"))
+    answer(migrate("start", root, *sizes, "--json"))
     sorted((root / "index").iterdir())[2].unlink()
-    looked = CliRunner().invoke(main, ["check", str(root)])
+    looked = kvcq("check", root)
     assert looked.exit_code == 1
     mending = f"kvcq migrate resume {root} --rebuild files"
     assert f"next: {mending}" in looked.stdout
-    found = kvcq("verify", root, "--key-every", "1", "--limit", "1", "--json")
+    found = migrate("verify", root, "--key-every", "1", "--limit", "1", "--json")
     assert found.exit_code == 1
     assert answer(found)["nextCommand"] == mending
     assert answer(found)["hint"] == "verify again afterwards"
-    answer(kvcq("resume", root, "--rebuild", "files", "--json"))
-    assert kvcq("verify", root, "--key-every", "1", "--json").exit_code == 0
+    answer(migrate("resume", root, "--rebuild", "files", "--json"))
+    assert migrate("verify", root, "--key-every", "1", "--json").exit_code == 0
 
 
 def test_errors_are_one_json_object_on_standard_output(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_on_files(root)
-    refused = kvcq("cutover", root, "--json")
+    refused = migrate("cutover", root, "--json")
     assert refused.exit_code == 1
     error = answer(refused)["error"]
     assert (error["code"], error["field"]) == ("ILLEGAL_STEP", None)
@@ -245,7 +244,7 @@ def test_errors_are_one_json_object_on_standard_output(tmp_path: Path) -> None:
         (("finish", root, "--json"), "ILLEGAL_STEP", None, 1),
         (("release", root, "--bad", "--json"), "USAGE", None, 2),
     ):
-        result = kvcq(*arguments)
+        result = migrate(*arguments)
         assert result.exit_code == exit_code, result.output
         error = answer(result)["error"]
         assert (error["code"], error["field"]) == (code, field)
@@ -254,19 +253,19 @@ def test_errors_are_one_json_object_on_standard_output(tmp_path: Path) -> None:
 def test_finish_asks_only_when_it_is_possible(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_on_files(root)
-    refused = kvcq("finish", root)
+    refused = migrate("finish", root)
     assert refused.exit_code == 1
     assert "finish is not possible in state FILES" in refused.stderr
     assert "Remove" not in refused.output
     for step in ("start", "verify", "cutover"):
-        assert kvcq(step, root).exit_code == 0
-    asked = kvcq("finish", root)
+        assert migrate(step, root).exit_code == 0
+    asked = migrate("finish", root)
     assert asked.exit_code == 2
     assert "--yes" in asked.stderr
     state = read_state(root)
     assert state is not None
     assert state.phase is Phase.ROCKSDB
-    back = kvcq("rollback", root)
+    back = migrate("rollback", root)
     assert "the verification is invalidated" in back.stderr
 
 
@@ -280,7 +279,7 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("migration.jobs.Job.wait", interrupted)
-    result = kvcq("start", root, "--json")
+    result = migrate("start", root, "--json")
     assert result.exit_code == 130
     error = answer(result)["error"]
     assert (error["code"], error["nextCommand"]) == ("INTERRUPTED", f"kvcq migrate resume {root}")
@@ -288,9 +287,9 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
 
 def test_a_plan_shows_the_same_findings_to_people_and_to_programs(tmp_path: Path) -> None:
     root = extract_golden(tmp_path)
-    shown = kvcq("plan", root, *SIZES)
+    shown = migrate("plan", root, *SIZES)
     assert shown.exit_code == 0
-    for finding in answer(kvcq("plan", root, *SIZES, "--json"))["findings"]:
+    for finding in answer(migrate("plan", root, *SIZES, "--json"))["findings"]:
         assert finding["path"].rpartition("/")[2] in shown.stdout
 
 
@@ -298,10 +297,10 @@ def test_the_status_of_a_hybrid_says_what_is_read_from_where(tmp_path: Path) -> 
     root = tmp_path / "store"
     make_on_files(root)
     for step in ("start", "verify", "cutover"):
-        assert kvcq(step, root).exit_code == 0
-    assert kvcq("routing", root, "--route=audit*=files", "--default=rocksdb").exit_code == 0
-    assert kvcq("finish", root, "--yes").exit_code == 0
-    rows = [line.split() for line in kvcq("status", root).stdout.splitlines()]
+        assert migrate(step, root).exit_code == 0
+    assert migrate("routing", root, "--route=audit*=files", "--default=rocksdb").exit_code == 0
+    assert migrate("finish", root, "--yes").exit_code == 0
+    rows = [line.split() for line in migrate("status", root).stdout.splitlines()]
     assert ["FINISHED", "audit*", "files", "files"] in rows
     assert ["all", "others", "RocksDB", "RocksDB"] in rows
 

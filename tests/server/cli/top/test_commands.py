@@ -11,10 +11,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
 from kvcq_client import Client, Message, Start
-from server.cli.main import main
+from tests.support.command_line import kvcq
 from tests.support.server_process import ROOT, TIMEOUT_S, ServerProcess
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 def run(server: ServerProcess, *arguments: str) -> Result:
     command = ["top", "--interval", "0.1", "--server", server.target, *arguments]
-    return CliRunner().invoke(main, command)
+    return kvcq(*command)
 
 
 def test_once_as_a_document(server: ServerProcess) -> None:
@@ -68,7 +67,7 @@ def test_once_for_people_and_where_there_is_no_terminal(server: ServerProcess) -
 
 
 def test_no_server_is_told_as_by_every_command() -> None:
-    done = CliRunner().invoke(main, ["top", "--once", "--server", "127.0.0.1:1", "--json"])
+    done = kvcq("top", "--once", "--server", "127.0.0.1:1", "--json")
     assert done.exit_code == 3
     assert json.loads(done.stderr)["error"]["code"] == "CANNOT_CONNECT"
 

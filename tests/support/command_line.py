@@ -1,0 +1,26 @@
+"""`kvcq`, called in the process of the test."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from click.testing import CliRunner
+
+from server.cli.main import main
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+
+def kvcq(*arguments: object, server: str | None = None, stdin: str = "") -> Result:
+    """What the command prints, and its exit code. `server`: as KVCQ_SERVER."""
+    environment = {"KVCQ_SERVER": server}
+    return CliRunner().invoke(main, [*map(str, arguments)], env=environment, input=stdin)
+
+
+def answer_of(*arguments: object, server: str | None = None, stdin: str = "") -> Any:  # noqa: ANN401 - any JSON
+    """The document that the command prints with --json; it does not fail."""
+    done = kvcq(*arguments, "--json", server=server, stdin=stdin)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
