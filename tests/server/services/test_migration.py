@@ -121,7 +121,7 @@ async def test_the_command_line_on_a_running_store(tmp_path: Path) -> None:
         await put(served, 100)
 
         async def run(*arguments: str) -> Result:
-            return await asyncio.to_thread(kvcq, *arguments, "--server", served.target, "--json")
+            return await asyncio.to_thread(migrate, *arguments, "--server", served.target, "--json")
 
         assert (await run("plan")).exit_code == 0
         refused = await run("cutover")
