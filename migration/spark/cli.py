@@ -158,7 +158,7 @@ def rebuild_command(
 @spark.command(name="verify")
 @_store
 @click.option("--files", type=_directory, help="File queues that lie elsewhere.")
-@click.option("--database", type=_directory, help="Database that lies elsewhere: a backup.")
+@click.option("--database", type=_directory, help="Database that lies elsewhere.")
 @click.option("--end", type=click.IntRange(0), help="Physical offset to stop at.")
 @click.option("--output", type=_new_directory, help="Write all differences here, as Parquet.")
 @click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
@@ -170,8 +170,8 @@ def verify_command(
 ) -> None:
     """Compare the commit log in DIRECTORY with its file queues and its database.
 
-    The store is stopped, or --database names a backup of a running one. Exits with 1 when there are
-    differences. Changes nothing.
+    The store is stopped, or --database names that of a backup of it: kvcq/ where `kvcq restore`
+    has put it. Exits with 1 when there are differences. Changes nothing.
     """
     with run.session() as (session, progress):
         from migration.spark.jobs import verify

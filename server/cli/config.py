@@ -16,7 +16,6 @@ from server.cli.terminal import (
     counted,
     escape,
     json_option,
-    notes,
     print_json,
     print_table,
     say,
@@ -141,7 +140,7 @@ def _show(shown: Iterable[_Shown], *, given: bool, as_json: bool) -> None:
         print_json([_document(one) for one in rows])
         return
     if not rows:
-        notes.print("every setting has its default")
+        say("every setting has its default")
         return
     print_table(
         "",

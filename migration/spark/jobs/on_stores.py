@@ -51,7 +51,7 @@ def verify(
 ) -> VerifyResult:
     """Compare the log with the file queues and the database, all that the store has.
 
-    The store is stopped, or `database` names a backup of a running one. `end`: physical offset to
+    The store is stopped, or `database` names that of a restored backup. `end`: physical offset to
     stop at. `output`: a new directory for all differences, as Parquet. Changes nothing. Raises
     StoreError.
     """
