@@ -31,6 +31,11 @@ class PullPlan(NamedTuple):
     min_offset: int
     max_offset: int  # exclusive
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all its records."""
+        return sum(size for _, size in self.places)
+
     def misplaced(self, records: list[bytes]) -> int | None:
         """Index of the first record that does not stand in this queue at its offset.
 

@@ -57,4 +57,5 @@ class Calls:
         finally:
             self._gate.leave(method.kind, peer)
             self._metrics.ended(method.name, perf_counter() - started)
+        assert isinstance(data, bytes), "it came by no front"
         return answer.FromString(data)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from server.access import Usage
     from server.config import ServerConfig
     from server.edge.call_info import Context
+    from server.encoded import Held
     from server.metrics import CallMetrics
     from server.wire import Refusal
 
@@ -131,7 +132,7 @@ class Edge:
         method: MethodDescriptor,
         kind: type,
         servicer: Callable[[], object],
-    ) -> Callable[[object, Context], Awaitable[bytes]]:
+    ) -> Callable[[object, Context], Awaitable[bytes | Held]]:
         """A handler of one request and one response, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
         decoder = self._decoder_of(method)
@@ -147,7 +148,7 @@ class Edge:
         )
         self.methods[name] = served
 
-        async def call(requests: object, context: Context) -> bytes:
+        async def call(requests: object, context: Context) -> bytes | Held:
             started = perf_counter()
             del requests  # the context reads
             peer, size, may_be_large = "", 0, False
@@ -193,9 +194,9 @@ class Edge:
     def _stream(
         self,
         method: MethodDescriptor,
-        handler: Callable[[object, Any, Context], AsyncGenerator[Message | bytes, None]],
+        handler: Callable[[object, Any, Context], AsyncGenerator[Message | bytes | Held, None]],
         servicer: Callable[[], object],
-    ) -> Callable[[object, Context], AsyncIterator[bytes]]:
+    ) -> Callable[[object, Context], AsyncIterator[bytes | Held]]:
         """A handler of many responses, to one request or many, in bytes."""
         name, metrics, memory = method.name, self._metrics, self.memory
         decoder = self._decoder_of(method)
@@ -203,7 +204,7 @@ class Edge:
         # What is on a stream of calls is measured call by call.
         is_measured = name != "Calls"
 
-        async def call(requests: object, context: Context) -> AsyncIterator[bytes]:
+        async def call(requests: object, context: Context) -> AsyncIterator[bytes | Held]:
             started = perf_counter()
             requests = Requests(decoder, context, memory)
             metrics.stream_began(name)

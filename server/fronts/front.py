@@ -32,10 +32,13 @@ import grpc
 
 from server.fronts import frames
 from server.fronts.frames import Link
+from server.fronts.plan_reader import PlanReader
 from server.process import calm_collector, fast_loop, give_back, tune_allocator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from server.encoded import Encoded
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -62,6 +65,7 @@ class _Call:
     __slots__ = (
         "_waiter",
         "came",
+        "held",
         "is_ended",
         "most_bytes",
         "number",
@@ -84,6 +88,8 @@ class _Call:
         #: Set by each READ, where requests are read beside; None: a READ is a frame like others.
         self.reads = reads
         self.came: deque[tuple[int, bytes]] = deque()
+        #: Answers to plans, by number, until they are sent.
+        self.held: dict[int, bytes] = {}
         self._waiter: asyncio.Future[None] | None = None
         #: The task that reads the only request, while it does: its end does not wait for that.
         self.reading: asyncio.Task[Any] | None = None
@@ -133,6 +139,7 @@ class Front:
         self._look: asyncio.TimerHandle | None = None
         self._last = 0
         self._trim: asyncio.TimerHandle | None = None
+        self._plans = PlanReader()
         self._asking = threading.Lock()
         self._asked: Future[None] | None = None
         # What the owner told last, until it is taken; it may come when nobody waits any more.
@@ -158,6 +165,7 @@ class Front:
             logger.error("a front cannot listen: %s", error)
         finally:
             self._is_ending = True
+            self._plans.close()
             self._link.close()
             await self._closed
 
@@ -194,7 +202,13 @@ class Front:
     def _taken(self, kind: int, number: int, body: bytes) -> None:
         if number:
             call = self._calls.get(number)
-            if call is not None:  # otherwise its client has given it up meanwhile
+            if call is None:
+                pass  # its client has given it up meanwhile
+            elif kind == frames.PLAN:
+                self._carry_out(call, body)
+            elif kind == frames.DROP:
+                call.held.pop(frames.NUMBER.unpack(body)[0], None)
+            else:
                 call.take(kind, body)
         elif kind == frames.HELLO:
             self._hello.set_result(json.loads(body))
@@ -240,9 +254,10 @@ class Front:
             await self._read(call, context)
         while True:
             kind, body = await call.frame()
-            if kind == frames.RESULT:
-                self._passed(body)
-                return body
+            if kind in (frames.RESULT, frames.HELD):
+                response = self._response(call, kind, body)
+                self._passed(response)
+                return response
             if kind == frames.STATUS:
                 await self._end(context, body)
             else:
@@ -259,10 +274,11 @@ class Front:
         try:
             while True:
                 kind, body = await call.frame()
-                if kind == frames.MESSAGE:
-                    await context.write(body)
-                    self._passed(body)
-                    written += frames.weight_of(body)
+                if kind in (frames.MESSAGE, frames.HELD):
+                    response = self._response(call, kind, body)
+                    await context.write(response)
+                    self._passed(response)
+                    written += frames.weight_of(response)
                     if written >= frames.WINDOW_BYTES // 2:
                         self._link.send(frames.WRITTEN, call.number, frames.NUMBER.pack(written))
                         written = 0
@@ -368,6 +384,33 @@ class Front:
     def _give_back(self) -> None:
         self._trim = None
         self._loop.run_in_executor(None, give_back)
+
+    # --- plans -----------------------------------------------------------------------------
+
+    def _carry_out(self, call: _Call, body: bytes) -> None:
+        [number] = frames.NUMBER.unpack_from(body)
+
+        def done(encoded: Encoded | None) -> None:
+            if self._calls.get(call.number) is not call:
+                return  # it has ended meanwhile
+            planned = frames.refused(number)
+            if encoded is not None:
+                assert isinstance(encoded.data, bytes)
+                call.held[number] = encoded.data
+                size = len(encoded.data)
+                planned = frames.Planned(number, encoded.message_count, encoded.cost_bytes, size)
+            self._link.send(frames.PLANNED, call.number, frames.pack_planned(planned))
+
+        self._plans.read(body[frames.NUMBER.size :], done)
+
+    @staticmethod
+    def _response(call: _Call, kind: int, body: bytes) -> bytes:
+        """That of a frame: itself, or what is held here."""
+        if kind != frames.HELD:
+            return body
+        held = call.held.pop(frames.NUMBER.unpack_from(body)[0])
+        prefix = body[frames.NUMBER.size :]
+        return prefix + held if prefix else held
 
     # --- TLS -------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
     to the reader     u32 length, Order, pickled: it is our own parent that writes it
     from the reader   READY, once; then for each order i32 messages, i64 cost, i64 length, bytes
 
+A front of the caller gets the same orders, see server/fronts/frames.py.
+
 An order that cannot be done whole is answered with -1 messages and no bytes. One order is under
 way at a time. Numbers are big-endian.
 """
@@ -12,12 +14,11 @@ from __future__ import annotations
 import pickle
 import socket
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.encoded import Encoded
 from store.pull_plan import PullPlan  # noqa: TC001 - pickle finds it by name
-
-if TYPE_CHECKING:
-    from kvcq_client.pb.v1 import kvcq_pb2 as pb
 
 READY = b"\1"
 _LENGTH = struct.Struct(">I")
@@ -25,20 +26,50 @@ _HEAD = struct.Struct(">iqq")
 _REFUSED = -1
 
 
+#: More than this is read and encoded in a thread: the loop must not stand still for so long.
+#: A decoded message takes about 15 microseconds, a whole record a tenth of one.
+INLINE_BYTES = 4 << 20
+INLINE_WHOLE_MESSAGES = 2048
+INLINE_DECODED_MESSAGES = 256
+#: Of all their properties, and topics. One property may have 4 bytes; it takes 0.5 us to decode.
+INLINE_PROPERTIES_BYTES = 48 << 10
+
+
+class LogPlace(NamedTuple):
+    """Where the files of the log are."""
+
+    directory: str
+    segment_bytes: int
+
+
 class Order(NamedTuple):
     """One answer to be made."""
 
+    log: LogPlace
     plan: PullPlan
     form: pb.RecordForm
     in_stream: bool  # as a response of a subscription, not of a pull
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether it may keep a loop for long; of what records hold, the most is assumed."""
+        count, size = len(self.plan.places), self.plan.size_bytes
+        if self.form == pb.RECORD_FORM_WHOLE:
+            return count > INLINE_WHOLE_MESSAGES or size > INLINE_BYTES
+        return count > INLINE_DECODED_MESSAGES or size > INLINE_PROPERTIES_BYTES
 
-class Encoded(NamedTuple):
-    """An answer as it goes over the wire."""
 
-    message_count: int
-    cost_bytes: int  # of its records, or of its encoded messages
-    data: bytes
+class FrontReads(Protocol):
+    """The front of a caller, as what reads for it: server.fronts has it."""
+
+    async def carry_out(self, order: Order) -> Encoded | None:
+        """The answer, which the front holds until it is sent; None: it cannot make it."""
+
+
+def front_of(context: object) -> FrontReads | None:
+    """Of the call with that context. None: it came to this process itself."""
+    front: FrontReads | None = getattr(context, "front", None)
+    return front
 
 
 class LinkEndedError(Exception):
@@ -70,6 +101,7 @@ def send_answer(link: socket.socket, answer: Encoded | None) -> None:
     if answer is None:
         link.sendall(_HEAD.pack(_REFUSED, 0, 0))
         return
+    assert isinstance(answer.data, bytes), "it was made here"
     link.sendall(_HEAD.pack(answer.message_count, answer.cost_bytes, len(answer.data)))
     link.sendall(answer.data)
 

@@ -12,8 +12,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from server.readers.orders import (
-    Encoded,
     LinkEndedError,
+    LogPlace,
     Order,
     is_ready,
     receive_answer,
@@ -24,9 +24,9 @@ from store.child_process import start_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from server.encoded import Encoded
     from store.pull_plan import PullPlan
 
 logger = logging.getLogger(__name__)
@@ -58,16 +58,14 @@ class Readers:
     def __init__(
         self,
         count: int,
-        commitlog: Path,
-        segment_bytes: int,
+        log: LogPlace,
         *,
         idle_s: float = IDLE_S,
         now_s: Callable[[], float] = monotonic,
     ) -> None:
-        """`commitlog`: the directory of the segments."""
-        self._all = [
-            _Reader((str(commitlog), str(segment_bytes), str(idle_s)), now_s) for _ in range(count)
-        ]
+        #: What is read.
+        self.log = log
+        self._all = [_Reader(idle_s, now_s) for _ in range(count)]
         # The one used last is the next: others are not needed, and end.
         self._free: LifoQueue[_Reader] = LifoQueue()
         for reader in self._all:
@@ -89,11 +87,11 @@ class Readers:
         None while a process begins, for few bytes, and for whatever a reader cannot prove. When all
         are busy it waits for one of them.
         """
-        if not self._all or sum(size for _, size in plan.places) < LEAST_BYTES:
+        if not self._all or plan.size_bytes < LEAST_BYTES:
             return None
         reader = self._free.get()
         try:
-            return reader.ask(Order(plan, form, in_stream))
+            return reader.ask(Order(self.log, plan, form, in_stream))
         finally:
             self._free.put(reader)
 
@@ -106,8 +104,8 @@ class Readers:
 class _Reader:
     """One process, while it is needed. Thread: one at a time."""
 
-    def __init__(self, arguments: tuple[str, ...], now_s: Callable[[], float]) -> None:
-        self._arguments = arguments
+    def __init__(self, idle_s: float, now_s: Callable[[], float]) -> None:
+        self._idle_s = idle_s
         self._now_s = now_s
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None  # to the process
@@ -166,7 +164,7 @@ class _Reader:
             self._is_ready = False
             self._process = process = start_module(
                 PROCESS,
-                *self._arguments,
+                str(self._idle_s),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 low_priority=True,

@@ -1,11 +1,23 @@
-"""Reading a queue for pulls and subscriptions: in the loop when hot and short, else in a worker."""
+"""Reading a queue for pulls and subscriptions: in the loop when hot and short, else in a worker.
+
+Where the call came by a front, and records lie near the end of the log and are many, the front
+reads them, from the plan: what goes to it is where they are.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.readers import Encoded, Readers
+from server.readers import (
+    INLINE_BYTES,
+    INLINE_DECODED_MESSAGES,
+    INLINE_PROPERTIES_BYTES,
+    INLINE_WHOLE_MESSAGES,
+    LogPlace,
+    Order,
+    Readers,
+)
 from server.reads.cold_reads import ColdReads
 from server.workers import Workers
 from store.errors import InvalidArgumentError, UnknownTopicError
@@ -18,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from server.config import ServerConfig
+    from server.edge import RequestMemory
+    from server.encoded import Encoded
+    from server.readers import FrontReads
     from server.reads.queue_growth import QueueKey
     from store.message_store import MessageStore
     from store.pull_plan import PullPlan
@@ -25,13 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: More than this is read and encoded in a worker: the loop must not stand still for so long.
-#: A decoded message takes about 15 microseconds, a whole record a tenth of one.
-INLINE_BYTES = 4 << 20
-INLINE_WHOLE_MESSAGES = 2048
-INLINE_DECODED_MESSAGES = 256
-#: Of all their properties, and topics. One property may have 4 bytes; it takes 0.5 us to decode.
-INLINE_PROPERTIES_BYTES = 48 << 10
+#: Less than this is read here: to tell the front where it is takes as long. Bytes of records, and
+#: for each message what it takes by itself, whole or decoded, in bytes that take as long. So it is
+#: 60 messages of 100 bytes, 30 of 1 KiB, or 7 to be decoded: docs/performance.md.
+LEAST_FRONT_BYTES = 64 << 10
+_WHOLE_BYTES = 1 << 10
+_DECODED_BYTES = 8 << 10
 #: What a light queue has before its first message.
 _NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, [], [], 0, 0, 0)
 
@@ -59,12 +73,14 @@ class Aside(NamedTuple):
 class QueueReader:
     """Reads queues of the store. Owned by the event loop's thread; `pull`s on any."""
 
-    def __init__(self, store: MessageStore, config: ServerConfig) -> None:
+    def __init__(self, store: MessageStore, config: ServerConfig, memory: RequestMemory) -> None:
         self._store = store
+        self._memory = memory
         threads = max(1, config.worker_threads // 2)
         self.threads = Workers(threads, "read")
+        commitlog = StoreDir(store.config.root).commitlog
         self.processes = Readers(
-            config.cold_readers, StoreDir(store.config.root).commitlog, store.config.segment_bytes
+            config.cold_readers, LogPlace(str(commitlog), store.config.segment_bytes)
         )
         # Their own: they wait for the processes, and for the disk.
         self._cold_threads = Workers(max(threads, config.cold_readers), "cold")
@@ -91,9 +107,75 @@ class QueueReader:
         self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, may_wait: bool
     ) -> Pulled:
         """As MessageStore.pull. With `may_wait` a light queue is empty before its first message."""
+        plan = self._plan(key, offset, max_bytes, wanted, may_wait=may_wait)
+        return _NOTHING_YET if plan is None else self._store.read_planned(plan)
+
+    def pull_aside(
+        self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, in_stream: bool
+    ) -> Pulled | Aside:
+        """The same of messages far behind, by another process if there is one: it encodes them as
+        a response of a stream, or of a call."""
+        plan = self._plan(key, offset, max_bytes, wanted, may_wait=False)
+        assert plan is not None
+        encoded = self.processes.read(plan, wanted.form, in_stream=in_stream)
+        return self._store.read_planned(plan) if encoded is None else Aside(plan, encoded)
+
+    async def pull_in_front(
+        self,
+        front: FrontReads | None,
+        key: QueueKey,
+        offset: int,
+        max_bytes: int,
+        wanted: Wanted,
+        *,
+        may_wait: bool,
+        in_stream: bool,
+    ) -> Pulled | Aside | None:
+        """As `pull`; where there is much to read, by the front, which holds the answer.
+
+        For messages near the end. What the front cannot read, or prove, is read in a worker.
+        Without a front nothing is read where there is much: None.
+        """
+        place = key, offset, max_bytes, wanted
+        if wanted.max_messages > INLINE_WHOLE_MESSAGES:
+            plan = await self.threads.run(self._plan, *place, may_wait=may_wait)
+        else:
+            plan = self._plan(*place, may_wait=may_wait)
+        if plan is None:
+            return _NOTHING_YET
+        size = plan.size_bytes
+        if size + _each_bytes(wanted) * len(plan.places) < LEAST_FRONT_BYTES:
+            return self._store.read_planned(plan)
+        if front is None:
+            return None
+        self._memory.sends(size)  # others see it from now on, not when it was read
+        try:
+            order = Order(self.processes.log, plan, wanted.form, in_stream)
+            encoded = await front.carry_out(order)
+        finally:
+            self._memory.sent(size)
+        if encoded is not None:
+            return Aside(plan, encoded)
+        return await self.threads.run(self._store.read_planned, plan)
+
+    def may_be_much(self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted) -> bool:
+        """Whether there may be so many messages that a front should read them."""
+        most = LEAST_FRONT_BYTES // _each_bytes(wanted)
+        if wanted.max_messages <= most or max_bytes < LEAST_FRONT_BYTES:
+            return False
+        try:
+            [(_, end)] = self._store.bounds([key])
+        except Exception:  # noqa: BLE001 - the read meets it too, and says so
+            return False
+        return end - offset > most
+
+    def _plan(
+        self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, may_wait: bool
+    ) -> PullPlan | None:
+        """None: a light queue that has no message yet, which `may_wait` allows."""
         topic, queue_id = key
         try:
-            return self._store.pull(
+            return self._store.plan_pull(
                 topic,
                 queue_id,
                 offset,
@@ -103,29 +185,14 @@ class QueueReader:
             )
         except UnknownTopicError:
             if may_wait and _may_begin(topic, queue_id, offset):
-                return _NOTHING_YET
+                return None
             raise
-
-    def pull_aside(
-        self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted, *, in_stream: bool
-    ) -> Pulled | Aside:
-        """The same of messages far behind, by another process if there is one: it encodes them as
-        a response of a stream, or of a call."""
-        plan = self._store.plan_pull(
-            *key,
-            offset,
-            max_messages=wanted.max_messages,
-            max_bytes=max_bytes,
-            tag_filter=wanted.tag_filter,
-        )
-        encoded = self.processes.read(plan, wanted.form, in_stream=in_stream)
-        return self._store.read_planned(plan) if encoded is None else Aside(plan, encoded)
 
     def needs_worker(self, key: QueueKey, offset: int, max_bytes: int, wanted: Wanted) -> bool:
         """Whether a read from there may keep the loop for long."""
         is_whole = wanted.form == pb.RECORD_FORM_WHOLE
         most = INLINE_WHOLE_MESSAGES if is_whole else INLINE_DECODED_MESSAGES
-        return max_bytes > INLINE_BYTES or wanted.max_messages > most or self._is_cold(key, offset)
+        return max_bytes > INLINE_BYTES or wanted.max_messages > most or self.is_cold(key, offset)
 
     async def in_worker(
         self, key: QueueKey, offset: int, read: Callable[[bool], T], bytes_of: Callable[[T], int]
@@ -135,21 +202,28 @@ class QueueReader:
         It is told whether another process should do it: far behind, while puts come. `bytes_of`: of
         what it gave, those that will be sent.
         """
-        if self._is_cold(key, offset):
+        if self.is_cold(key, offset):
             return await self._cold_reads.run(read, bytes_of)
         return await self.threads.run(read, False)  # noqa: FBT003 - as `ColdReads` calls it
 
-    def _is_cold(self, key: QueueKey, offset: int) -> bool:
+    def is_cold(self, key: QueueKey, offset: int) -> bool:
+        """Whether a read from there is one far behind the end."""
         try:
             return self._store.is_cold(*key, offset)
         except Exception:  # noqa: BLE001 - the read meets it too, and says so
             return False
 
 
+def _each_bytes(wanted: Wanted) -> int:
+    return _WHOLE_BYTES if wanted.form == pb.RECORD_FORM_WHOLE else _DECODED_BYTES
+
+
 def is_laborious(pulled: Pulled, form: pb.RecordForm) -> bool:
-    """Whether what was read has so many properties that a worker must decode it."""
+    """Whether what was read are so many messages, or properties, that a worker must decode it."""
     if form == pb.RECORD_FORM_WHOLE:
         return False
+    if len(pulled.records) > INLINE_DECODED_MESSAGES:
+        return True
     if sum(map(len, pulled.records)) <= INLINE_PROPERTIES_BYTES:
         return False
     return sum(map(properties_size, pulled.records)) > INLINE_PROPERTIES_BYTES

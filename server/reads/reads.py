@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from server.access import Caller
     from server.config import ServerConfig
     from server.edge import RequestMemory
+    from server.encoded import Held
     from server.metrics import CallMetrics
-    from server.readers import Readers
+    from server.readers import FrontReads, Readers
     from server.reads.queue_growth import QueueKey
     from server.stage import Stage
     from store.message import Pulled
@@ -46,7 +47,7 @@ class _Answer(NamedTuple):
     status: pb.PullStatus
     message_count: int
     cost_bytes: int  # of its records, or of its encoded messages
-    response: pb.PullResponse | bytes  # bytes when a worker encoded it
+    response: pb.PullResponse | bytes | Held  # bytes when a worker encoded it
 
 
 #: Queue, offset, bytes at most, and what is wanted: of the reader's methods.
@@ -69,7 +70,7 @@ class Reads:
         self._memory = memory
         self._stage = stage
         self._metrics = metrics
-        self._reader = QueueReader(store, config)
+        self._reader = QueueReader(store, config, memory)
         self.growth = QueueGrowth(asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
@@ -95,9 +96,13 @@ class Reads:
         return self._reader.processes
 
     async def pull(
-        self, request: pb.PullRequest, remaining_s: float | None
-    ) -> pb.PullResponse | bytes:
-        """One pull, which waits if it is asked to, but no longer than `remaining_s`.
+        self,
+        request: pb.PullRequest,
+        remaining_s: float | None,
+        front: FrontReads | None = None,
+    ) -> pb.PullResponse | bytes | Held:
+        """One pull, which waits if it is asked to, but no longer than `remaining_s`. It may be
+        read by the `front` that it came by.
 
         Raises what MessageStore.pull raises, and MemoryFullError.
         """
@@ -119,9 +124,18 @@ class Reads:
             if self._memory.is_crowded:
                 await self._memory.room_to_send()
             reader = self._reader
-            if reader.needs_worker(*place):
+            if front is not None and not reader.is_cold(key, offset):
+                found = await reader.pull_in_front(
+                    front, *place, may_wait=wait_ms > 0, in_stream=False
+                )
+                if isinstance(found, Aside):
+                    return _Answer(found.status, *found.encoded)
+                assert found is not None
+                pulled = found
+            elif reader.needs_worker(*place):
                 return await reader.in_worker(key, offset, read_in_worker, _COST_BYTES)
-            pulled = pull()
+            else:
+                pulled = pull()
             if is_laborious(pulled, form):
                 return await reader.threads.run(_answer, pulled, form, encode=True)
             return _answer(pulled, form, encode=False)
@@ -134,8 +148,11 @@ class Reads:
             found = await read()
         return self._taken(key, caller, found)
 
-    def pull_now(self, request: pb.PullRequest) -> pb.PullResponse | bytes | None:
-        """The same without a turn of the loop, None when it takes one: for a worker, or to wait.
+    def pull_now(
+        self, request: pb.PullRequest, front: FrontReads | None = None
+    ) -> pb.PullResponse | bytes | Held | None:
+        """The same without a turn of the loop, None when it takes one: for a worker, or to wait, or
+        for the `front` that it came by.
 
         Raises what `pull` raises, but MemoryFullError.
         """
@@ -143,9 +160,12 @@ class Reads:
         key, _, _, wanted = place
         caller = current_caller()
         caller.subscribes(request.topic)
-        if self._memory.is_crowded or self._reader.needs_worker(*place):
+        reader = self._reader
+        if self._memory.is_crowded or reader.needs_worker(*place):
             return None
-        pulled = self._reader.pull(*place, may_wait=wait_ms > 0)
+        if front is not None and reader.may_be_much(*place):
+            return None
+        pulled = reader.pull(*place, may_wait=wait_ms > 0)
         if wait_ms and pulled.status is PullStatus.NO_NEW_MESSAGE:
             return None
         if is_laborious(pulled, wanted.form):
@@ -169,14 +189,19 @@ class Reads:
         wanted = Wanted(max_messages, TagFilter.parse(request.tag_filter), form)
         return (key, offset, max_bytes, wanted), wait_ms
 
-    def _taken(self, key: QueueKey, caller: Caller, found: _Answer) -> pb.PullResponse | bytes:
+    def _taken(
+        self, key: QueueKey, caller: Caller, found: _Answer
+    ) -> pb.PullResponse | bytes | Held:
         self._metrics.pulled(key[0], found.message_count, found.cost_bytes)
         caller.took_messages(found.message_count)
         return found.response
 
     def subscribe(
-        self, requests: AsyncIterator[pb.SubscribeRequest], call_id: str
-    ) -> AsyncGenerator[pb.SubscribeResponse | bytes, None]:
+        self,
+        requests: AsyncIterator[pb.SubscribeRequest],
+        call_id: str,
+        front: FrontReads | None,
+    ) -> AsyncGenerator[pb.SubscribeResponse | bytes | Held, None]:
         """The responses of one subscription."""
         return Subscription(
             self._reader,
@@ -186,6 +211,7 @@ class Reads:
             self._stage,
             self._metrics,
             call_id,
+            front,
         ).run(requests)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
 from server.edge import batch_error
+from server.encoded import Held
 from server.errors import MemoryFullError
 from server.reads.reader import Aside, Wanted, is_laborious
 from server.wire import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
     from server.edge import RequestMemory
     from server.metrics import CallMetrics
+    from server.readers import FrontReads
     from server.reads.queue_growth import QueueGrowth, QueueKey
     from server.reads.reader import QueueReader
     from server.stage import Stage
@@ -69,7 +71,7 @@ class _Read(NamedTuple):
     next_offset: int
     max_offset: int
     message_count: int
-    batch: pb.QueueBatch | bytes | None
+    batch: pb.QueueBatch | bytes | Held | None
     cost_bytes: int  # of credit: of its records, or of its encoded messages
 
 
@@ -89,6 +91,7 @@ class Subscription:
         stage: Stage,
         metrics: CallMetrics,
         call_id: str,
+        front: FrontReads | None = None,
     ) -> None:
         self._reader = reader
         self._growth = growth
@@ -97,6 +100,7 @@ class Subscription:
         self._stage = stage
         self._metrics = metrics
         self._call_id = call_id
+        self._front = front
         self._caller = current_caller()
         self._offsets: dict[QueueKey, int] = {}  # followed queues: next offset
         # Bumped by add and remove: a read that was under way meanwhile is thrown away.
@@ -112,11 +116,11 @@ class Subscription:
         self._tag_filter_text = ""
         self._wanted = Wanted(DEFAULT_MESSAGES, None, pb.RECORD_FORM_DECODED)
         self._encode_aside = False  # the response that is being made, by a worker
-        self._encoded = b""  # by another process, the whole response
+        self._encoded: bytes | Held = b""  # by another process, the whole response
 
     async def run(
         self, requests: AsyncIterator[pb.SubscribeRequest]
-    ) -> AsyncGenerator[pb.SubscribeResponse | bytes, None]:
+    ) -> AsyncGenerator[pb.SubscribeResponse | bytes | Held, None]:
         """Responses, until the client ends its side or the server drains."""
         taker = asyncio.create_task(self._take(requests), name="subscription")
         stop_listening = self._stage.on_change(self._changed.set)
@@ -272,25 +276,35 @@ class Subscription:
         stop_s = perf_counter() + FULL_S
         room = FULL_BYTES
         while room > 0 and (turn := self._next_turn()) is not None:
-            if self._needs_worker(turn):
+            found: Pulled | Aside | Exception | None
+            if self._front is not None and not self._is_cold(turn):
+                found = await self._pull_in_front(turn, None if response.queues else self._front)
+                if found is None:
+                    self._give_back([turn])
+                    break
+            elif self._needs_worker(turn):
                 if response.queues:
                     self._give_back([turn])
                 else:
                     await self._take_turns_in_worker(turn, response)
                 break
-            found = self._pull(turn, self._turn_bytes())
+            else:
+                found = self._pull(turn, self._turn_bytes())
             if isinstance(found, Pulled) and is_laborious(found, self._wanted.form):
                 self._encode_aside = True
                 outcome = await self._reader.threads.run(self._decode, turn, found, response)
                 self._settle(turn, outcome, response)
                 break
             room -= self._settle(turn, self._decode(turn, found, response), response)
-            if perf_counter() >= stop_s:
+            if perf_counter() >= stop_s or self._encoded:
                 break
         return response
 
     def _turn_bytes(self) -> int:
         return min(self._credit_bytes, TURN_BYTES)
+
+    def _is_cold(self, turn: _Turn) -> bool:
+        return self._reader.is_cold(turn.key, turn.offset)
 
     def _needs_worker(self, turn: _Turn) -> bool:
         return self._reader.needs_worker(turn.key, turn.offset, self._turn_bytes(), self._wanted)
@@ -325,6 +339,22 @@ class Subscription:
         self._give_back(turns[len(found) :] + rest)
         for turn, outcome in zip(turns, found, strict=False):
             self._settle(turn, outcome, response)
+
+    async def _pull_in_front(
+        self, turn: _Turn, front: FrontReads | None
+    ) -> Pulled | Aside | Exception | None:
+        """Read the queue. What the front reads is a response of its own; without it, None where
+        there is much."""
+        try:
+            self._caller.subscribes(turn.key[0])
+            return await self._reader.pull_in_front(
+                front,
+                *(turn.key, turn.offset, self._turn_bytes(), self._wanted),
+                may_wait=True,
+                in_stream=True,
+            )
+        except Exception as error:  # noqa: BLE001 - the other queues go on
+            return error
 
     def _pull(
         self, turn: _Turn, max_bytes: int, *, aside: bool = False
@@ -364,8 +394,11 @@ class Subscription:
         """Move the queue on by what was read, or drop it; returns the bytes of credit taken."""
         key = turn.key
         if self._generations.get(key) != turn.generation:  # moved or removed while it was read
-            if isinstance(outcome, _Read) and isinstance(outcome.batch, pb.QueueBatch):
-                response.queues.remove(outcome.batch)
+            if isinstance(outcome, _Read):
+                if isinstance(outcome.batch, pb.QueueBatch):
+                    response.queues.remove(outcome.batch)
+                elif isinstance(outcome.batch, Held):
+                    outcome.batch.drop()
             return 0
         if isinstance(outcome, Exception):
             self._remove(key)
@@ -378,7 +411,7 @@ class Subscription:
         next_offset, max_offset, message_count, batch, cost_bytes = outcome
         if batch is None:
             return 0
-        if isinstance(batch, bytes):
+        if isinstance(batch, (bytes, Held)):
             self._encoded = batch
         self._offsets[key] = next_offset
         self._credit_bytes -= cost_bytes

@@ -9,6 +9,7 @@ bytes come and go with those of others.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,9 @@ from kvcq_client.format import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
 from server.edge import MAX_CALLS, SMALL_BYTES, CallKind, batch_error, inner_context
+from server.encoded import Held
 from server.errors import ServerDrainingError
+from server.readers import front_of
 from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
@@ -48,6 +51,13 @@ class Result(NamedTuple):
     id: int
     response: bytes
     error: pb.BatchError | None = None
+
+
+def held_out(call_id: int, response: Held) -> Held:
+    """The CallsResponse with this one result."""
+    size = len(response)
+    head = pb.CallResult(id=call_id).SerializeToString() + _RESPONSE + varint(size)
+    return response.behind(_RESULTS + varint(len(head) + size) + head)
 
 
 def results_out(results: Sequence[Result]) -> bytes:
@@ -82,10 +92,12 @@ class CallStream:
         self._metadata = context.invocation_metadata()
         self._request_id = request_id
         self._peer = context.peer()
+        self._front = front_of(context)
         self._usage = current_caller().usage
         self._under_way: dict[int, tuple[asyncio.Task[None], Method]] = {}
         # Not sent yet. Large ones are counted by `memory`, which asks for no more than fit.
         self._results: list[Result] = []
+        self._held: deque[Held] = deque()  # messages of one result each
         # Of `run`, while it has nothing to do.
         self._sleep: asyncio.Future[None] | None = None
         self._is_reading = True
@@ -94,7 +106,7 @@ class CallStream:
 
     async def run(
         self, requests: AsyncIterator[pb.CallsRequest], stage: Stage
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> AsyncGenerator[bytes | Held, None]:
         """The results. Raises, after those of all calls taken, ServerDrainingError when the server
         ends, and InvalidArgumentError or MemoryFullError when the stream itself is refused."""
         reader = asyncio.create_task(self._take(requests, stage), name="calls")
@@ -113,6 +125,12 @@ class CallStream:
                         yield results_out(results)
                     finally:
                         self._count_sent(results)
+                elif self._held:
+                    held = self._held.popleft()
+                    try:
+                        yield held
+                    finally:
+                        self._memory.sent(len(held))
                 elif self._is_reading or self._under_way:
                     self._sleep = self._loop.create_future()
                     await self._sleep
@@ -128,6 +146,8 @@ class CallStream:
             for task, _ in self._under_way.values():
                 task.cancel()
             self._count_sent(self._results)
+            for held in self._held:
+                self._memory.sent(len(held))
 
     def _wake(self) -> None:
         if self._sleep is not None and not self._sleep.done():
@@ -220,7 +240,7 @@ class CallStream:
         if self._usage is not None:
             self._usage.took(len(call.request))  # also of what is refused
         started = perf_counter()
-        context = inner_context(self._peer, self._metadata, call.timeout_ms)
+        context = inner_context(self._peer, self._metadata, call.timeout_ms, self._front)
         try:
             request = method.decode(call.request)
             # None: it has to wait for something, and nothing was done.
@@ -261,9 +281,14 @@ class CallStream:
             return
         self._answered(call_id, response)
 
-    def _answered(self, call_id: int, response: bytes) -> None:
+    def _answered(self, call_id: int, response: bytes | Held) -> None:
         if self._usage is not None:
             self._usage.took(len(response))
+        if isinstance(response, Held):
+            held = held_out(call_id, response)
+            self._memory.sends(len(held))
+            self._held.append(held)
+            return
         if len(response) > SMALL_BYTES:
             self._memory.sends(len(response))
         self._results.append(Result(call_id, response))

@@ -6,6 +6,7 @@ Used by the open log, and by whoever reads its files beside it.
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
@@ -21,16 +22,19 @@ from store.format import (
     check_record,
     crc_item,
 )
-from store.log.segment import segment_name
+from store.log.segment import map_segment, segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from mmap import mmap
     from pathlib import Path
 
 # A read takes this much at most, and goes over gaps of this much (a disk's read-ahead is 128 KiB:
 # gaps within it cost nothing).
 _READ_BYTES = 4 << 20
 _GAP_BYTES = 32 << 10
+#: Segments that a `LogMaps` has mapped at a time.
+MOST_MAPS = 8
 
 
 def run_end(places: Sequence[tuple[int, int]], index: int, stop: int) -> int:
@@ -94,24 +98,29 @@ class LogFiles:
         return records
 
     def _read_run(self, places: Sequence[tuple[int, int]], at: int) -> list[bytes]:
-        """The records that one read from `places[at]` on gives."""
-        base = places[at][0]
-        start = base - base % self._segment_bytes
-        end = run_end(places, at, start + self._segment_bytes)
-        data = self._pread(start, base - start, end - base)
+        """The records from `places[at]` on that lie in one source."""
+        source, base, end = self._source(places, at)
         run = places[at : max(at + 1, bisect_left(places, (end,), at))]
-        copies = [data[offset - base : offset - base + size] for offset, size in run]
+        copies = [source[offset - base : offset - base + size] for offset, size in run]
         if not are_whole(copies, run):
             for copy, (offset, size) in zip(copies, run, strict=True):
                 verify(copy, offset, size)
         return copies
+
+    def _source(self, places: Sequence[tuple[int, int]], at: int) -> tuple[mmap | bytes, int, int]:
+        """Bytes that hold the record at `places[at]`: them, where they begin and end. Here what one
+        read gives."""
+        base = places[at][0]
+        start = base - base % self._segment_bytes
+        end = run_end(places, at, start + self._segment_bytes)
+        return self._pread(start, base - start, end - base), base, end
 
     def _pread(self, start: int, position: int, size: int) -> bytes:
         """Fewer bytes where the file ends: what is made of them does not verify."""
         try:
             file = os.open(self._directory / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise MessageNotFoundError(str(start + position), "its segment is gone") from None
+            raise _gone(start + position) from None
         try:
             data = os.pread(file, size, position)
             # Whoever reads far behind goes on from there: the disk works while this is sent.
@@ -119,3 +128,57 @@ class LogFiles:
             return data
         finally:
             os.close(file)
+
+
+class LogMaps(LogFiles):
+    """The same files, mapped: for what lies near the end, and is in memory.
+
+    A few mappings are kept, each an open file. Whoever has them calls `let_go` every few seconds: a
+    segment that retention removed is read no more, and gives its space back then.
+    Thread: any. Lock: `_lock`, held while a file is mapped.
+    """
+
+    def __init__(self, directory: Path, segment_bytes: int) -> None:
+        super().__init__(directory, segment_bytes)
+        self._lock = threading.Lock()
+        self._maps: dict[int, mmap] = {}  # by where they begin, the one used last at the end
+        self._used: set[int] = set()  # since `let_go`
+
+    @property
+    def count(self) -> int:
+        """Mappings that there are."""
+        return len(self._maps)
+
+    def let_go(self) -> None:
+        """Have no mapping that was not used since this was called before.
+
+        Blocks while pages are unmapped.
+        """
+        with self._lock:
+            kept = {start: found for start, found in self._maps.items() if start in self._used}
+            dropped, self._maps = self._maps, kept
+            self._used.clear()
+        dropped.clear()
+
+    def _source(self, places: Sequence[tuple[int, int]], at: int) -> tuple[mmap | bytes, int, int]:
+        offset = places[at][0]
+        start = offset - offset % self._segment_bytes
+        return self._map(start), start, start + self._segment_bytes
+
+    def _map(self, start: int) -> mmap:
+        with self._lock:
+            found = self._maps.pop(start, None)
+            if found is None:
+                try:
+                    found = map_segment(self._directory / segment_name(start), self._segment_bytes)
+                except FileNotFoundError:
+                    raise _gone(start) from None
+                while len(self._maps) >= MOST_MAPS:
+                    del self._maps[next(iter(self._maps))]
+            self._maps[start] = found
+            self._used.add(start)
+            return found
+
+
+def _gone(offset: int) -> MessageNotFoundError:
+    return MessageNotFoundError(str(offset), "its segment is gone")

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
-from kvcq_client import AsyncClient, Message
+from kvcq_client import AsyncClient, Message, Start
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from tests.benchmarks.measure import BATCH, BODY_BYTES, Row
@@ -44,7 +45,9 @@ def with_fronts(bench: Bench) -> None:
             (f"single put, {_IN_FLIGHT} in flight", _singles, bench.amount(8_000, 200), 0.5),
             (f"put on a shared stream, {_IN_FLIGHT}", _shared, bench.amount(30_000, 200), 1.1),
             ("message of a producer", _produced, bench.amount(200_000, 2_000), 1.1),
-            ("message pulled, 512 a call", _pulled, bench.amount(200_000, 2_000), 1.1),
+            ("message pulled, 512 a call", _pulling(512), bench.amount(200_000, 2_000), 0.7),
+            ("message pulled, 32 a call", _pulling(32), bench.amount(20_000, 2_000), 0.8),
+            ("message of a consumer", _consumed, bench.amount(200_000, 2_000), 0.7),
         ):
             times: dict[ServerProcess, list[_Times]] = {alone: [], fronted: []}
             for _ in range(bench.rounds):
@@ -118,16 +121,31 @@ async def _produced(target: str, count: int) -> None:
             await producer.send("produced", _BODY)
 
 
-async def _pulled(target: str, count: int) -> None:
+def _pulling(each: int) -> Work:
     """What the producer left, from the beginning again when it is at an end."""
+    return partial(_pulled, each)
+
+
+async def _pulled(each: int, target: str, count: int) -> None:
     async with grpc.aio.insecure_channel(target, options=_LARGE) as channel:
         stub = kvcq_pb2_grpc.MessageServiceStub(channel)
         form, offset, read = pb.RECORD_FORM_WHOLE, 0, 0
         while read < count:
             pulled = await stub.Pull(
                 pb.PullRequest(
-                    topic="produced", offset=offset, max_messages=512, max_bytes=8 << 20, form=form
+                    topic="produced", offset=offset, max_messages=each, max_bytes=8 << 20, form=form
                 )
             )
             read += len(pulled.queue_offsets)
             offset = pulled.next_offset if pulled.next_offset < pulled.max_offset else 0
+
+
+async def _consumed(target: str, count: int) -> None:
+    read = 0
+    async with AsyncClient(target) as client:
+        while read < count:
+            async with await client.consumer("produced", start=Start.EARLIEST) as consumer:
+                async for _ in consumer.to_end():
+                    read += 1
+                    if read == count:
+                        break

@@ -1,4 +1,5 @@
-"""What a reader process answers is what the server would: over random stores, and damaged ones."""
+"""What a reader process answers, or a front, is what the server would: over random stores, and
+damaged ones."""
 
 from __future__ import annotations
 
@@ -8,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.readers.orders import Order
-from server.readers.process import answer
+from server.readers import LogPlace, Order, answer
 from server.wire import pulled_out
 from store.errors import CorruptRecordError, StoreError
-from store.log import LogFiles
+from store.log import LogFiles, LogMaps
 from store.message import Message
 from store.metadata import Retention
 from store.tag_filter import TagFilter
@@ -28,14 +28,20 @@ if TYPE_CHECKING:
     from store.pull_plan import PullPlan
 
 LIGHT = "%LMQ%a"
+#: Of an order that is given its files.
+LOG = LogPlace("", SEGMENT_BYTES)
 QUEUES = [("all", 0), ("all", 1), ("few", 0), ("bytes", 0), ("latest", 0), ("again", 0), (LIGHT, 0)]
 #: "Aa" and "BB" have one code.
 TAGS = ("", "Aa", "BB", "other")
 FORMS = (pb.RECORD_FORM_WHOLE, pb.RECORD_FORM_DECODED)
 
 
-def files_of(store: MessageStore) -> LogFiles:
-    return LogFiles(store.config.root / "commitlog", SEGMENT_BYTES)
+KINDS = pytest.mark.parametrize("kind", [LogFiles, LogMaps])
+
+
+def files_of(store: MessageStore, kind: type[LogFiles] = LogFiles) -> LogFiles:
+    """As a reader process has them, or as a front."""
+    return kind(store.config.root / "commitlog", SEGMENT_BYTES)
 
 
 def plain(store: MessageStore, plan: PullPlan, form: pb.RecordForm) -> tuple[bytes, int, int]:
@@ -48,11 +54,13 @@ def plain(store: MessageStore, plan: PullPlan, form: pb.RecordForm) -> tuple[byt
 
 def aside(files: LogFiles, plan: PullPlan, form: pb.RecordForm) -> tuple[bytes, int, int] | None:
     """The same of a reader process. What a stream carries is held to what a call does."""
-    found = answer(files, Order(plan, form, in_stream=False))
-    streamed = answer(files, Order(plan, form, in_stream=True))
+    found = answer(files, Order(LOG, plan, form, in_stream=False))
+    streamed = answer(files, Order(LOG, plan, form, in_stream=True))
     assert (found is None) == (streamed is None)
     if found is None or streamed is None:
         return None
+    assert isinstance(found.data, bytes)
+    assert isinstance(streamed.data, bytes)
     response = pb.PullResponse.FromString(found.data)
     [batch] = pb.SubscribeResponse.FromString(streamed.data).queues
     assert batch == pb.QueueBatch(topic=plan.topic, queue_id=plan.queue_id, batch=response)
@@ -116,7 +124,7 @@ def test_it_answers_what_the_server_does(tmp_path: Path, seed: int) -> None:
     given = {"hot_read_bytes": 0, "crc_item": seed % 6 != 5}
     with checked(open_small(tmp_path / "store", clock, **given)) as store:  # type: ignore[arg-type]
         fill(store, clock, rng)
-        files = files_of(store)
+        files = files_of(store, LogMaps if seed % 2 else LogFiles)
         messages = 0
         for plan in plans(store, rng):
             for form in FORMS:
@@ -135,24 +143,28 @@ def one_plan(store: MessageStore) -> PullPlan:
     return plan
 
 
+@KINDS
 @pytest.mark.damages
-def test_nothing_is_answered_where_a_record_is_damaged(tmp_path: Path) -> None:
+def test_nothing_is_answered_where_a_record_is_damaged(
+    tmp_path: Path, kind: type[LogFiles]
+) -> None:
     with open_small(tmp_path / "store") as store:
         plan = one_plan(store)
-        assert aside(files_of(store), plan, pb.RECORD_FORM_WHOLE) is not None
+        assert aside(files_of(store, kind), plan, pb.RECORD_FORM_WHOLE) is not None
         offset, size = plan.places[150]
         path = store.config.root / "commitlog" / f"{offset - offset % SEGMENT_BYTES:020d}"
         with path.open("r+b") as file:
             file.seek(offset % SEGMENT_BYTES + size // 2)
             file.write(b"?")
-        assert aside(files_of(store), plan, pb.RECORD_FORM_WHOLE) is None
+        assert aside(files_of(store, kind), plan, pb.RECORD_FORM_WHOLE) is None
         # The server's own way: what comes before, and then the error.
         assert len(store.read_planned(plan).records) == 150
         with pytest.raises(CorruptRecordError):
             store.pull("T", 0, 150)
 
 
-def test_nothing_is_answered_where_a_segment_is_gone(tmp_path: Path) -> None:
+@KINDS
+def test_nothing_is_answered_where_a_segment_is_gone(tmp_path: Path, kind: type[LogFiles]) -> None:
     clock = FakeClock()
     with checked(open_small(tmp_path / "store", clock)) as store:
         plan = one_plan(store)
@@ -160,11 +172,12 @@ def test_nothing_is_answered_where_a_segment_is_gone(tmp_path: Path) -> None:
         store.put([Message("T", b"young" * 10)])
         store.flush()
         assert store.expire()
-        assert aside(files_of(store), plan, pb.RECORD_FORM_WHOLE) is None
+        assert aside(files_of(store, kind), plan, pb.RECORD_FORM_WHOLE) is None
         with pytest.raises(StoreError, match="is outside"):
             store.read_planned(plan)
 
 
+@KINDS
 @pytest.mark.parametrize(
     "change",
     [
@@ -176,11 +189,14 @@ def test_nothing_is_answered_where_a_segment_is_gone(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_is_answered_to_units_that_point_elsewhere(
-    tmp_path: Path, change: dict[str, object]
+    tmp_path: Path, change: dict[str, object], kind: type[LogFiles]
 ) -> None:
     with checked(open_small(tmp_path / "store")) as store:
         store.put([Message("T", b"a"), Message("T", b"b")])
         plan = store.plan_pull("T", 0, 0, max_messages=2, max_bytes=1 << 20, tag_filter=None)
-        assert aside(files_of(store), plan, pb.RECORD_FORM_WHOLE) is not None
+        assert aside(files_of(store, kind), plan, pb.RECORD_FORM_WHOLE) is not None
         wrong = plan._replace(**change)  # type: ignore[arg-type]
-        assert answer(files_of(store), Order(wrong, pb.RECORD_FORM_WHOLE, in_stream=False)) is None
+        assert (
+            answer(files_of(store, kind), Order(LOG, wrong, pb.RECORD_FORM_WHOLE, in_stream=False))
+            is None
+        )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.readers.orders import LogPlace
 from server.readers.readers import LEAST_BYTES, Readers
 from store.message import Message
 from tests.support.checked import checked
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from server.readers.orders import Encoded
+    from server.encoded import Encoded
     from store.message_store import MessageStore
     from store.pull_plan import PullPlan
 
@@ -37,6 +38,10 @@ def plan_of(store: MessageStore, max_messages: int = 200) -> PullPlan:
     return store.plan_pull("T", 0, 0, max_messages=max_messages, max_bytes=1 << 20, tag_filter=None)
 
 
+def log_of(store: MessageStore) -> LogPlace:
+    return LogPlace(str(store.config.root / "commitlog"), SEGMENT_BYTES)
+
+
 class Clock:
     now_s = 100.0
 
@@ -46,7 +51,7 @@ class Clock:
 
 @contextmanager
 def readers_of(store: MessageStore, clock: Clock, *, idle_s: float = 60.0) -> Iterator[Readers]:
-    readers = Readers(1, store.config.root / "commitlog", SEGMENT_BYTES, now_s=clock, idle_s=idle_s)
+    readers = Readers(1, log_of(store), now_s=clock, idle_s=idle_s)
     try:
         yield readers
     finally:
@@ -69,6 +74,7 @@ def begin(readers: Readers, plan: PullPlan) -> None:
 
 def is_whole(store: MessageStore, found: Encoded | None) -> bool:
     assert found is not None
+    assert isinstance(found.data, bytes)
     records = b"".join(store.pull("T", 0, 0, max_messages=200).records)
     return pb.PullResponse.FromString(found.data).records == records
 
@@ -87,7 +93,7 @@ def test_one_read_begins_nothing_and_neither_do_short_ones(store: MessageStore) 
 
 
 def test_none_is_begun_where_none_is_wanted(store: MessageStore) -> None:
-    readers = Readers(0, store.config.root / "commitlog", SEGMENT_BYTES)
+    readers = Readers(0, log_of(store))
     assert ask(readers, plan_of(store)) is None
     assert ask(readers, plan_of(store)) is None
     readers.close()

@@ -14,6 +14,7 @@ from store.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from server.encoded import Held
     from tests.support.serving import Served
 
 FORMS = (pb.RECORD_FORM_DECODED, pb.RECORD_FORM_WHOLE)
@@ -37,12 +38,18 @@ def requests() -> Iterator[pb.PullRequest]:
     yield pb.PullRequest(topic="orders", max_messages=-1)
 
 
+def _decoded(response: pb.PullResponse | bytes | Held) -> pb.PullResponse:
+    data = encoded(response)
+    assert isinstance(data, bytes), "it came by no front"
+    return pb.PullResponse.FromString(data)
+
+
 async def answered(served: Served, request: pb.PullRequest) -> pb.PullResponse | str:
     try:
         response = await served.serving.reads.pull(request, None)
     except StoreError as error:
         return repr(error)
-    return pb.PullResponse.FromString(encoded(response))
+    return _decoded(response)
 
 
 def answered_now(served: Served, request: pb.PullRequest) -> pb.PullResponse | str | None:
@@ -50,7 +57,7 @@ def answered_now(served: Served, request: pb.PullRequest) -> pb.PullResponse | s
         response = served.serving.reads.pull_now(request)
     except StoreError as error:
         return repr(error)
-    return None if response is None else pb.PullResponse.FromString(encoded(response))
+    return None if response is None else _decoded(response)
 
 
 async def test_now_is_as_later(served: Served) -> None:

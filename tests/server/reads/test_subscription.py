@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.message import Pulled
+    from store.pull_plan import PullPlan
     from tests.support.serving import Served
 
 PLENTY = 1 << 26
@@ -272,15 +273,15 @@ async def test_a_queue_moved_while_a_worker_reads_it_answers_from_its_new_place(
     async with serving(tmp_path, store={"hot_read_bytes": 1}) as served:
         await _put(served, 0, [b"a", b"b", b"c"])
         reading, go_on = threading.Event(), threading.Event()
-        pull = served.store.pull
+        read = served.store.read_planned
 
-        def slow_pull(*args: Any, **kwargs: Any) -> Pulled:  # noqa: ANN401 - as pull takes them
-            found = pull(*args, **kwargs)
+        def slow_read(plan: PullPlan) -> Pulled:
+            found = read(plan)
             reading.set()
             go_on.wait(10)
             return found
 
-        monkeypatch.setattr(served.store, "pull", slow_pull)
+        monkeypatch.setattr(served.store, "read_planned", slow_read)
         call = await _open(
             served,
             pb.SubscribeRequest(add=[_at("t", 0)], credit_bytes=PLENTY, max_messages=1),
