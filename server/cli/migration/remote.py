@@ -27,7 +27,7 @@ _TIMEOUT_S = 60.0
 @contextmanager
 def remote_target(server: str, watch: Watch) -> Iterator[RemoteTarget]:
     """A running store. Raises CommandError for what the client raises."""
-    with connect(server) as client:
+    with connect(server, _TIMEOUT_S) as client:
         yield RemoteTarget(client.migration, server, watch)
 
 
@@ -54,12 +54,12 @@ class RemoteTarget:
 
     def plan(self, layout: FileLayout | None) -> pb.MigrationPlan:
         self._watch("measuring", 0.0, "")
-        found = self._migration.plan(timeout_s=_TIMEOUT_S)
+        found = self._migration.plan()
         self._name_server(found)
         return found
 
     def status(self) -> pb.MigrationStatus:
-        found = self._migration.status(timeout_s=_TIMEOUT_S)
+        found = self._migration.status()
         self._name_server(found)
         return found
 
@@ -72,36 +72,36 @@ class RemoteTarget:
         reclaim_unexpired: bool | None,
     ) -> pb.MigrationStepResponse:
         policy = None if routing is None else routing_out(routing)
-        return self._taken(self._migration.start(policy, timeout_s=_TIMEOUT_S))
+        return self._taken(self._migration.start(policy))
 
     def verify(self, key_every: int) -> pb.MigrationStepResponse:
-        return self._taken(self._migration.verify(key_every, timeout_s=_TIMEOUT_S))
+        return self._taken(self._migration.verify(key_every))
 
     def differences(self, limit: int) -> list[pb.Difference]:
-        return self._migration.differences(limit, timeout_s=_TIMEOUT_S)
+        return self._migration.differences(limit)
 
     def cutover(self) -> pb.MigrationStepResponse:
-        return self._taken(self._migration.cutover(timeout_s=_TIMEOUT_S))
+        return self._taken(self._migration.cutover())
 
     def rollback(self) -> pb.MigrationStepResponse:
-        return self._taken(self._migration.rollback(timeout_s=_TIMEOUT_S))
+        return self._taken(self._migration.rollback())
 
     def finish(self) -> pb.MigrationStepResponse:
-        return self._taken(self._migration.finish(timeout_s=_TIMEOUT_S))
+        return self._taken(self._migration.finish())
 
     def set_routing(self, routing: RoutingPolicy) -> pb.MigrationStepResponse:
         policy = routing_out(routing)
-        return self._taken(self._migration.set_routing(policy, timeout_s=_TIMEOUT_S))
+        return self._taken(self._migration.set_routing(policy))
 
     def cancel(self, job_id: str) -> pb.MigrationStepResponse:
-        return self._taken(self._migration.cancel(job_id, timeout_s=_TIMEOUT_S))
+        return self._taken(self._migration.cancel(job_id))
 
     def resume(self, rebuild: SideName | None) -> pb.MigrationStepResponse:
         if rebuild is not None:
             step = NextStep("resume", ("--rebuild", rebuild.value), stopped_only=True)
             reason = "a side is rebuilt while the store is stopped"
             raise CommandError(reason, step.sentence(None))
-        return self._taken(self._migration.resume(timeout_s=_TIMEOUT_S))
+        return self._taken(self._migration.resume())
 
     def release(self, home: Home | None) -> list[str]:
         hint = NextStep("release", stopped_only=True).sentence(None)

@@ -76,11 +76,11 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def connect(server: str) -> Iterator[Client]:
+def connect(server: str, timeout_s: float = TIMEOUT_S) -> Iterator[Client]:
     """A client for the length of a command. Raises CommandError for what the client raises."""
     try:
         with Client(
-            server, timeout_s=TIMEOUT_S, tls=tls_of(), credentials=credentials_of()
+            server, timeout_s=timeout_s, tls=tls_of(), credentials=credentials_of()
         ) as client:
             try:
                 # The client tries again for all of its time; a person wants to know soon.

@@ -18,6 +18,9 @@ from server.cli.top.shown import document, screen
 if TYPE_CHECKING:
     from kvcq_client import Client
 
+#: For one call: a server that does not answer by then is shown as one that does not.
+_TIMEOUT_S = 10.0
+
 
 @click.command()
 @click.option(
@@ -45,7 +48,7 @@ def top(
     def figures(before: Sample, now: Sample) -> Figures:
         return figures_of(before, now, _now_ms(), topics, groups)
 
-    with connect(server) as client:
+    with connect(server, _TIMEOUT_S) as client:
         before = take(client, time.monotonic())
         time.sleep(interval_s)
         now = take(client, time.monotonic(), denied=before.denied)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from kvcq_client import Client
 
-#: For one call: a server that does not answer by then is shown as one that does not.
-TIMEOUT_S = 10.0
 _NOTHING_YET = Activity([], [], None, None, None)
 
 
@@ -41,20 +39,16 @@ def take(client: Client, time_s: float, *, denied: bool = False) -> Sample:
     `denied` is that of the look before: what was refused once is not asked for again, since each
     refusal is counted and audited.
     """
-    numbers = client.statistics(timeout_s=TIMEOUT_S)
-    version = client.server_version(timeout_s=TIMEOUT_S)
+    numbers = client.statistics()
+    version = client.server_version()
     try:
         # Not before: the client would wait until the store is open.
         if "server.opening_progress" in numbers or "server.draining" in numbers:
             return Sample(time_s, version, numbers, _NOTHING_YET, (), denied=denied)
         if denied:
             return Sample(time_s, version, numbers, _NOTHING_YET, (), denied=True)
-        activity = client.activity(timeout_s=TIMEOUT_S)
-        jobs = [
-            job
-            for job in client.jobs.list(timeout_s=TIMEOUT_S)
-            if job.status == jobs_pb2.JOB_STATUS_RUNNING
-        ]
+        activity = client.activity()
+        jobs = [job for job in client.jobs.list() if job.status == jobs_pb2.JOB_STATUS_RUNNING]
     except UnavailableError as error:
         if error.reason not in ("STARTING", "DRAINING"):
             raise
