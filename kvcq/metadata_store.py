@@ -36,14 +36,7 @@ from kvcq.engine import KvBatch, pages
 from kvcq.errors import CorruptValueError
 from kvcq.tables import remove_range
 from store.consume_queue import LastUnit
-from store.metadata import (
-    KEEP_ALL,
-    DeleteMark,
-    KeptQueue,
-    LatestHead,
-    Retention,
-    TopicConfig,
-)
+from store.metadata import KEEP_ALL, DeleteMark, KeptQueue, LatestHead, Retention, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.errors import (
-    DamagedQueueError,
-    InvalidArgumentError,
-    StoreError,
-    StoreFormatError,
-)
+from store.errors import DamagedQueueError, InvalidArgumentError, StoreError, StoreFormatError
 from store.light_queue import is_light
 
 if TYPE_CHECKING:

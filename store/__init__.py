@@ -16,15 +16,7 @@ the protocols that a database keeps.
 from store.config import FlushMode, StoreConfig
 from store.consume_queue import Boundary, Bounds
 from store.errors import StoreError
-from store.message import (
-    Appended,
-    KeyQueryPage,
-    Message,
-    Placed,
-    Pulled,
-    PullStatus,
-    StoredMessage,
-)
+from store.message import Appended, KeyQueryPage, Message, Placed, Pulled, PullStatus, StoredMessage
 
 __all__ = [
     "Appended",

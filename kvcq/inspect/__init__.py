@@ -7,15 +7,7 @@ here. `scrub` verifies a store that runs, piece by piece. Every finding is a `Fi
 and the tables of kvcq/; nothing is written.
 """
 
-from kvcq.inspect.findings import (
-    Checked,
-    CheckResult,
-    Finding,
-    Findings,
-    Kind,
-    Remedy,
-    size_text,
-)
+from kvcq.inspect.findings import Checked, CheckResult, Finding, Findings, Kind, Remedy, size_text
 from kvcq.inspect.log import LogCheck
 from kvcq.inspect.lookup import Lookup, stands_in
 from kvcq.inspect.rows import ROCKSDB

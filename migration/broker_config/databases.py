@@ -38,14 +38,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvcq.engine import KvBatch
 from kvcq.engine.rocks import RocksEngine, hand_over, list_families, metadata_profile
 from migration.broker_config.json_files import offset_row, quoted_numbers
-from migration.broker_config.tables import (
-    DIRECTORY,
-    SEPARATOR,
-    Form,
-    Kind,
-    Table,
-    last_written_ms,
-)
+from migration.broker_config.tables import DIRECTORY, SEPARATOR, Form, Kind, Table, last_written_ms
 from store.errors import StoreFormatError
 
 if TYPE_CHECKING:

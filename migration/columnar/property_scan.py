@@ -14,15 +14,7 @@ import numpy as np
 
 from migration.columnar.strings import Strings
 from migration.columnar.unaligned import gather
-from store.format import (
-    BATCH,
-    ITEM_END,
-    KEYS,
-    LMQ_NAMES,
-    LMQ_OFFSETS,
-    UNIQ_KEY,
-    light_queues,
-)
+from store.format import BATCH, ITEM_END, KEYS, LMQ_NAMES, LMQ_OFFSETS, UNIQ_KEY, light_queues
 
 if TYPE_CHECKING:
     import numpy.typing as npt

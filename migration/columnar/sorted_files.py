@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kvcq.engine.rocks import DERIVED, write_sst
-from kvcq.tables import (
-    INDEX,
-    UNIT_DTYPE,
-    UNITS,
-    expiry_stamps,
-    max_key,
-    pack_max,
-    unpack_unit_key,
-)
+from kvcq.tables import INDEX, UNIT_DTYPE, UNITS, expiry_stamps, max_key, pack_max, unpack_unit_key
 from migration.columnar.derived_rows import IndexRows, UnitRows
 from migration.columnar.strings import WORD, Strings, coded
 from migration.columnar.unaligned import gather

@@ -16,13 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from migration.columnar.block import RecordBlock
-from store.format import (
-    BLANK_BYTES,
-    MAGIC_BLANK,
-    MIN_RECORD_BYTES,
-    Found,
-    check_record,
-)
+from store.format import BLANK_BYTES, MAGIC_BLANK, MIN_RECORD_BYTES, Found, check_record
 
 #: One whole segment.
 Buffer = mmap.mmap | bytes

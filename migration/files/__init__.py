@@ -6,11 +6,7 @@ Its files are held against the log here, too. Uses the formats, and nothing else
 from migration.files.checkpoint import CHECKPOINT_FILE
 from migration.files.file_check import FileCheck
 from migration.files.file_side import FileSide
-from migration.files.options import (
-    TRASH_DIRECTORY,
-    Adoption,
-    FileQueueOptions,
-)
+from migration.files.options import TRASH_DIRECTORY, Adoption, FileQueueOptions
 from migration.files.queue_check import NOWHERE
 from migration.files.record_lookup import RecordLookup
 from migration.files.store import FileQueueStore

@@ -22,11 +22,7 @@ from migration.files.checkpoint import DeadTopic, FileQueueCheckpoint, write_che
 from migration.files.dispatch_groups import DispatchGroups, group_requests
 from migration.files.handles import FileHandles
 from migration.files.index import IndexFileSet
-from migration.files.options import (
-    TRASH_DIRECTORY,
-    Adoption,
-    FileQueueOptions,
-)
+from migration.files.options import TRASH_DIRECTORY, Adoption, FileQueueOptions
 from migration.files.queues import FileQueueSet
 from migration.files.reads import FileQueueReads
 from migration.files.recovery import cut_queues, open_files

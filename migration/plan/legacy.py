@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kvcq.inspect import Finding, Kind, Remedy
 from migration.broker_config import BrokerConfig, is_own_topic, read_config
 from migration.errors import LogDamageError
-from migration.files import (
-    NOWHERE,
-    FileCheck,
-    FileQueueOptions,
-    RecordLookup,
-)
+from migration.files import NOWHERE, FileCheck, FileQueueOptions, RecordLookup
 from migration.formats import (
     ENTRY_SIZE,
     HEADER_SIZE,

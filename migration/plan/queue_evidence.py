@@ -19,13 +19,7 @@ from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.errors import KvcqError
 from kvcq.inspect import stands_in
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
-from migration.formats import (
-    UNIT_SIZE,
-    files_in,
-    queues_in,
-    units_in,
-    valid_units,
-)
+from migration.formats import UNIT_SIZE, files_in, queues_in, units_in, valid_units
 from store.errors import StoreFormatError
 from store.format import read_checkpoint
 

@@ -26,12 +26,7 @@ from migration.fill import LogFeed, Pace
 from migration.sides import FileSideStore
 from migration.state import SideName
 from store.consume_queue import KeyHit
-from store.errors import (
-    CorruptRecordError,
-    MessageNotFoundError,
-    StoreBusyError,
-    StoreError,
-)
+from store.errors import CorruptRecordError, MessageNotFoundError, StoreBusyError, StoreError
 from store.format import dispatch_request
 
 if TYPE_CHECKING:

@@ -40,13 +40,7 @@ from server.errors import (
 from server.fronts import FrontMethod, Fronts
 from server.http import HttpSites, Site, monitoring_app
 from server.metrics import CallMetrics
-from server.process import (
-    calm_collector,
-    fast_loop,
-    has_terminal,
-    private_bytes,
-    tune_allocator,
-)
+from server.process import calm_collector, fast_loop, has_terminal, private_bytes, tune_allocator
 from server.services import (
     AccessService,
     AdminService,

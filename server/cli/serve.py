@@ -32,12 +32,7 @@ from server.process import (
 )
 from server.process import as_json as lines_as_json
 from server.settings import RunningSettings
-from store.errors import (
-    InvalidArgumentError,
-    StoreError,
-    StoreFailedError,
-    StoreLockedError,
-)
+from store.errors import InvalidArgumentError, StoreError, StoreFailedError, StoreLockedError
 
 if TYPE_CHECKING:
     from pathlib import Path

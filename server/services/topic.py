@@ -8,13 +8,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from server.edge import MAX_TOPICS
 from server.texts import whole_number
-from server.wire import (
-    bounds_out,
-    not_more,
-    not_negative,
-    page_size_of,
-    topic_out,
-)
+from server.wire import bounds_out, not_more, not_negative, page_size_of, topic_out
 from store.errors import InvalidArgumentError
 from store.metadata import KEEP_ALL, Retention
 

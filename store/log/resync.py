@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.format import (
-    AT,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    Found,
-)
+from store.format import AT, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Found
 from store.log.log_bytes import look_at, mapped
 
 if TYPE_CHECKING:

@@ -13,13 +13,7 @@ from migration.release import Home, release
 from migration.steps.adopting import adopt
 from store.format.record import unpack_record
 from store.message import Message
-from tests.support.broker_store import (
-    FORMS,
-    LAYOUT,
-    SEGMENT_BYTES,
-    extract_broker,
-    found_by_broker,
-)
+from tests.support.broker_store import FORMS, LAYOUT, SEGMENT_BYTES, extract_broker, found_by_broker
 from tests.support.migrating import config, done, open_store
 from tests.support.tree import tree_digest
 

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.checked import checked
-from tests.support.migrating import (
-    config,
-    make_on_files,
-    messages,
-    open_store,
-)
+from tests.support.migrating import config, make_on_files, messages, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

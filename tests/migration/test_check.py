@@ -9,10 +9,7 @@ import pytest
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.inspect.findings import Kind, Remedy
-from kvcq.tables.keys import (
-    UNITS,
-    unit_key,
-)
+from kvcq.tables.keys import UNITS, unit_key
 from migration.check import check_store, examine_store
 from migration.errors import IllegalStepError
 from migration.formats import pack_units

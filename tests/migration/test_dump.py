@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from migration.dump import (
-    FILES,
-    ROCKSDB,
-    Dump,
-    LogRow,
-)
+from migration.dump import FILES, ROCKSDB, Dump, LogRow
 from migration.formats.index import IndexLayout
 from migration.state.state import FileLayout
 from store.config import StoreConfig

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.consume_queue import Boundary
-from store.errors import (
-    InvalidArgumentError,
-    MessageNotFoundError,
-    UnknownTopicError,
-)
+from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownTopicError
 from store.message import Message
 from tests.support.stores import bodies
 

@@ -19,15 +19,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kvcq.engine.rocks import DERIVED, RocksEngine, write_sst
-from kvcq.tables import (
-    BOUNDS,
-    DELETIONS_KEY,
-    DISPATCHED_KEY,
-    INDEX,
-    UNITS,
-    pack_i64,
-    unit_prefix,
-)
+from kvcq.tables import BOUNDS, DELETIONS_KEY, DISPATCHED_KEY, INDEX, UNITS, pack_i64, unit_prefix
 from migration.columnar import (
     ALL_LIVE,
     DEFAULTS,

@@ -7,13 +7,7 @@ from migration.spark.queues.unit_files import (
     list_files,
     read_units,
 )
-from migration.spark.queues.unit_rows import (
-    KeyRange,
-    key_ranges,
-    open_units,
-    read_rows,
-    row_batch,
-)
+from migration.spark.queues.unit_rows import KeyRange, key_ranges, open_units, read_rows, row_batch
 
 __all__ = [
     "KeyRange",

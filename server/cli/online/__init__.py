@@ -15,12 +15,7 @@ from server.cli.online.connection import (
     on_server,
     server_options,
 )
-from server.cli.online.security import (
-    credentials_of,
-    read_secret,
-    security_options,
-    tls_of,
-)
+from server.cli.online.security import credentials_of, read_secret, security_options, tls_of
 
 if TYPE_CHECKING:
     from server.cli.online.jobs import start_job

@@ -9,12 +9,7 @@ import pytest
 
 from kvcq.engine.protocol import KvBatch
 from kvcq.inspect.findings import Kind
-from kvcq.tables.keys import (
-    INDEX,
-    UNITS,
-    unit_key,
-    unpack_index_key,
-)
+from kvcq.tables.keys import INDEX, UNITS, unit_key, unpack_index_key
 from kvcq.tables.values import unpack_unit
 from migration.check import check_store
 from store.format.checkpoint import read_checkpoint

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.inspect.findings import Kind
-from kvcq.tables.keys import (
-    BOUNDS,
-    DISPATCHED_KEY,
-)
+from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY
 from migration.check import check_store, examine_store
 from store.clock import SystemClock
 from store.errors import StoreFormatError, StoreLockedError

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from kvcq.errors import CorruptValueError
 from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import UNITS, unit_key
-from kvcq.tables.unit_columns import (
-    hash_of_unit,
-    units_of_queues,
-    units_of_requests,
-    units_of_rows,
-)
+from kvcq.tables.unit_columns import hash_of_unit, units_of_queues, units_of_requests, units_of_rows
 from migration.formats.unit import pack_units, unpack_units
 from store.consume_queue import DispatchRequest
 from store.light_queue import LMQ_PREFIX

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq_client.format.outgoing import (
-    FRAME_BYTES,
-    Checker,
-    Outgoing,
-    as_bytes,
-    put_stream_request,
-)
+from kvcq_client.format.outgoing import FRAME_BYTES, Checker, Outgoing, as_bytes, put_stream_request
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.messages_in import request_in
 from server.wire.put_limits import Budget

@@ -13,12 +13,7 @@ from migration.plan.legacy import take_inventory
 from migration.plan.plan import plan_directory
 from migration.state.state import FileLayout
 from store.store_dir import StoreDir
-from tests.support.golden_store import (
-    INDEX_ENTRIES,
-    INDEX_SLOTS,
-    UNITS_PER_FILE,
-    extract_golden,
-)
+from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, UNITS_PER_FILE, extract_golden
 from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_client import (
-    AsyncClient,
-    Credentials,
-    Message,
-    PermissionDeniedError,
-    Queue,
-)
+from kvcq_client import AsyncClient, Credentials, Message, PermissionDeniedError, Queue
 from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc

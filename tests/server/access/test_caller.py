@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_client import (
-    Credentials,
-    Message,
-    UnauthenticatedError,
-)
+from kvcq_client import Credentials, Message, UnauthenticatedError
 from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_client import (
-    AsyncClient,
-    Credentials,
-    Message,
-    NotPossibleError,
-    PermissionDeniedError,
-)
+from kvcq_client import AsyncClient, Credentials, Message, NotPossibleError, PermissionDeniedError
 from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.transport.secured import Signer
 from server.access import Gatekeeper, Kind, Role

@@ -9,11 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kvcq_client import (
-    Credentials,
-    Message,
-    ResourceExhaustedError,
-)
+from kvcq_client import Credentials, Message, ResourceExhaustedError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.secured import Signer

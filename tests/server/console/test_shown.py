@@ -7,14 +7,7 @@ import zlib
 import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.console.shown import (
-    PREVIEW_CHARACTERS,
-    SHOWN_BYTES,
-    body_of,
-    number,
-    preview,
-    visible,
-)
+from server.console.shown import PREVIEW_CHARACTERS, SHOWN_BYTES, body_of, number, preview, visible
 
 
 @pytest.mark.parametrize(

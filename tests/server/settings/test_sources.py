@@ -8,15 +8,7 @@ import pytest
 
 from kvcq.opening import open_store
 from server.config import ServerConfig
-from server.settings import (
-    KNOWN,
-    Origin,
-    Settings,
-    Sources,
-    plain_value,
-    toml_value,
-    variable_of,
-)
+from server.settings import KNOWN, Origin, Settings, Sources, plain_value, toml_value, variable_of
 from store.config import FlushMode
 from store.errors import InvalidArgumentError
 

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.errors import (
-    DiskFullError,
-    SegmentNotReadyError,
-    StoreBusyError,
-    StoreClosedError,
-)
+from store.errors import DiskFullError, SegmentNotReadyError, StoreBusyError, StoreClosedError
 from store.log.preallocate import Preallocator, segments_ahead
 from store.log.segment import segment_name
 from store.log.segment_set import DirectSource, SegmentSet

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store.consume_queue import DispatchRequest
-from store.errors import (
-    InvalidArgumentError,
-    UnknownQueueError,
-    UnknownTopicError,
-)
+from store.errors import InvalidArgumentError, UnknownQueueError, UnknownTopicError
 from tests.store.topics.harness import Harness, request
 
 if TYPE_CHECKING:
