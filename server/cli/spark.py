@@ -1,6 +1,274 @@
-"""kvcq spark: the pipeline on Spark, which has its commands beside it."""
+"""kvcq spark: rebuild, verify, export and report on Spark, beside the broker.
 
-from migration.spark.cli import spark as _group
-from server.cli.terminal import Sections
+Needs neither PySpark nor Java to be imported; each command asks for them when it runs.
+"""
 
-spark = Sections("spark", commands=_group.commands, help=_group.help)
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from migration.spark.session import SparkSettings, spark_session
+from server.cli.terminal import (
+    EXIT_REFUSED,
+    OFFSET,
+    TIME,
+    TIMES,
+    Bars,
+    CommandError,
+    Sections,
+    json_option,
+    print_json,
+    text,
+)
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from store.progress import Progress
+
+_directory = click.Path(exists=True, file_okay=False, path_type=Path)
+_new_directory = click.Path(file_okay=False, path_type=Path)
+
+
+_store = click.argument("store", metavar="DIRECTORY", type=_directory)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a command runs Spark, and talks."""
+
+    settings: SparkSettings
+    as_json: bool
+
+    @contextmanager
+    def session(self) -> Iterator[tuple[SparkSession, Progress]]:
+        """Spark, and what shows how far it is, for the length of a command.
+
+        Turns errors that a user can act on into CommandError.
+        """
+        with (
+            _refusals(),
+            spark_session(self.settings) as spark,
+            Bars(quiet=self.as_json) as bars,
+            _refusals(),  # while Spark runs: its errors are asked for their text there
+        ):
+            yield spark, bars.show
+
+    def show(self, document: dict[str, Any], told: str) -> None:
+        """The result, for a program or for a person."""
+        if self.as_json:
+            print_json(document)
+        else:
+            click.echo(told)
+
+
+@click.group(cls=Sections)
+def spark() -> None:
+    """Large jobs on Spark: rebuild, verify, export, report.
+
+    They run on this machine unless --master names a cluster. Its executors then need this package,
+    and the store under the same path.
+    """
+
+
+def _with_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of all commands, handed over as one `Run`."""
+
+    def run(
+        *,
+        master: str,
+        memory: str,
+        java_home: Path | None,
+        conf: tuple[str, ...],
+        as_json: bool,
+        **others: Any,  # noqa: ANN401 - the options of the command
+    ) -> None:
+        settings = SparkSettings(
+            master=master, driver_memory=memory, java_home=java_home, conf=_conf(conf)
+        )
+        command(Run(settings, as_json), **others)
+
+    run.__doc__ = command.__doc__
+    taken: Callable[..., Any] = run
+    for option in (
+        json_option,
+        click.option(
+            "--conf", multiple=True, metavar="NAME=VALUE", help="Spark's setting; may be repeated."
+        ),
+        click.option("--java-home", type=_directory, help="Java to use; found by default."),
+        click.option("--memory", default="1g", show_default=True, help="Heap of the driver."),
+        click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
+    ):
+        taken = option(taken)
+    return taken
+
+
+def _conf(given: tuple[str, ...]) -> dict[str, str]:
+    found = dict(one.partition("=")[::2] for one in given)
+    if not all(found) or not all("=" in one for one in given):
+        raise click.BadParameter("is not like spark.executor.cores=2", param_hint="--conf")
+    return found
+
+
+@spark.command(name="rebuild")
+@_store
+@click.option("--output", type=_new_directory, help="Only write sorted files, here.")
+@click.option("--begin", type=OFFSET, help="First record. With --output.")
+@click.option("--end", type=OFFSET, help="Physical offset to stop at. With --output.")
+@click.option("--deletions", type=OFFSET, help="Last deletion. With --output.")
+@click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
+@_with_run
+def rebuild_command(
+    run: Run,
+    store: Path,
+    output: Path | None,
+    **options: Any,  # noqa: ANN401 - as jobs.rebuild has them
+) -> None:
+    """Rebuild the database of the stopped store in DIRECTORY from its commit log.
+
+    The new database takes the place of the old one when it is complete. With --output sorted files
+    are written and the store is not changed. It may be running: `kvcq migrate status` tells where
+    RocksDB ends (--begin), where the log ends (--end) and the number of --deletions; `kvcq migrate
+    ingest` hands the files over.
+    """
+    if output is None and any(options[name] is not None for name in ("begin", "end", "deletions")):
+        raise click.UsageError("--begin, --end and --deletions need --output")
+    with run.session() as (session, progress):
+        from migration.spark.jobs import rebuild
+
+        result = rebuild(session, store, output=output, progress=progress, **options)
+    told = (
+        f"{result.units:,} units of {result.queues:,} queues and {result.index_rows:,} index rows,"
+        f" from {result.log_start:,} to {result.log_end:,} of the log, in {result.seconds:.1f} s\n"
+    )
+    place = f"{len(result.files) + 1} files in {output}" if output else f"{store / 'kvcq'} is new"
+    run.show(result.as_json() | {"output": None if output is None else str(output)}, told + place)
+
+
+@spark.command(name="verify")
+@_store
+@click.option("--files", type=_directory, help="File queues that lie elsewhere.")
+@click.option("--database", type=_directory, help="Database that lies elsewhere.")
+@click.option("--end", type=OFFSET, help="Physical offset to stop at.")
+@click.option("--output", type=_new_directory, help="Write all differences here, as Parquet.")
+@click.option("--verify-crc", is_flag=True, help="Check the CRCs of every record.")
+@_with_run
+def verify_command(
+    run: Run,
+    store: Path,
+    **options: Any,  # noqa: ANN401 - as jobs.verify has them
+) -> None:
+    """Compare the commit log in DIRECTORY with its file queues and its database.
+
+    The store is stopped, or --database names that of a backup of it: kvcq/ where `kvcq restore`
+    has put it. Exits with 1 when there are differences. Changes nothing.
+    """
+    with run.session() as (session, progress):
+        from migration.spark.jobs import verify
+
+        result = verify(session, store, progress=progress, **options)
+    run.show(result.as_json(), result.summary())
+    if not result.equal:
+        raise SystemExit(EXIT_REFUSED)
+
+
+def _with_choice(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that choose messages."""
+    for option in (
+        click.option("--all-topics", is_flag=True, help="Include messages of deleted topics."),
+        click.option("--skip-damaged", is_flag=True, help="Leave out damaged parts of the log."),
+        click.option("--until", type=TIME, help="Stored then or earlier."),
+        click.option("--since", type=TIME, help=f"Stored then or later. {TIMES}"),
+        click.option(
+            "--topic", "topics", type=text, multiple=True, help="This topic alone; may be repeated."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@spark.command(name="export")
+@_store
+@click.argument("output", type=_new_directory)
+@click.option("--overwrite", is_flag=True, help="Replace what is in OUTPUT.")
+@_with_choice
+@_with_run
+def export_command(
+    run: Run,
+    store: Path,
+    output: Path,
+    *,
+    overwrite: bool,
+    **choice: Any,  # noqa: ANN401 - see _with_choice
+) -> None:
+    """Write the messages of the store in DIRECTORY to OUTPUT as Parquet, by topic and day.
+
+    The store may be running.
+    """
+    with run.session() as (session, progress):
+        from migration.spark.jobs import choose, export
+
+        chosen = choose(store, **_of_times(choice))
+        result = export(session, chosen, output, overwrite=overwrite, progress=progress)
+    told = f"{result.messages:,} messages of {result.topics:,} topics in {result.seconds:.1f} s"
+    run.show(result.as_json(), f"{told}\n{output}")
+
+
+@spark.command(name="report")
+@_store
+@click.argument("page", type=click.Path(dir_okay=False, path_type=Path))
+@_with_choice
+@_with_run
+def report_command(
+    run: Run,
+    store: Path,
+    page: Path,
+    **choice: Any,  # noqa: ANN401 - see _with_choice
+) -> None:
+    """Write figures and plots about the store in DIRECTORY to PAGE, one HTML file.
+
+    The store may be running.
+    """
+    with run.session() as (session, progress):
+        from migration.spark.jobs import choose, gather_report, render
+
+        report = gather_report(session, choose(store, **_of_times(choice)), progress)
+        page.write_text(render(report), encoding="utf-8")
+    told = f"{report.messages:,} messages of {report.topic_count:,} topics"
+    run.show(report.as_json() | {"page": str(page)}, f"{told}, {report.holes:,} holes\n{page}")
+
+
+def _of_times(choice: dict[str, Any]) -> dict[str, Any]:
+    """The same with the times, ms since 1970 among the options, as `choose` has them."""
+    at = {name: choice[name] for name in ("since", "until") if choice[name] is not None}
+    return choice | {name: datetime.fromtimestamp(ms / 1000, UTC) for name, ms in at.items()}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark.errors", "py4j.")):
+            raise
+        raise CommandError(_reason(str(error))) from error
+
+
+def _reason(text: str) -> str:
+    """The last error named in a traceback that came from an executor."""
+    named = re.findall(
+        r"^(?:Caused by: )?[\w.]+(?:Error|Exception): (.+)$", text, flags=re.MULTILINE
+    )
+    return named[-1] if named else text.strip().splitlines()[0]

@@ -25,7 +25,7 @@ class MessageChoice:
     end_ms: int | None = None
     log_end: int | None = None  # physical offset to stop at
     liveness: Liveness = ALL_LIVE
-    skip_damage: bool = False  # go on at the next record that can be found
+    skip_damaged: bool = False  # go on at the next record that can be found
 
 
 def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]) -> DataFrame:
@@ -44,7 +44,7 @@ def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]
     for name, value in options.items():
         if value not in ("", None):
             reader = reader.option(name, str(value))
-    frame = reader.option("failOnCorrupt", str(not choice.skip_damage)).load(str(choice.log))
+    frame = reader.option("failOnCorrupt", str(not choice.skip_damaged)).load(str(choice.log))
     frame = frame.where(F.col("in_queue"))
     if choice.liveness.topics is not None:
         rows = list(choice.liveness.topics.items())

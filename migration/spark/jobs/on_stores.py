@@ -128,12 +128,12 @@ def choose(
     topics: Sequence[str] = (),
     since: datetime | None = None,
     until: datetime | None = None,
-    skip_damage: bool = False,
+    skip_damaged: bool = False,
     all_topics: bool = False,
 ) -> MessageChoice:
     """Messages of a store, for `export` and `gather_report`. Times are inclusive; it may run.
 
-    `all_topics`: also those of deleted topics. `skip_damage`: pass over what is no record.
+    `all_topics`: also those of deleted topics. `skip_damaged`: pass over what is no record.
     """
     parts = find_parts(store)
     return MessageChoice(
@@ -142,7 +142,7 @@ def choose(
         begin_ms=None if since is None else int(since.timestamp() * 1000),
         end_ms=None if until is None else int(until.timestamp() * 1000),
         liveness=ALL_LIVE if all_topics else read_liveness(parts),
-        skip_damage=skip_damage,
+        skip_damaged=skip_damaged,
     )
 
 

