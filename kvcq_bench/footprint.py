@@ -4,32 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcq_bench.errors import NotPossibleHereError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kvcq_bench.recorder import Recorder
+    from kvcq_bench.run import Run
 
 #: Directories of the store that grow with its queues; the log grows with messages.
 _OF_QUEUES = ("disk_kvcq_bytes", "disk_meta_bytes")
 
 
-def note_footprint(
-    recorder: Recorder,
-    queues: int,
-    what: str,
-    empty: Mapping[str, float],
-    now: Mapping[str, float],
-    *,
-    with_disk: bool,
-) -> None:
-    """Figures of `queues` queues, called `what`, from two points of the same target.
+def note_made(recorder: Recorder, queues: int, what: str, empty: Mapping[str, float]) -> None:
+    """Figures of `queues` queues, called `what`, that were just made: part is in memory."""
+    _note(recorder, f"{queues} {what}, just made", empty, recorder.point(queues))
 
-    `with_disk`: all is on disk, as after a restart; before it, part is in memory.
-    """
+
+def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> None:
+    """Open the target again, where that can be; how long it took, and figures as above."""
+    recorder = run.recorder
+    recorder.begin(f"restart with {queues:,} {what}")
+    try:
+        ready_s = run.reopen()
+    except NotPossibleHereError as error:
+        recorder.notes.append(f"no restart: {error}")
+        return
+    recorder.figure(f"ready_after_clean_stop_s {queues} {what}", ready_s)
+    now = recorder.point(queues, ready_s=ready_s)
+    _note(recorder, f"{queues} {what}, restarted", empty, now)
+    if all(name in now and name in empty for name in _OF_QUEUES):  # all is on disk now
+        growth = sum(now[name] - empty[name] for name in _OF_QUEUES)
+        recorder.figure(f"disk_bytes_a_queue {queues} {what}, restarted", growth / max(1, queues))
+
+
+def _note(
+    recorder: Recorder, what: str, empty: Mapping[str, float], now: Mapping[str, float]
+) -> None:
     for name in ("resident", "private"):
         if f"{name}_bytes" in now and f"{name}_bytes" in empty:
             growth = now[f"{name}_bytes"] - empty[f"{name}_bytes"]
             recorder.figure(f"{name}_growth_mb {what}", growth / 1e6)
-    if with_disk and all(name in now and name in empty for name in _OF_QUEUES):
-        growth = sum(now[name] - empty[name] for name in _OF_QUEUES)
-        recorder.figure(f"disk_bytes_a_queue {what}", growth / max(1, queues))

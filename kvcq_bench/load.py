@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from kvcq_bench.run import Rate
+from kvcq_bench.run import Rate, Workers
 from kvcq_client import Message
 
 if TYPE_CHECKING:
@@ -42,6 +42,15 @@ def produce(run: Run, ledger: Ledger, plan: Plan, stop: threading.Event) -> None
         writer.flush()
     finally:
         writer.close()
+
+
+def produce_all(
+    run: Run, ledger: Ledger, plans: Iterable[Plan], stop: threading.Event | None = None
+) -> None:
+    """Each plan by a producer of its own; returns when all have ended. Raises the first failure."""
+    with Workers(stop) as workers:
+        for plan in plans:
+            workers.start(produce, run, ledger, plan, workers.stop)
 
 
 def _produce(run: Run, ledger: Ledger, plan: Plan, stop: threading.Event, writer: Writer) -> None:

@@ -117,18 +117,49 @@ class Rate:
         self._stop.wait(max(0.0, due_s - perf_counter()))
 
 
-def read_back(run: Run, ledger: Ledger, queues: Sequence[Queue], *, whole: bool = True) -> Checker:
-    """Read queues from their start and check them; queue `i` holds stream `i` alone.
+def read_back(
+    run: Run, ledger: Ledger, queues: Sequence[Queue], streams: Sequence[int] | None = None
+) -> Checker:
+    """Read queues from their start and check that all that was acknowledged is there.
 
-    `whole`: every acknowledged message must be there. Raises CheckFailedError.
+    Queue `i` holds stream `i` alone. `streams`: these; otherwise all. Raises CheckFailedError.
     """
+    streams = range(len(queues)) if streams is None else streams
     checker = Checker(ledger)
-    stream_of = {queue: stream for stream, queue in enumerate(queues)}
-    for begin in range(0, len(queues), 20_000):
-        part = queues[begin : begin + 20_000]
-        for queue, messages in run.target.read_to_end(dict.fromkeys(part, 0)):
+    for begin in range(0, len(streams), 20_000):
+        stream_of = {queues[stream]: stream for stream in streams[begin : begin + 20_000]}
+        for queue, messages in run.target.read_to_end(dict.fromkeys(stream_of, 0)):
             checker.see(messages, stream_of[queue])
             run.recorder.count("read_back", len(messages))
-    if whole:
-        checker.finish(range(len(queues)))
+    checker.finish(streams)
     return checker
+
+
+def follow(
+    run: Run,
+    ledger: Ledger,
+    queues: Sequence[Queue],
+    streams: Sequence[int],
+    done: threading.Event,
+    stop: threading.Event,
+    pause_s: float = 0.0,
+) -> None:
+    """Read the queues while they are written, and once more when all is written; check all.
+
+    `pause_s`: between two rounds; without one 20 ms, and that only when nothing came.
+    """
+    checker = Checker(ledger)
+    stream_of = {queues[stream]: stream for stream in streams}
+    positions = dict.fromkeys(stream_of, 0)
+    while not stop.is_set():
+        is_last, found = done.is_set(), 0
+        for queue, messages in run.target.read_to_end(positions):
+            checker.see(messages, stream_of[queue])
+            positions[queue] = messages[-1].queue_offset + 1
+            run.recorder.count("pulled", len(messages))
+            found += len(messages)
+        if is_last:
+            checker.finish(streams)
+            return
+        if pause_s or not found:
+            done.wait(pause_s or 0.02)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvcq_bench.disk import drop_cached_log
 from kvcq_bench.errors import NotPossibleHereError
 from kvcq_bench.ledger import Checker
-from kvcq_bench.load import Plan, in_turn, produce, until
+from kvcq_bench.load import Plan, in_turn, produce_all, until
 from kvcq_bench.run import Rate, Workers, read_back
 from kvcq_client import Queue
 
@@ -43,12 +43,10 @@ def run_cold_reads(run: Run) -> None:
     queues = backlog + hot
     ledger = run.ledger(len(queues), parameters.size)
     run.recorder.begin("write the backlog")
-    with Workers() as workers:
-        for stream in range(len(backlog)):
-            messages = max(1, parameters.backlog_bytes // parameters.size // len(backlog))
-            choices = in_turn([stream], messages, parameters.batch)
-            plan = Plan(queues, choices, parameters.size, latency="put backlog")
-            workers.start(produce, run, ledger, plan, workers.stop)
+    messages = max(1, parameters.backlog_bytes // parameters.size // len(backlog))
+    turns = (in_turn([stream], messages, parameters.batch) for stream in range(len(backlog)))
+    plans = (Plan(queues, turn, parameters.size, latency="put backlog") for turn in turns)
+    produce_all(run, ledger, plans)
     _forget_backlog(run)
     run.recorder.begin("producers alone")
     run.touch_memory()
@@ -112,11 +110,11 @@ def _produce(
     """Messages a second. Figures: cores that the target and this process kept busy meanwhile."""
     before, started_s = ledger.acknowledged_messages, perf_counter()
     load_s, target_s = process_time(), run.target.resources().cpu_s
-    with Workers() as workers:
-        for stream in range(parameters.readers, len(queues)):
-            choices = until(in_turn([stream], sys.maxsize, parameters.batch), parameters.seconds)
-            plan = Plan(queues, choices, parameters.size, latency=f"put {when}")
-            workers.start(produce, run, ledger, plan, workers.stop)
+    streams = range(parameters.readers, len(queues))
+    turns = (in_turn([stream], sys.maxsize, parameters.batch) for stream in streams)
+    timed = (until(turn, parameters.seconds) for turn in turns)
+    plans = (Plan(queues, turn, parameters.size, latency=f"put {when}") for turn in timed)
+    produce_all(run, ledger, plans)
     seconds = perf_counter() - started_s
     run.recorder.figure(f"busy_cores of this process {when}", (process_time() - load_s) / seconds)
     ended_s = run.target.resources().cpu_s

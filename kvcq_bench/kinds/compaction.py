@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError
-from kvcq_bench.load import Plan, in_turn, produce
+from kvcq_bench.load import Plan, in_turn, produce_all
 from kvcq_bench.run import Workers, read_back
 from kvcq_client import Queue
 
@@ -42,14 +42,13 @@ def run_compaction(run: Run) -> None:
     ledger = run.ledger(1, parameters.size)
     run.recorder.begin("fill")
     messages = max(1, parameters.units // parameters.fan_out)
-    with Workers() as workers:
-        plan = Plan(
-            [_HOME],
-            in_turn([0], messages, max(1, 1000 // parameters.fan_out)),
-            parameters.size,
-            light_queues=lambda _, number: _names(parameters, number),
-        )
-        workers.start(produce, run, ledger, plan, workers.stop)
+    plan = Plan(
+        [_HOME],
+        in_turn([0], messages, max(1, 1000 // parameters.fan_out)),
+        parameters.size,
+        light_queues=lambda _, number: _names(parameters, number),
+    )
+    produce_all(run, ledger, [plan])
     run.recorder.begin("first compaction, no pulls")
     run.target.compact()  # so that all rounds meet the same levels
     pulls = _Pulls(run, parameters, ledger, messages)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from kvcq.opening import open_store
 from kvcq_bench.errors import NotPossibleHereError
-from kvcq_bench.load import Plan, in_turn, produce
-from kvcq_bench.run import Run, Workers, read_back
+from kvcq_bench.load import Plan, in_turn, produce_all
+from kvcq_bench.run import Run, read_back
 from kvcq_bench.targets import EmbeddedTarget, open_file_store
 from kvcq_client import Queue
 
@@ -67,10 +67,8 @@ def _run_one(run: Run, parameters: Parameters, name: str, count: int) -> None:
     run.target.create_topics({queue.topic: 1 for queue in queues})
     total = count * parameters.messages_a_queue
     started_s = perf_counter()
-    with Workers() as workers:
-        choices = in_turn(range(count), total, parameters.batch)
-        plan = Plan(queues, choices, parameters.size, latency=f"put {name}")
-        workers.start(produce, run, ledger, plan, workers.stop)
+    choices = in_turn(range(count), total, parameters.batch)
+    produce_all(run, ledger, [Plan(queues, choices, parameters.size, latency=f"put {name}")])
     figure(f"put_messages_per_s {name}", total / (perf_counter() - started_s))
     resources = run.target.resources()
     run.recorder.point(count)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from kvcq_bench.errors import CheckFailedError, NotPossibleHereError
-from kvcq_bench.footprint import note_footprint
-from kvcq_bench.load import Plan, in_turn, produce
-from kvcq_bench.run import Workers, read_back
+from kvcq_bench.errors import CheckFailedError
+from kvcq_bench.footprint import note_made, restart
+from kvcq_bench.load import Plan, in_turn, produce_all
+from kvcq_bench.run import read_back
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
@@ -45,20 +45,9 @@ def run_light_queues(run: Run) -> None:
         messages = max(1, parameters.units // fan_out)
         touched += min(parameters.queues, messages * fan_out)
         _fill(run, parameters, ledger, homes, stream, fan_out, messages)
-        full = run.recorder.point(touched)
-        what = f"{touched} light queues, just made"
-        note_footprint(run.recorder, touched, what, empty, full, with_disk=False)
+        note_made(run.recorder, touched, "light queues", empty)
         _sample(run, parameters, ledger, stream, fan_out, messages)
-    try:
-        run.recorder.begin("restart")
-        ready_s = run.reopen()
-    except NotPossibleHereError as error:
-        run.recorder.notes.append(f"no restart: {error}")
-    else:
-        run.recorder.figure(f"ready_after_clean_stop_s {touched} light queues", ready_s)
-        full = run.recorder.point(touched, ready_s=ready_s)
-        what = f"{touched} light queues, restarted"
-        note_footprint(run.recorder, touched, what, empty, full, with_disk=True)
+    restart(run, touched, "light queues", empty)
     run.recorder.begin("read back")
     read_back(run, ledger, homes)
 
@@ -85,15 +74,14 @@ def _fill(
 
     run.touch_memory()
     started_s = perf_counter()
-    with Workers() as workers:
-        plan = Plan(
-            homes,
-            in_turn([stream], messages, max(1, 1000 // fan_out)),
-            parameters.size,
-            light_queues=names,
-            latency=f"put in {fan_out} light queues",
-        )
-        workers.start(produce, run, ledger, plan, workers.stop)
+    plan = Plan(
+        homes,
+        in_turn([stream], messages, max(1, 1000 // fan_out)),
+        parameters.size,
+        light_queues=names,
+        latency=f"put in {fan_out} light queues",
+    )
+    produce_all(run, ledger, [plan])
     run.recorder.figure(
         f"units_per_s fan-out {fan_out}", messages * fan_out / (perf_counter() - started_s)
     )

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError
-from kvcq_bench.load import Plan, in_turn, produce, until
+from kvcq_bench.load import Plan, in_turn, produce, produce_all, until
 from kvcq_bench.run import Workers, read_back
 from kvcq_client import Boundary, Queue
 
@@ -37,11 +37,10 @@ def run_queries(run: Run) -> None:
     run.target.create_topics({"keyed": len(queues)})
     ledger = run.ledger(len(queues), parameters.size)
     run.recorder.begin("fill")
-    with Workers() as workers:
-        for stream in range(len(queues)):
-            choices = in_turn([stream], parameters.messages // len(queues), parameters.batch)
-            plan = Plan(queues, choices, parameters.size, keys=_keys, latency="put fill")
-            workers.start(produce, run, ledger, plan, workers.stop)
+    each = parameters.messages // len(queues)
+    turns = (in_turn([stream], each, parameters.batch) for stream in range(len(queues)))
+    plans = (Plan(queues, turn, parameters.size, keys=_keys, latency="put fill") for turn in turns)
+    produce_all(run, ledger, plans)
     there = ledger.sent.copy()
     run.recorder.begin("queries while writing")
     before, started_s = ledger.acknowledged_messages, perf_counter()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from kvcq_bench.errors import CheckFailedError, NotPossibleHereError
 from kvcq_bench.ledger import Checker
-from kvcq_bench.load import Plan, in_turn, produce
-from kvcq_bench.run import Workers
+from kvcq_bench.load import Plan, in_turn, produce, produce_all
+from kvcq_bench.run import Workers, read_back
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
@@ -36,23 +36,15 @@ def run_removal(run: Run) -> None:
     run.target.create_topics({queue.topic: 1 for queue in queues})
     ledger = run.ledger(len(queues), parameters.size)
     run.recorder.begin("fill")
-    with Workers() as workers:
-        choices = in_turn(range(len(queues)), parameters.messages, parameters.batch)
-        workers.start(produce, run, ledger, Plan(queues, choices, parameters.size), workers.stop)
+    choices = in_turn(range(len(queues)), parameters.messages, parameters.batch)
+    produce_all(run, ledger, [Plan(queues, choices, parameters.size)])
     kept = [stream for stream in range(len(queues)) if stream % 10]
     run.recorder.begin("reads before deletion")
     _reads(run, parameters, ledger, queues, kept, "read before deletion", None)
     run.recorder.point(len(queues))
     _delete_tenth(run, parameters, ledger, queues, kept)
     run.recorder.begin("read back")
-    checker = Checker(ledger)
-    stream_of = {queues[stream]: stream for stream in kept}
-    wanted = list(stream_of)
-    for begin in range(0, len(wanted), 20_000):
-        starts = dict.fromkeys(wanted[begin : begin + 20_000], 0)
-        for queue, messages in run.target.read_to_end(starts):
-            checker.see(messages, stream_of[queue])
-    checker.finish(kept)
+    read_back(run, ledger, queues, kept)
     _expire(run, parameters, ledger, queues, kept)
 
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvcq_bench.ledger import Checker
-from kvcq_bench.load import Plan, in_turn, produce, until
+from kvcq_bench.load import Plan, in_turn, produce_all, until
 from kvcq_bench.machine import touch_memory
-from kvcq_bench.run import Workers
+from kvcq_bench.run import Workers, follow
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
     from kvcq_bench.run import Run
 
 _TOUCHED_BYTES = 64 << 20
+#: Between two rounds of the reader.
+_PAUSE_S = 0.5
 #: What must stay flat: the figure of its growth, and the figure's unit.
 _FLAT = {
     "private_bytes": ("private_memory_growth_mb_per_hour", 1e6),
@@ -89,7 +90,9 @@ class _Traffic:
     def run(self, parts: list[tuple[float, float | None, str]]) -> None:
         """Seconds, messages a second, and name of each part; returns when all is read."""
         with Workers() as reader:
-            reader.start(self._follow, reader.stop)
+            streams = range(len(self._queues))
+            what = self._run, self._ledger, self._queues, streams, self._written, reader.stop
+            reader.start(follow, *what, _PAUSE_S)
             try:
                 for seconds, rate, name in parts:
                     self._run.recorder.begin(name)
@@ -109,26 +112,10 @@ class _Traffic:
         self, seconds: float, rate: float | None, latency: str, stop: threading.Event
     ) -> None:
         producers, count = self._parameters.producers, len(self._queues)
-        with Workers(stop) as workers:
-            for producer in range(producers):
-                streams = range(producer, count, producers)
-                turns = in_turn(streams, sys.maxsize, self._parameters.batch)
-                each = rate / producers if rate is not None else None
-                choices = until(turns, seconds)
-                plan = Plan(self._queues, choices, self._parameters.size, each, latency=latency)
-                workers.start(produce, self._run, self._ledger, plan, stop)
-
-    def _follow(self, stop: threading.Event) -> None:
-        checker = Checker(self._ledger)
-        stream_of = {queue: stream for stream, queue in enumerate(self._queues)}
-        positions = dict.fromkeys(self._queues, 0)
-        while not stop.is_set():
-            is_last = self._written.is_set()
-            for queue, messages in self._run.target.read_to_end(positions):
-                checker.see(messages, stream_of[queue])
-                positions[queue] = messages[-1].queue_offset + 1
-                self._run.recorder.count("pulled", len(messages))
-            if is_last:
-                checker.finish(range(len(self._queues)))
-                return
-            self._written.wait(0.5)
+        each = rate / producers if rate is not None else None
+        parts = (range(producer, count, producers) for producer in range(producers))
+        turns = (in_turn(streams, sys.maxsize, self._parameters.batch) for streams in parts)
+        timed = (until(turn, seconds) for turn in turns)
+        size = self._parameters.size
+        plans = (Plan(self._queues, turn, size, each, latency=latency) for turn in timed)
+        produce_all(self._run, self._ledger, plans, stop)

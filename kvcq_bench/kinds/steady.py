@@ -8,13 +8,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.errors import NotPossibleHereError
-from kvcq_bench.ledger import Checker
-from kvcq_bench.load import Plan, in_turn, produce
-from kvcq_bench.run import Workers
+from kvcq_bench.load import Plan, in_turn, produce_all
+from kvcq_bench.run import Workers, follow
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
-    from kvcq_bench.ledger import Ledger
     from kvcq_bench.run import Run
 
 
@@ -59,18 +57,12 @@ def _run_case(run: Run, parameters: Parameters, number: int, case: dict[str, Any
     with Workers() as readers:
         for reader in range(consumers):
             mine = list(range(reader, len(queues), consumers))
-            readers.start(_follow, run, ledger, queues, mine, done, readers.stop)
+            readers.start(follow, run, ledger, queues, mine, done, readers.stop)
         try:
-            with Workers(readers.stop) as writers:
-                for producer in range(producers):
-                    streams = list(range(producer, len(queues), producers))
-                    plan = Plan(
-                        queues,
-                        in_turn(streams, total // producers, batch),
-                        size,
-                        latency=f"put {name}",
-                    )
-                    writers.start(produce, run, ledger, plan, readers.stop)
+            parts = (range(producer, len(queues), producers) for producer in range(producers))
+            turns = (in_turn(streams, total // producers, batch) for streams in parts)
+            plans = (Plan(queues, turn, size, latency=f"put {name}") for turn in turns)
+            produce_all(run, ledger, plans, readers.stop)
             put_s = perf_counter() - started_s
         finally:
             done.set()
@@ -78,31 +70,3 @@ def _run_case(run: Run, parameters: Parameters, number: int, case: dict[str, Any
     count = ledger.acknowledged_messages
     run.recorder.figure(f"put_messages_per_s {name}", count / put_s)
     run.recorder.figure(f"put_and_pulled_messages_per_s {name}", count / pulled_s)
-
-
-def _follow(
-    run: Run,
-    ledger: Ledger,
-    queues: list[Queue],
-    streams: list[int],
-    done: threading.Event,
-    stop: threading.Event,
-) -> None:
-    """Read the queues while they are written, and once more when all is written; check all."""
-    checker = Checker(ledger)
-    stream_of = {queues[stream]: stream for stream in streams}
-    positions = dict.fromkeys(stream_of, 0)
-    last = False
-    while not stop.is_set():
-        last = done.is_set()
-        found = 0
-        for queue, messages in run.target.read_to_end(positions):
-            checker.see(messages, stream_of[queue])
-            positions[queue] = messages[-1].queue_offset + 1
-            run.recorder.count("pulled", len(messages))
-            found += len(messages)
-        if last:
-            checker.finish(streams)
-            return
-        if not found:
-            done.wait(0.02)

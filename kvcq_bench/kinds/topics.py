@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from kvcq_bench.errors import NotPossibleHereError
-from kvcq_bench.footprint import note_footprint
+from kvcq_bench.footprint import note_made, restart
 from kvcq_bench.ledger import Checker
-from kvcq_bench.load import Plan, produce
-from kvcq_bench.run import Workers
+from kvcq_bench.load import Plan, produce_all
 from kvcq_client import Queue
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterable
 
     from kvcq_bench.ledger import Ledger
@@ -45,20 +42,9 @@ def run_topics(run: Run) -> None:
     before = 0
     for count in parameters.counts:
         _grow(run, parameters, ledger, queues, before, count)
-        full = run.recorder.point(count)
-        what = f"{count} topics, just made"
-        note_footprint(run.recorder, count, what, empty, full, with_disk=False)
+        note_made(run.recorder, count, "topics", empty)
         _traffic(run, parameters, ledger, queues[:count])
-        try:
-            run.recorder.begin(f"restart with {count:,} topics")
-            ready_s = run.reopen()
-        except NotPossibleHereError as error:
-            run.recorder.notes.append(f"no restart: {error}")
-        else:
-            run.recorder.figure(f"ready_after_clean_stop_s {count} topics", ready_s)
-            full = run.recorder.point(count, ready_s=ready_s)
-            what = f"{count} topics, restarted"
-            note_footprint(run.recorder, count, what, empty, full, with_disk=True)
+        restart(run, count, "topics", empty)
         sample = parameters.sample_queues if count != parameters.counts[-1] else count
         _read(run, parameters, ledger, queues, count, sample)
         before = count
@@ -129,10 +115,7 @@ def _send(
     choices: Iterable[range] | Iterable[list[int]],
     latency: str,
 ) -> None:
-    with Workers() as workers:
-        plan = Plan(queues, choices, parameters.size, latency=latency)
-        stop: threading.Event = workers.stop
-        workers.start(produce, run, ledger, plan, stop)
+    produce_all(run, ledger, [Plan(queues, choices, parameters.size, latency=latency)])
 
 
 def _read(
