@@ -195,24 +195,22 @@ class AppendPath:
 
     def _check_writable(self) -> None:
         self._check_lasting()
-        lag = self._lag()
+        lag = self.log.appended_offset - self.dispatched.value
         if lag > self._config.max_dispatch_lag_bytes:
             raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
 
     def _check_lasting(self) -> None:
-        self.check_open()
-        failure = self._failure
+        if self.closed:
+            self.check_open()
+        failure = self.flushed.failure or self.dispatched.failure
         if failure is not None:
             raise StoreFailedError(f"the store takes no more writes: {failure}") from failure
-        self._guard.check_put()
+        if self._guard.refuses_puts:
+            self._guard.check_put()
         lack = self._reput.waits_for
         if lack is not None:
             # What is stored now could not be read before there is some again.
             raise type(lack)(f"the queues cannot be written to: {lack}")
-
-    @property
-    def _failure(self) -> BaseException | None:
-        return self.flushed.failure or self.dispatched.failure
 
     def _lag(self) -> int:
         return self.log.appended_offset - self.dispatched.value
@@ -231,7 +229,7 @@ class AppendPath:
             "store.dispatch_behind_bytes": self._lag(),
             "store.flush_count": self._flush_service.flush_count,
             "store.flush_seconds": self._flush_service.seconds.read().total,
-            "store.failed": float(self._failure is not None),
+            "store.failed": float((self.flushed.failure or self.dispatched.failure) is not None),
             "store.hot_queues": len(self.log.hot_queues),
             "store.poison_records": self._reput.poison_count,
             "store.disk_used_ratio": self._guard.ratio,

@@ -49,8 +49,7 @@ class Placed(NamedTuple):
     light_queue_offsets: tuple[int, ...]  # in the order of Message.light_queues, each name once
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """What an append returns. Acknowledged only once `end_offset` is durable, in SYNC mode."""
 
     requests: Sequence[DispatchRequest]  # one for each message, in order

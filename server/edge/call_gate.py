@@ -26,6 +26,8 @@ KEPT_SHARE = 8
 class CallKind(enum.Enum):
     """What a call waits for decides with which others it is counted."""
 
+    __hash__ = object.__hash__  # Enum's own is no C, and each call asks for it twice
+
     SHORT = "calls"  # ends by itself
     PULL = "pulls"  # may be parked until its queue grows
     STREAM = "streams"  # lasts as long as the client wants
@@ -42,7 +44,7 @@ class CallGate:
     """Counts calls under way. Owned by the event loop's thread."""
 
     def __init__(self, places: Mapping[CallKind, Places]) -> None:
-        self._counters = {kind: _Counter(kind, limit) for kind, limit in places.items()}
+        self._counters = {kind: _Counter(limit) for kind, limit in places.items()}
 
     def set_places(self, places: Mapping[CallKind, Places]) -> None:
         """From now on so many. Calls above that go on; new ones are refused meanwhile."""
@@ -51,11 +53,26 @@ class CallGate:
 
     def enter(self, kind: CallKind, peer: str) -> None:
         """Take a place. Raises TooManyCallsError; otherwise `leave` must follow, once."""
-        self._counters[kind].enter(peer)
+        counter = self._counters[kind]
+        own = counter.by_peer.get(peer, 0)
+        if own >= counter.places.of_peer:
+            raise TooManyCallsError(kind.value, "of one connection", counter.places.of_peer)
+        if counter.in_all >= counter.open_to_all and (
+            own >= QUIET_CALLS or counter.in_all >= counter.places.in_all
+        ):
+            raise TooManyCallsError(kind.value, "of all connections", counter.open_to_all)
+        counter.by_peer[peer] = own + 1
+        counter.in_all += 1
 
     def leave(self, kind: CallKind, peer: str) -> None:
         """Give the place back."""
-        self._counters[kind].leave(peer)
+        counter = self._counters[kind]
+        own = counter.by_peer[peer] - 1
+        counter.in_all -= 1
+        if own:
+            counter.by_peer[peer] = own
+        else:
+            del counter.by_peer[peer]
 
     def under_way(self, kind: CallKind) -> int:
         """Calls of that kind now."""
@@ -63,31 +80,13 @@ class CallGate:
 
 
 class _Counter:
-    def __init__(self, kind: CallKind, places: Places) -> None:
+    """Of one kind."""
+
+    def __init__(self, places: Places) -> None:
         self.in_all = 0
-        self._kind = kind
-        self._by_peer: dict[str, int] = {}
+        self.by_peer: dict[str, int] = {}
         self.set_places(places)
 
     def set_places(self, places: Places) -> None:
-        self._places = places
-        self._open_to_all = places.in_all - places.in_all // KEPT_SHARE
-
-    def enter(self, peer: str) -> None:
-        own = self._by_peer.get(peer, 0)
-        if own >= self._places.of_peer:
-            raise TooManyCallsError(self._kind.value, "of one connection", self._places.of_peer)
-        if self.in_all >= self._open_to_all and (
-            own >= QUIET_CALLS or self.in_all >= self._places.in_all
-        ):
-            raise TooManyCallsError(self._kind.value, "of all connections", self._open_to_all)
-        self._by_peer[peer] = own + 1
-        self.in_all += 1
-
-    def leave(self, peer: str) -> None:
-        own = self._by_peer[peer] - 1
-        self.in_all -= 1
-        if own:
-            self._by_peer[peer] = own
-        else:
-            del self._by_peer[peer]
+        self.places = places
+        self.open_to_all = places.in_all - places.in_all // KEPT_SHARE

@@ -133,7 +133,8 @@ class Requests:
         return self
 
     async def __anext__(self) -> Any:  # noqa: ANN401 - of the method's type
-        self.end()
+        if self._size > LARGE_BYTES:
+            self.end()
         usage = self.usage
         if usage is not None:
             await usage.pause()

@@ -39,6 +39,8 @@ class Method:
         self.kind = decoder.kind
         self._handler_now = handler_now
         self._decoder = decoder
+        #: A request that is short enough to be decoded in the loop. Raises InvalidArgumentError.
+        self.decode = decoder.decode
         self._handler = handler
         self._takes_size = "large" in inspect.signature(handler).parameters
         self._servicer = servicer
@@ -74,10 +76,6 @@ class Method:
             await self._memory.room_to_send()
         size = {"large": large} if self._takes_size else {}
         return encoded(await self._handler(self._servicer(), request, context, **size))
-
-    def decode(self, data: bytes) -> Message:
-        """A request that is short enough to be decoded in the loop. Raises InvalidArgumentError."""
-        return self._decoder.decode(data)
 
     async def answer(self, request: Message, context: Context) -> bytes | Held:
         """The encoded response to a short request, within a span of its own."""

@@ -22,7 +22,7 @@ from server.wire import (
     inline_budget,
     message_in,
     only_placed_out,
-    placed_out,
+    put_out,
     request_in,
     topics_of,
 )
@@ -121,9 +121,7 @@ class Puts:
         placed, store_time_ms = result
         self._metrics.put_one(placed.topic, placed.record_size)
         current_caller().took_messages(1)
-        return pb.PutResponse(
-            placed=placed_out(placed, self._store_host), store_time_ms=store_time_ms
-        )
+        return put_out(placed, store_time_ms, self._store_host)
 
     async def _put_large(self, given: pb.Message, born_host: Host) -> pb.PutResponse:
         try:

@@ -109,12 +109,13 @@ class CallStream:
     ) -> AsyncGenerator[bytes | Held, None]:
         """The results. Raises, after those of all calls taken, ServerDrainingError when the server
         ends, and InvalidArgumentError or MemoryFullError when the stream itself is refused."""
-        reader = asyncio.create_task(self._take(requests, stage), name="calls")
+        reader = asyncio.create_task(self._take(requests), name="calls")
 
         def stop_reading() -> None:
-            # Only between requests: what was done is answered.
-            if stage.is_draining and not self._is_writing:
-                reader.cancel()
+            if stage.is_draining:
+                self._is_reading = False
+                if not self._is_writing:  # what was done is answered first
+                    reader.cancel()
 
         stop_listening = stage.on_change(stop_reading)
         try:
@@ -169,7 +170,7 @@ class CallStream:
             if len(result.response) > SMALL_BYTES:
                 self._memory.sent(len(result.response))
 
-    async def _take(self, requests: AsyncIterator[pb.CallsRequest], stage: Stage) -> None:
+    async def _take(self, requests: AsyncIterator[pb.CallsRequest]) -> None:
         try:
             async for request in requests:
                 calls = request.calls
@@ -181,7 +182,7 @@ class CallStream:
                     self._begin(calls[0], alone=True)
                     if self._results and self._sleep is not None:
                         await self._write_alone()
-                        if stage.is_draining:
+                        if not self._is_reading:
                             return
                     continue
                 begun_bytes = 0

@@ -42,7 +42,7 @@ def message_in(
     keys, light_queues, properties = message.keys, message.light_queues, message.properties
     if keys or light_queues or properties:
         budget.parts(len(keys) + len(light_queues) + len(properties), "messages")
-    return Message(
+    fields = (
         topic,
         message.body,
         message.queue_id if message.HasField("queue_id") else choose(topic),
@@ -54,7 +54,10 @@ def message_in(
         0,
         message.born_time_ms,
         born_host,
+        0,
+        0,
     )
+    return tuple.__new__(Message, fields)
 
 
 def batch_in(

@@ -26,14 +26,16 @@ PULL_STATUS = {
 _RECORDS = length_delimited(pb.PullResponse, "records")
 
 
-def placed_out(request: DispatchRequest, store_host: bytes) -> pb.Placed:
-    return pb.Placed(
-        queue_id=request.queue_id,
-        queue_offset=request.queue_offset,
-        physical_offset=request.physical_offset,
-        message_id=message_id(store_host, request.physical_offset),
-        light_queue_offsets=[offset for _, offset in request.light_queues],
-    )
+def put_out(request: DispatchRequest, store_time_ms: int, store_host: bytes) -> pb.PutResponse:
+    response = pb.PutResponse(store_time_ms=store_time_ms)
+    placed = response.placed  # filled in place: one that is given to the response is copied
+    placed.queue_id = request.queue_id
+    placed.queue_offset = request.queue_offset
+    placed.physical_offset = request.physical_offset
+    placed.message_id = message_id(store_host, request.physical_offset)
+    if request.light_queues:
+        placed.light_queue_offsets.extend([offset for _, offset in request.light_queues])
+    return response
 
 
 def only_placed_out(columns: Columns, store_host: bytes) -> pb.Placed:

@@ -31,7 +31,7 @@ class Watermark:
     as reached, and every other waiter, present or later, gets the error.
     """
 
-    __slots__ = ("_failure", "_lock", "_numbers", "_waiters", "name", "value")
+    __slots__ = ("_lock", "_numbers", "_waiters", "failure", "name", "value")
 
     def __init__(self, name: str, value: int = 0) -> None:
         self.name = name
@@ -42,17 +42,13 @@ class Watermark:
         # one end in the order they came.
         self._waiters: list[tuple[int, int, Callback]] = []
         self._numbers = itertools.count()
-        self._failure: BaseException | None = None
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Why it will not rise any more, or None."""
-        return self._failure
+        #: Why it will not rise any more, or None. Read freely; only `fail` writes it.
+        self.failure: BaseException | None = None
 
     def advance(self, to: int) -> None:
         """Raise the value to `to`, then call whoever waited for that. A lower `to` does nothing."""
         with self._lock:
-            if to <= self.value or self._failure is not None:
+            if to <= self.value or self.failure is not None:
                 return
             self.value = to
             # The usual case ends here: this is on the path of every append.
@@ -67,9 +63,9 @@ class Watermark:
     def fail(self, error: BaseException) -> None:
         """Deliver `error` to all present and later waiters. Only the first failure counts."""
         with self._lock:
-            if self._failure is not None:
+            if self.failure is not None:
                 return
-            self._failure = error
+            self.failure = error
             waiters = sorted(self._waiters)
             self._waiters.clear()
         for _, _, callback in waiters:
@@ -84,7 +80,7 @@ class Watermark:
         with self._lock:
             failure = None
             if self.value < end:
-                failure = self._failure
+                failure = self.failure
                 if failure is None:
                     heapq.heappush(self._waiters, (end, next(self._numbers), callback))
                     return

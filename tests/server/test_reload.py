@@ -146,7 +146,7 @@ def _held_by(served: Served, name: str) -> object:
         return getattr(served.store.config, key)
     places = re.fullmatch(r"max(_peer)?_(calls|pulls|streams)", key)
     if places:
-        held = server._edge.gate._counters[CallKind(places[2])]._places
+        held = server._edge.gate._counters[CallKind(places[2])].places
         return held.of_peer if places[1] else held.in_all
     match key:
         case "memory_limit_bytes":

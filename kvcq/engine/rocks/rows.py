@@ -38,6 +38,8 @@ def encode(batch: KvBatch, handles: Mapping[str, ColumnFamily]) -> WriteBatch:
         for family, key in batch.deletes:
             rows.delete(key, handles[family])
         for family, pairs in batch.puts.items():
+            if not pairs:
+                continue
             rows.set_default_column_family(handles[family])
             # The loop runs in C: half again as fast as one in Python.
             deque(starmap(rows.put, pairs), maxlen=0)
