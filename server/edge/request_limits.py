@@ -1,6 +1,6 @@
 """What each method takes: how many bytes a request may have, and how its calls are counted.
 
-Every method that is served has a row; a test compares the rows with the descriptors.
+Every method that is served stands in a row; a test compares the rows with the descriptors.
 """
 
 from __future__ import annotations
@@ -41,66 +41,30 @@ class RequestLimit(NamedTuple):
     waits_to_be_read: bool = False
 
 
+#: By what there is to say of them, the methods; those of health and reflection too.
+_METHODS = {
+    RequestLimit(_MESSAGE): "Put",
+    RequestLimit(_MESSAGES, waits_to_be_read=True): "PutBatch",
+    RequestLimit(_MESSAGES, CallKind.STREAM): "PutStream Subscribe",
+    RequestLimit(_NAMES, CallKind.PULL): "Pull",
+    RequestLimit(_CALLS, CallKind.STREAM): "Calls",
+    RequestLimit(_NAMES, answers_large=True): (
+        "Query GetBatch DescribeTopic ListTopics ResetOffsets ListGroupOffsets ListGroups "
+        "GetActivity PlanMigration ListDifferences ListJobs ListUsers GetUser WhoAmI"
+    ),
+    RequestLimit(_NAMES): (
+        "Get SearchTime DeleteTopic UpdateTopic DeleteGroup GetStatistics GetSettings "
+        "ReloadSettings GetMigrationStatus VerifyMigration Cutover Rollback FinishMigration "
+        "GetRouting CancelMigration ResumeMigration StartJob GetJob CancelJob CreateUser "
+        "DeleteUser RotateSecret SetLimits Check List"
+    ),
+    RequestLimit(_ROWS, answers_large=True): "GetOffsets FetchOffsets Grant Revoke",
+    RequestLimit(_MANY, answers_large=True, waits_to_be_read=True): "Echo CreateTopics",
+    RequestLimit(_ROWS): "CommitOffsets StartMigration SetRouting IngestFiles",
+    RequestLimit(_NAMES, CallKind.STREAM): "WatchJob Watch ServerReflectionInfo",
+}
 _LIMITS: Mapping[str, RequestLimit] = {
-    "Put": RequestLimit(_MESSAGE),
-    "PutBatch": RequestLimit(_MESSAGES, waits_to_be_read=True),
-    "PutStream": RequestLimit(_MESSAGES, CallKind.STREAM),
-    "Pull": RequestLimit(_NAMES, CallKind.PULL),
-    "Subscribe": RequestLimit(_MESSAGES, CallKind.STREAM),
-    "Calls": RequestLimit(_CALLS, CallKind.STREAM),
-    "Query": RequestLimit(_NAMES, answers_large=True),
-    "Get": RequestLimit(_NAMES),
-    "GetBatch": RequestLimit(_NAMES, answers_large=True),
-    "GetOffsets": RequestLimit(_ROWS, answers_large=True),
-    "SearchTime": RequestLimit(_NAMES),
-    "Echo": RequestLimit(_MANY, answers_large=True, waits_to_be_read=True),
-    "CreateTopics": RequestLimit(_MANY, answers_large=True, waits_to_be_read=True),
-    "DeleteTopic": RequestLimit(_NAMES),
-    "UpdateTopic": RequestLimit(_NAMES),
-    "DescribeTopic": RequestLimit(_NAMES, answers_large=True),
-    "ListTopics": RequestLimit(_NAMES, answers_large=True),
-    "CommitOffsets": RequestLimit(_ROWS),
-    "FetchOffsets": RequestLimit(_ROWS, answers_large=True),
-    "ResetOffsets": RequestLimit(_NAMES, answers_large=True),
-    "ListGroupOffsets": RequestLimit(_NAMES, answers_large=True),
-    "ListGroups": RequestLimit(_NAMES, answers_large=True),
-    "DeleteGroup": RequestLimit(_NAMES),
-    "GetStatistics": RequestLimit(_NAMES),
-    "GetActivity": RequestLimit(_NAMES, answers_large=True),
-    "GetSettings": RequestLimit(_NAMES),
-    "ReloadSettings": RequestLimit(_NAMES),
-    "PlanMigration": RequestLimit(_NAMES, answers_large=True),
-    "StartMigration": RequestLimit(_ROWS),
-    "GetMigrationStatus": RequestLimit(_NAMES),
-    "VerifyMigration": RequestLimit(_NAMES),
-    "ListDifferences": RequestLimit(_NAMES, answers_large=True),
-    "Cutover": RequestLimit(_NAMES),
-    "Rollback": RequestLimit(_NAMES),
-    "FinishMigration": RequestLimit(_NAMES),
-    "GetRouting": RequestLimit(_NAMES),
-    "SetRouting": RequestLimit(_ROWS),
-    "CancelMigration": RequestLimit(_NAMES),
-    "ResumeMigration": RequestLimit(_NAMES),
-    "IngestFiles": RequestLimit(_ROWS),
-    "StartJob": RequestLimit(_NAMES),
-    "GetJob": RequestLimit(_NAMES),
-    "ListJobs": RequestLimit(_NAMES, answers_large=True),
-    "CancelJob": RequestLimit(_NAMES),
-    "WatchJob": RequestLimit(_NAMES, CallKind.STREAM),
-    "CreateUser": RequestLimit(_NAMES),
-    "DeleteUser": RequestLimit(_NAMES),
-    "ListUsers": RequestLimit(_NAMES, answers_large=True),
-    "RotateSecret": RequestLimit(_NAMES),
-    "SetLimits": RequestLimit(_NAMES),
-    "Grant": RequestLimit(_ROWS, answers_large=True),
-    "Revoke": RequestLimit(_ROWS, answers_large=True),
-    "GetUser": RequestLimit(_NAMES, answers_large=True),
-    "WhoAmI": RequestLimit(_NAMES, answers_large=True),
-    # Of grpc.health.v1 and grpc.reflection.v1alpha.
-    "Check": RequestLimit(_NAMES),
-    "List": RequestLimit(_NAMES),
-    "Watch": RequestLimit(_NAMES, CallKind.STREAM),
-    "ServerReflectionInfo": RequestLimit(_NAMES, CallKind.STREAM),
+    method: limit for limit, methods in _METHODS.items() for method in methods.split()
 }
 
 
