@@ -141,7 +141,8 @@ def _give_back(
                     "`kvcq migrate release --rocksdb`. For one with storeType=default it can go",
                     NextStep("release", ("--files",), stopped_only=True),
                 )
-            done += _told(root, live.on.give_config_back())
+            is_new = _made_config(root)
+            done += _told(live.on.give_config_back(), is_new=is_new)
     directory = StoreDir.open(root, segment_bytes, clock)
     try:
         if state.released is None:
@@ -216,13 +217,22 @@ def _remove_rocketmqs_rocksdb(root: Path) -> None:
             path.unlink()
 
 
-def _told(root: Path, written: WrittenBack | None) -> list[str]:
+def _made_config(root: Path) -> bool:
+    """`config/` is there, durably; whether it had to be made. What has no other copy goes there."""
+    config = root / "config"
+    if config.is_dir():
+        return False
+    config.mkdir()
+    fsync_directory(root)
+    return True
+
+
+def _told(written: WrittenBack | None, *, is_new: bool) -> list[str]:
     lines = written.lines() if written is not None else []
-    if not (root / "config").is_dir():
-        return [
-            "there is no config/ in the directory: topics and committed offsets were NOT written "
-            "back. RocketMQ goes on from those in its own config/"
-        ]
     if written is None or not written.offsets_path:
         lines.append("no offsets were committed: none written")
+    if is_new:
+        lines.append(
+            "config/ is new: a broker that keeps its own elsewhere needs these tables there"
+        )
     return lines

@@ -30,7 +30,7 @@ from tests.support.golden_store import (
     UNITS_PER_FILE,
     extract_golden,
 )
-from tests.support.migrating import config, done, open_store
+from tests.support.migrating import config, done, make_on_files, open_store
 
 LAYOUT = FileLayout(UNITS_PER_FILE, INDEX_SLOTS, INDEX_ENTRIES)
 
@@ -59,6 +59,21 @@ def test_a_released_store_is_rocketmqs_again_with_our_offsets(root: Path) -> Non
     adopt(root, layout=LAYOUT)
     with open_store(config(root, segment_bytes=SEGMENT_BYTES)) as store:
         assert store.committed_offsets("g", [("orders", 0)]) == [7]
+
+
+def test_topics_and_offsets_are_given_back_where_there_was_no_config(tmp_path: Path) -> None:
+    make_on_files(tmp_path)
+    with open_store(config(tmp_path)) as store:
+        store.create_topics([("orders", 3)])
+        store.put([Message(topic="orders", body=b"one")])
+        store.commit_offsets("g", [("orders", 0, 0)])
+    assert not (tmp_path / "config").exists()
+    lines = release(tmp_path)
+    assert any("config/ is new" in line for line in lines)
+    found = read_config(tmp_path)
+    assert found.offsets == [GroupOffset("g", "orders", 0, 0)]
+    assert found.topics == {"orders": 3}
+    assert inspect(tmp_path)[0] is DirKind.ROCKETMQ
 
 
 def test_a_release_that_was_cut_short_goes_on(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,7 +380,7 @@ def _policy(routes: tuple[str, ...], default_route: str | None) -> RoutingPolicy
     try:
         return RoutingPolicy(parse_rules(routes), Route(default_route or Route.BOTH.value))
     except InvalidArgumentError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.BadParameter(error.reason, param_hint="--route") from error
 
 
 def _layout(

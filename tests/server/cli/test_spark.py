@@ -148,7 +148,8 @@ def test_a_running_store_is_refused_and_can_still_be_exported(tmp_path: Path) ->
             "topics": 1,
             "seconds": 0,
         }
-        every = kvcq("spark", "export", root, tmp_path / "all", "--json", "--all-topics")
+        all_of = ("--all-topics", "--since", "-1h")
+        every = kvcq("spark", "export", root, tmp_path / "all", "--json", *all_of)
         assert document(every)["messages"] == 60
     finally:
         store.close()
