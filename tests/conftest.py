@@ -43,6 +43,13 @@ settings.register_profile("nightly", _COMMON, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The test that starts Spark waits for it on its own time: a minute where much runs beside."""
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(400))
+
+
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
     """`kvcq serve`, called in this process, sets the log's level and gives the audit a way out."""
