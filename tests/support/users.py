@@ -65,7 +65,7 @@ def users_of(served: Served) -> Users:
 
 def client_of(served: Served, name: str, secret: str | None = None) -> AsyncClient:
     credentials = Credentials(name, secret or secret_of(name))
-    return AsyncClient(served.target, credentials=credentials, timeout_s=10.0)
+    return AsyncClient(served.target, credentials=credentials, timeout_s=60.0)
 
 
 async def refusal(client: AsyncClient) -> str:
