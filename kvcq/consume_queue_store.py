@@ -7,7 +7,6 @@ point, and dispatching from there on rebuilds the rest.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Protocol
 
 from kvcq.engine import KvBatch, pages
@@ -49,6 +48,7 @@ from kvcq.tables import (
 )
 from store.consume_queue import Bounds, CqUnit, KeyHit
 from store.errors import DamagedQueueError
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,7 +87,7 @@ class KvConsumeQueueStore:
         self._engine = engine
         self._expiry = expiry
         self._min_offsets = MinOffsets(engine)
-        self._writing = threading.Lock()
+        self._writing = Lock()
         # Read freely; written under _writing, after the batch is in.
         self._dispatched_offset = self._read_number(DISPATCHED_KEY)
 

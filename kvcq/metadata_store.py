@@ -28,7 +28,6 @@ topics that are put without sync, `sync` makes it so.
 from __future__ import annotations
 
 import struct
-import threading
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from kvcq.engine import KvBatch, pages
 from kvcq.errors import CorruptValueError
 from kvcq.tables import remove_range
 from store.consume_queue import LastUnit
+from store.lock import Lock
 from store.metadata import KEEP_ALL, DeleteMark, KeptQueue, LatestHead, Retention, TopicConfig
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class MetadataStore:
     def __init__(self, engine: KvEngine) -> None:
         self._engine = engine
         # Serialises read-then-write steps on groups, and writes that those must not miss.
-        self._changing = threading.Lock()
-        self._syncing = threading.Lock()
+        self._changing = Lock()
+        self._syncing = Lock()
         # A flag that writers set and `sync` takes back; a stale True costs one sync.
         self._unsynced = False
 

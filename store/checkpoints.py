@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import DiskFullError
 from store.format import Checkpoint, write_checkpoint
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ class Checkpoints:
         found: DurableState,
     ) -> None:
         # Constant after construction.
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self._config = config
         self._clock = clock
         self._path = path

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 import logging
-import threading
 from typing import TYPE_CHECKING
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from store.errors import LACKS
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class Jobs:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             daemon=True,
         )
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock.
         self._runs: dict[str, int] = {}
         self._failures: dict[str, int] = {}

@@ -6,7 +6,6 @@ from it, and the reader is where it leaves. `opening.py` puts a store together.
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from store.errors import (
 )
 from store.format import ITEM_END, check_group
 from store.light_queue import LMQ_PREFIX, is_light
+from store.lock import Lock
 from store.metadata import Retention
 from store.numbered_batches import NumberedBatches
 from store.setting import live_names
@@ -82,7 +82,7 @@ class MessageStore:
         self._repair = services.repair
         self._superseded = superseded
         self._latest = latest
-        self._closing = threading.Lock()
+        self._closing = Lock()
 
     # --- where data enters -----------------------------------------------------------------
 

@@ -25,13 +25,13 @@ import fcntl
 import json
 import os
 import struct
-import threading
 import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from store.errors import StoreFormatError, StoreLockedError
 from store.files import FILE_MODE, TEMPORARY_SUFFIX, fsync_directory, make_directory, write_file
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ _FLOCK = struct.Struct("@hhqqi")
 # A lock of this kind belongs to the process, and is lost when the process closes *any* descriptor
 # of the file. So a second open in one process must be refused before it opens the file.
 _held: set[tuple[int, int]] = set()
-_held_guard = threading.Lock()
+_held_guard = Lock()
 
 
 @dataclass(frozen=True)

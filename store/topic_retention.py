@@ -7,8 +7,9 @@ is counted beforehand. The records stay until their segment goes.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, NamedTuple
+
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from store.clock import Clock
@@ -38,7 +39,7 @@ class TopicRetention:
         self._queues = queues
         self._kept_bytes = kept_bytes
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock for writing, read freely.
         self._by_time: dict[tuple[str, int], _First] = {}
 

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, dict[str, set[str] | None]] = {
             "errors",
             "files",
             "format",
+            "lock",
             "message",
             "metadata",
         }
@@ -69,6 +70,7 @@ UNITS |= {
     "store.files": {"store.errors"},
     "store.histogram": set(),
     "store.light_queue": set(),
+    "store.lock": set(),
     "store.message": {"store.consume_queue"},
     "store.metadata": {"store.consume_queue"},
     "store.setting": {"store.bounds"},
@@ -77,6 +79,7 @@ _VALUES = {
     "store.consume_queue",
     "store.errors",
     "store.light_queue",
+    "store.lock",
     "store.message",
 }
 _LOG = {

@@ -6,11 +6,11 @@ seek and a few scans, and the answer holds until the log's start passes the unit
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from kvcq.tables.keys import UNITS, pack_i64, queue_offset_of, unit_prefix
 from kvcq.tables.values import unpack_unit
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from kvcq.engine import KvEngine
@@ -28,7 +28,7 @@ class MinOffsets:
 
     def __init__(self, engine: KvEngine) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Written under _lock, read freely.
         self._changes = 0
         self._cache: dict[tuple[str, int], tuple[int, int]] = {}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
 from collections import OrderedDict
 from itertools import islice
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from store.errors import DiskFullError, OutOfDescriptorsError
 from store.files import FILE_MODE, fsync_directory, telling_of_descriptors
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ class FileHandles:
     """
 
     def __init__(self, limit: int) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock. The table has the least recently used file first.
         self._limit = limit
         self._table: OrderedDict[str, _Handle] = OrderedDict()

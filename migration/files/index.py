@@ -6,7 +6,6 @@ record of the last entry as many keys as there are entries of it.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from migration.formats import (
     key_hashes,
 )
 from store.files import DIRECTORY_MODE
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +54,7 @@ class IndexFileSet:
         self._handles = handles
         self._clock = clock
         self._store_time_ms = store_time_ms
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock for readers; changed by the writer only.
         self._files: list[IndexFile] = []
         # Owned by the writer.

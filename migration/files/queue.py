@@ -9,7 +9,6 @@ Invariants, while the queue is open for writing:
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from migration.formats import (
     valid_units,
 )
 from store.consume_queue import Bounds
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +72,7 @@ class FileQueue:
         self.topic = topic
         self.queue_id = queue_id
         self._files = QueueFiles(directory, file_bytes, handles)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock.
         self._end = 0
         self._physical_end = 0

@@ -6,7 +6,6 @@ files again when it is touched. What is on disk and is not named like a queue is
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from migration.errors import QueueNameError
 from migration.files.queue import FileQueue
 from migration.formats import entries_in, files_in, parse_queue_id
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ class FileQueueSet:
         self._file_bytes = file_bytes
         self._handles = handles
         self._max_cached = max_cached
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock. The first keeps recently used queues, the second knows all in use.
         self._recent: OrderedDict[tuple[str, int], FileQueue] = OrderedDict()
         self._alive: weakref.WeakValueDictionary[tuple[str, int], FileQueue] = (

@@ -9,7 +9,6 @@ that it lies there.
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from store.format import (
     picking,
     store_time_of,
 )
+from store.lock import Lock
 from store.log import segment_name
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class RecordLookup:
         # Constant after construction.
         self._commitlog = commitlog
         self._segment_bytes = segment_bytes
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock; the least recently used file first.
         self._files: OrderedDict[int, int] = OrderedDict()
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
 from typing import TYPE_CHECKING
 
 from migration.errors import QueueFileError
@@ -32,6 +31,7 @@ from store.consume_queue import DispatchRequest
 from store.errors import FlushError, StoreBusyError, StoreFailedError
 from store.files import DIRECTORY_MODE, fsync_directory
 from store.format import MIN_RECORD_BYTES
+from store.lock import Lock
 from store.progress import no_progress
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class FileQueueStore(FileQueueReads):
         # Constant after construction.
         self._root = root
         self._handles = handles
-        self._flushing = threading.Lock()
-        self._writing = threading.Lock()
+        self._flushing = Lock()
+        self._writing = Lock()
         found = open_files(root, queues, index, handles, adoption, progress)
         # Guarded by _writing; single values are read freely.
         self._dispatched = found.dispatched_offset

@@ -11,13 +11,13 @@ Invariant: a joined side has taken everything below `dispatched_offset` that is 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
 from migration.sides.side import NO_TOPIC, Side
 from migration.state import SideName
 from store.errors import StoreBusyError, StoreError
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +67,7 @@ class SidePair:
         """`stores` holds at least the sides that are required."""
         # Constant after construction.
         self._attendant = attendant
-        self._dispatching = threading.Lock()
+        self._dispatching = Lock()
         #: Share of their time that those who dispatch have to wait, for a filler that would not
         #: meet them otherwise; 0 to below 1.
         self.brake = 0.0

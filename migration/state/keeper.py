@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Any
 
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
 from migration.state.state import Phase, write_state
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ class StateKeeper:
     def __init__(self, root: Path, state: MigrationState, clock: Clock) -> None:
         self.root = root
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock; read freely.
         self._state = state
 

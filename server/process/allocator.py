@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ctypes import CDLL
 
 # Of glibc's malloc.h. Blocks from 8 MiB on are returned to the system as soon as they are freed.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -38,7 +41,7 @@ def tune_allocator() -> None:
     glibc has eight arenas for each core otherwise, and each keeps the most that it ever held.
     """
     with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
+        libc = _libc()
         libc.mallopt(_M_ARENA_MAX, 2)
         libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
@@ -47,4 +50,12 @@ def tune_allocator() -> None:
 def give_back() -> None:
     """Return free memory of the allocator to the system, where it can."""
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        _libc().malloc_trim(0)
+
+
+def _libc() -> CDLL:
+    # Not before standard streams are open: with one of them closed, the dynamic linker of glibc
+    # 2.43 opens what this is linked with under its number, and leaves it open.
+    import ctypes
+
+    return ctypes.CDLL(None)

@@ -8,9 +8,9 @@ nothing.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.lock import Lock
 from store.metadata import KeptQueue
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class KeptBytes:
         # Constant after construction.
         self._queues = queues
         self._metadata = metadata
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock; values are replaced as a whole.
         self._known: dict[tuple[str, int], KeptQueue | None] = {}
         self._due: dict[tuple[str, int], _Wanted] = {}

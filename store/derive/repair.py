@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import StoreBusyError, StoreError
 from store.format import FastParser
+from store.lock import Lock
 from store.log import Damage, Run, walk
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class QueueRepair:
         self._queues = queues
         self._topics = topics
         self._begins_at = begins_at
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock.
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()

@@ -24,6 +24,7 @@ from store.errors import (
     StoreFailedError,
 )
 from store.format import FastParser
+from store.lock import Lock
 from store.log import Damage, Poison, Run, walk
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class ReputService:
         self._skip_damaged = skip_damaged
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
         self._wake = Wake()
-        self._dispatching = threading.Lock()
+        self._dispatching = Lock()
         # Appended by the appender, popped under _dispatching. Each counts its own bytes.
         self._pending: deque[LogAppend] = deque()
         self._offered_bytes = 0

@@ -12,8 +12,9 @@ and harms nothing: whatever comes to stand at its offset later lies higher in th
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
+
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ class Superseded:
         a copy of an earlier time was put back, and its offsets are given anew."""
         # Constant after construction.
         self._metadata = metadata
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock for writing, read freely.
         self._queues: dict[tuple[str, int], Hidden] = {}
         for head in metadata.latest_heads():

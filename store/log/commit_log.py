@@ -9,7 +9,6 @@ Read: by physical offset, from the mapping when the bytes are hot, otherwise thr
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +33,7 @@ from store.format import (
     picking,
     store_time_of,
 )
+from store.lock import Lock
 from store.log.record_run import is_whole, run_end, verify
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class CommitLog:
         before_flush: Callable[[], None] = lambda: None,
     ) -> None:
         # Constant after construction.
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self._segments = segments
         #: Under the lock.
         self.hot_queues = hot_queues

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from store.errors import FlushError, StoreClosedError
 from store.histogram import Histogram
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from store.clock import Clock
@@ -60,7 +61,7 @@ class FlushService:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
         # of an appender does not leave it held, as it may a condition.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._changed = threading.Condition(self._lock)
         # Guarded by _lock.
         self._requested = flushed.value

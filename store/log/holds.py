@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+from store.lock import Lock
 
 
 class LogHolds:
     """Who holds the log, and from where on. Thread: any. Locks: `_lock`, innermost."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock.
         self._held: dict[LogHold, int] = {}
 

@@ -15,6 +15,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from store.errors import SegmentNotReadyError, StoreClosedError
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from store.log.segment import Segment
@@ -68,7 +69,7 @@ class Preallocator:
         self._thread = threading.Thread(target=self._run, name="preallocate", daemon=True)
         # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
         # of the appender does not leave it held, as it may a condition.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._changed = threading.Condition(self._lock)
         # Guarded by _lock.
         self._wanted: set[int] = set()  # start offsets, those being made included

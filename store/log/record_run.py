@@ -6,7 +6,6 @@ Used by the open log, and by whoever reads its files beside it.
 from __future__ import annotations
 
 import os
-import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from store.format import (
     check_record,
     crc_item,
 )
+from store.lock import Lock
 from store.log.segment import map_segment, segment_name
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class LogMaps(LogFiles):
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
         super().__init__(directory, segment_bytes)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._maps: dict[int, mmap] = {}  # by where they begin, the one used last at the end
         self._used: set[int] = set()  # since `let_go`
 

@@ -9,12 +9,12 @@ moves.) What cannot be read is never taken for expired.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from store.errors import DiskFullError, StoreError
+from store.lock import Lock
 from store.log.disk import DiskLevel
 from store.log.holds import LogHolds
 
@@ -142,7 +142,7 @@ class RetentionService:
         self._before_run = before_run
         self._hour = hour
         self._holds = LogHolds()
-        self._running = threading.Lock()
+        self._running = Lock()
         #: Written by runs only; read freely.
         self.dropped_segments = 0
         self.read_errors = 0

@@ -16,7 +16,6 @@ import errno
 import logging
 import mmap
 import os
-import threading
 from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError, StoreClosedError, StoreFormatError
@@ -27,6 +26,7 @@ from store.files import (
     telling_of_descriptors,
     telling_of_full_disk,
 )
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ class Segment:
         self._limit = size if writable else 0
         self._map = _map(descriptor, size, writable=writable)
         # Guarded by _lock.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._descriptor = descriptor
         self._users = 0
         self._closed = False

@@ -10,11 +10,11 @@ Invariants
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Protocol
 
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.files import TEMPORARY_SUFFIX, fsync_directory, make_directory
+from store.lock import Lock
 from store.log.segment import Segment, parse_segment_name, segment_name
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class SegmentSet:
         self._reserved: list[Segment] = []
         # Replaced as a whole, under _lock; read without.
         self._segments = segments or []
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @classmethod
     def load(

@@ -12,6 +12,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from store.lock import Lock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,7 +39,7 @@ class Watermark:
         self.name = name
         #: Read freely; only `advance` writes it.
         self.value = value
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock. A heap; the number keeps callbacks out of comparisons, and waiters for
         # one end in the order they came.
         self._waiters: list[tuple[int, int, Callback]] = []

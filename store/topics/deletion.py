@@ -16,7 +16,6 @@ are done. Opening removes the rows of the others before anything is dispatched.
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 from store.busy import retry_while_busy
 from store.errors import TopicBusyError
 from store.light_queue import is_light
+from store.lock import Lock
 from store.metadata import DeleteMark
 from store.topics.admission import dead_below, dead_light_of
 
@@ -67,10 +67,10 @@ class Deletions:
         self._live = live
         #: Held while rows are looked up in the log and written to queues: none of a topic that is
         #: removed meanwhile.
-        self.rewriting = threading.Lock()
+        self.rewriting = Lock()
         #: Held while offsets of a group are checked and stored, likewise.
-        self.committing = threading.Lock()
-        self._numbering = threading.Lock()
+        self.committing = Lock()
+        self._numbering = Lock()
         # Names that are not removed yet. Added to under the append lock; read freely.
         self._under_way: set[str] = set()
         # Guarded by _numbering; `dead_light` read freely.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
+
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,7 @@ class LiveTopics:
     def __init__(self, metadata: Metadata) -> None:
         # Constant after construction.
         self._metadata = metadata
-        self._changing = threading.Lock()
+        self._changing = Lock()
         # Read freely; changed under _changing.
         self._starts: dict[str, int | None] = {}
         self._changes = 0

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rocksdict import AccessType, Cache, Options, Rdict
 
 from kvcq.engine.rocks.options import build_family_options, build_table_options
 from kvcq.errors import EngineClosedError, KvcqError
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +114,7 @@ class ExpiryFilter:
         self._engine = engine
         self._clock = clock
         self._margin_s = margin_s
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Guarded by _lock.
         self._dropped_ms: int | None = None
         self._armed: Arming | None = None  # None: not set as it should be

@@ -6,6 +6,8 @@ import threading
 from threading import get_ident
 from typing import Generic, TypeVar
 
+from store.lock import Lock
+
 T = TypeVar("T")
 
 
@@ -22,7 +24,7 @@ class Gate(Generic[T]):
 
     def __init__(self) -> None:
         """Empty: callers wait until the first `put`."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._changed = threading.Condition(self._lock)
         # Guarded by _lock.
         self._content: T | None = None

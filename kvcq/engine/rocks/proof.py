@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import threading
 from typing import TYPE_CHECKING, BinaryIO
 
 from kvcq.engine.rocks.checksum import crc32c
@@ -30,6 +29,7 @@ from kvcq.engine.rocks.log_format import LAST, WHOLE, TurnedBitError, has_hole, 
 from kvcq.engine.rocks.manifest import Manifest, UnknownEditError
 from kvcq.engine.rocks.note import Note, Sealed, read_note, write_note
 from kvcq.errors import EngineDamagedError, EngineUnavailableError
+from store.lock import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ class NoteKeeper:
         # Constant after construction.
         self._database = database
         self._wal = wal
-        self._writing = threading.Lock()
+        self._writing = Lock()
         # Guarded by _writing; `is_due` reads _manifest without it.
         self._manifest: Manifest | None = None
         self._ends: dict[int, Sealed] = {}  # of table files, which do not change
