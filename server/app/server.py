@@ -40,7 +40,14 @@ from server.errors import (
 from server.fronts import FrontMethod, Fronts
 from server.http import HttpSites, Site, monitoring_app
 from server.metrics import CallMetrics
-from server.process import calm_collector, fast_loop, has_terminal, private_bytes, tune_allocator
+from server.process import (
+    calm_collector,
+    fast_loop,
+    has_terminal,
+    private_bytes,
+    tune_allocator,
+    until_quiet,
+)
 from server.services import (
     AccessService,
     AdminService,
@@ -428,6 +435,8 @@ class Server:
         # gRPC cancels calls that are on their way in when it stops, and clients do not repeat
         # those. So for a moment they are let in, and refused with UNAVAILABLE.
         await asyncio.wait({hurrying}, timeout=self._config.drain_notice_s)
+        if not hurrying.done():
+            await until_quiet(lambda: self._edge.gate.came)
         finishing = asyncio.create_task(self._stop_rpc(self._config.drain_grace_s))
         await asyncio.wait({finishing, hurrying}, return_when=asyncio.FIRST_COMPLETED)
         hurrying.cancel()

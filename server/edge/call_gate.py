@@ -45,6 +45,8 @@ class CallGate:
 
     def __init__(self, places: Mapping[CallKind, Places]) -> None:
         self._counters = {kind: _Counter(limit) for kind, limit in places.items()}
+        #: Calls that came, refused ones as well.
+        self.came = 0
 
     def set_places(self, places: Mapping[CallKind, Places]) -> None:
         """From now on so many. Calls above that go on; new ones are refused meanwhile."""
@@ -53,6 +55,7 @@ class CallGate:
 
     def enter(self, kind: CallKind, peer: str) -> None:
         """Take a place. Raises TooManyCallsError; otherwise `leave` must follow, once."""
+        self.came += 1
         counter = self._counters[kind]
         own = counter.by_peer.get(peer, 0)
         if own >= counter.places.of_peer:

@@ -33,7 +33,13 @@ import grpc
 from server.fronts import frames
 from server.fronts.frames import Link
 from server.fronts.plan_reader import PlanReader
-from server.process import calm_collector, fast_loop, give_back, tune_allocator
+from server.process import (
+    calm_collector,
+    fast_loop,
+    give_back,
+    tune_allocator,
+    until_quiet,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -181,8 +187,13 @@ class Front:
             if self._stop.done():
                 grace_s = self._stop.result()
                 self._stop = self._loop.create_future()
-                stops.add(asyncio.create_task(server.stop(grace_s or None)))
+                stops.add(asyncio.create_task(self._stop_server(server, grace_s)))
         await asyncio.gather(*stops)
+
+    async def _stop_server(self, server: grpc.aio.Server, grace_s: float) -> None:
+        if grace_s:
+            await until_quiet(lambda: self._last)  # as the owner does
+        await server.stop(grace_s or None)
 
     def _listen(self, server: grpc.aio.Server, address: str, certificate: str | None) -> int:
         if certificate is None:

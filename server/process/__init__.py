@@ -9,6 +9,7 @@ from server.process.line_limit import LineLimit
 from server.process.log_lines import JsonLines, TextLines
 from server.process.loop import fast_loop
 from server.process.outlet import Outlet, OutletHandler, as_json, in_words
+from server.process.quiet import until_quiet
 from server.process.service_manager import ServiceManager
 from server.process.streams import open_standard_streams
 from server.process.terminal import has_terminal
@@ -32,4 +33,5 @@ __all__ = [
     "prepare_to_open_stores",
     "private_bytes",
     "tune_allocator",
+    "until_quiet",
 ]

@@ -1,0 +1,27 @@
+"""Waiting until nothing comes any more that was on its way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: In between the loop takes what has come; and how long that is tried.
+_PAUSE_S = 0.01
+_MOST_S = 1.0
+
+
+async def until_quiet(count: Callable[[], int]) -> None:
+    """Returns when `count` stays as it is while the loop takes what is there; after a second at
+    any rate.
+
+    A pause alone is none for a loop that stood still meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + _MOST_S
+    seen, now = None, count()
+    while seen != now and loop.time() < end_s:
+        await asyncio.sleep(_PAUSE_S)
+        seen, now = now, count()
