@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import chain, count, repeat
-
-import pytest
+from typing import TYPE_CHECKING
 
 from server.process import quiet, until_quiet
+
+if TYPE_CHECKING:
+    import pytest
 
 
 async def test_it_waits_as_long_as_something_comes() -> None:
