@@ -97,7 +97,8 @@ def plan_of(message: Descriptor) -> Plan:
 def check_counts(data: bytes, plan: Plan) -> None:
     """Raises InvalidArgumentError, naming the field that has too many elements.
 
-    What is no protobuf is left to the decoder to refuse. Takes up to 1 us a field.
+    What is no protobuf is left to the decoder to refuse. Takes up to 1 us a field. `data`: it may
+    be a memoryview.
     """
     try:
         _Count(data).walk(0, len(data), plan, "")
@@ -139,7 +140,7 @@ class _Count:
             if rule is not None:
                 more = 1
                 if rule.is_packed and kind == _BYTES:
-                    more = len(data[at : at + size].translate(None, _NOT_LAST))
+                    more = len(bytes(data[at : at + size]).translate(None, _NOT_LAST))
                 counts[number] = count = counts.get(number, 0) + more
                 self._left -= more
                 if count > rule.limit:

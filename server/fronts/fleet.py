@@ -221,7 +221,7 @@ class _Front:
         self._number = number
         self._tls = tls
         self._told: tuple[bytes, bytes, bytes | None] | None = None if tls is None else tls.pem
-        self.link = Link(self._taken, self._link_lost)
+        self.link = Link(self._taken, self._link_lost, gives_views=True)
         self.calls = FrontCalls(handlers, self.link)
         self._process: FrontProcess | None = None
         self._listens: asyncio.Future[bool] = loop.create_future()

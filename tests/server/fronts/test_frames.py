@@ -56,7 +56,8 @@ _SIZES = st.one_of(
 def test_frames_come_whole_from_pieces_of_any_size(sizes: list[int], data: st.DataObject) -> None:
     async def check() -> None:
         taken: list[tuple[int, int, bytes]] = []
-        link = Link(lambda *frame: taken.append(frame), lambda: None)
+        views = data.draw(st.booleans())
+        link = Link(lambda *frame: taken.append(frame), lambda: None, gives_views=views)
         sent = [(at % 14 + 1, at, bytes([at]) * size) for at, size in enumerate(sizes)]
         stream = b"".join(
             frames._HEADER.pack(len(body), kind, call) + body for kind, call, body in sent
@@ -71,6 +72,9 @@ def test_frames_come_whole_from_pieces_of_any_size(sizes: list[int], data: st.Da
             link.buffer_updated(piece)
             at += piece
         assert taken == sent
+        for _, _, body in taken:
+            is_large = len(body) > frames.BUFFER_BYTES
+            assert isinstance(body, memoryview if views and is_large else bytes)
         assert len(link._buffer) == frames.BUFFER_BYTES, "a large buffer is kept for no one"
 
     asyncio.run(check())
