@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import access_pb2 as pb
-from kvcq_client.transport import Blocking, blocking
+from kvcq_client.transport import Blocking, blocking, paged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ class AsyncAccess:
 
     async def users(self, *, timeout_s: float | None = None) -> list[pb.User]:
         """All users, by name; never their secrets."""
-        pages = self._connection.pages(self._stub.ListUsers, pb.ListUsersRequest(), timeout_s)
+        pages = paged(self._connection.call, self._stub.ListUsers, pb.ListUsersRequest(), timeout_s)
         return [user async for page in pages for user in page.users]
 
     async def user(self, user: str, *, timeout_s: float | None = None) -> pb.User:

@@ -11,6 +11,7 @@ from kvcq_client.format import Checker, Outgoing, StoredMessage, as_bytes, split
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.settings import ReloadedSettings, ServerSetting
+from kvcq_client.transport import paged
 from kvcq_client.values import (
     Boundary,
     Bounds,
@@ -27,7 +28,7 @@ from kvcq_client.values import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from kvcq_client.transport import Connection
+    from kvcq_client.transport import Call, Connection
 
 #: Queues of one request; the server takes no more.
 _QUEUES_A_CALL = 10_000
@@ -38,11 +39,12 @@ _checker = Checker()
 
 
 class Calls:
-    """What a client can ask for. Owned by the event loop of its connection."""
+    """What a client can ask for. Awaits nothing but `call`, and runs wherever that does."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, call: Call | None = None) -> None:
+        """Without a `call`, that of the connection, in its event loop."""
         self._connection = connection
-        self._call = connection.call
+        self._call = connection.call if call is None else call
         self._messages = connection.messages
         self._topics = connection.topics
         self._groups = connection.groups
@@ -322,7 +324,7 @@ class Calls:
     ) -> tuple[Topic, list[QueueState]]:
         """The topic, and all of its queues, by id. Raises NotFoundError."""
         request = pb.DescribeTopicRequest(name=name)
-        pages = self._connection.pages(self._topics.DescribeTopic, request, timeout_s)
+        pages = paged(self._call, self._topics.DescribeTopic, request, timeout_s)
         found = [page async for page in pages]
         queues = [
             QueueState(
@@ -349,7 +351,7 @@ class Calls:
     ) -> AsyncIterator[Topic]:
         """All topics, or light queues, whose names begin so; `timeout_s` is for each page."""
         request = pb.ListTopicsRequest(prefix=prefix, light_queues=light_queues)
-        async for page in self._connection.pages(self._topics.ListTopics, request, timeout_s):
+        async for page in paged(self._call, self._topics.ListTopics, request, timeout_s):
             for topic in page.topics:
                 yield _topic(topic)
 
@@ -388,7 +390,7 @@ class Calls:
                 found += map(_group_offset, fetched.offsets)
             return found
         request = pb.ListGroupOffsetsRequest(group=group)
-        async for page in self._connection.pages(self._groups.ListGroupOffsets, request, timeout_s):
+        async for page in paged(self._call, self._groups.ListGroupOffsets, request, timeout_s):
             found += map(_group_offset, page.offsets)
         return found
 
@@ -422,7 +424,7 @@ class Calls:
 
     async def groups(self, *, timeout_s: float | None = None) -> list[str]:
         """Names of all groups that committed something."""
-        pages = self._connection.pages(self._groups.ListGroups, pb.ListGroupsRequest(), timeout_s)
+        pages = paged(self._call, self._groups.ListGroups, pb.ListGroupsRequest(), timeout_s)
         return [group async for page in pages for group in page.groups]
 
     async def delete_group(self, group: str, *, timeout_s: float | None = None) -> None:

@@ -16,10 +16,12 @@ from kvcq_client.transport import (
     Blocking,
     Closing,
     Connection,
+    LoneCalls,
     LoopThread,
     begin_grpc,
     blocking,
     blocking_iterator,
+    finished,
 )
 from kvcq_client.users import Users
 
@@ -71,8 +73,9 @@ class Client(Blocking[Calls], Closing):
         except BaseException:
             self._thread.close()
             raise
-        super().__init__(Calls(self._connection), self._wait)
-        self._users = Users(self._connection, self._calls)
+        self._lone = LoneCalls(self._connection, self._thread)
+        super().__init__(Calls(self._connection, self._lone.call), finished)
+        self._users = Users(self._connection, Calls(self._connection))
 
     @property
     def target(self) -> str:
@@ -104,7 +107,7 @@ class Client(Blocking[Calls], Closing):
         async def make() -> ProducerCore:
             return self._users.producer(config, settings)
 
-        return Producer(self._run(make()), self._thread)
+        return Producer(self._wait(make()), self._thread)
 
     def consumer(
         self,
@@ -118,7 +121,7 @@ class Client(Blocking[Calls], Closing):
         of ConsumerConfig like all `settings`. A `group` keeps offsets and shares no work: each of
         its consumers reads every message. Raises NotFoundError, ClosedError.
         """
-        return Consumer(self._run(self._users.consumer(queues, config, settings)), self._thread)
+        return Consumer(self._wait(self._users.consumer(queues, config, settings)), self._thread)
 
     # --- calls: see Calls ------------------------------------------------------------------
 
@@ -161,6 +164,7 @@ class Client(Blocking[Calls], Closing):
         self._thread.run(self._users.close())
         self._closed = True
         self._thread.run(self._connection.close())
+        self._lone.close()
         self._thread.close()
 
     def _wait(self, call: Coroutine[Any, Any, R]) -> R:

@@ -14,11 +14,14 @@ from kvcq_client.transport.connection import (
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
     Backoff,
+    Call,
     Connection,
     is_target,
+    paged,
 )
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
+from kvcq_client.transport.lone_calls import LoneCalls
 from kvcq_client.transport.loop_thread import LoopThread
 from kvcq_client.transport.secured import (
     ACCESS_KEY_FORM,
@@ -44,10 +47,12 @@ __all__ = [
     "AsyncClosing",
     "Backoff",
     "Blocking",
+    "Call",
     "Closing",
     "Connection",
     "Credentials",
     "ForkedError",
+    "LoneCalls",
     "LoopThread",
     "LoopWaits",
     "ThreadWaits",
@@ -62,6 +67,7 @@ __all__ = [
     "is_target",
     "keep_freed_memory",
     "may_pass",
+    "paged",
     "signature_of",
     "stamps_of",
 ]

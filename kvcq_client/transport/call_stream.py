@@ -14,7 +14,7 @@ import grpc
 
 from kvcq_client.errors import DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.statuses import from_batch_error, from_rpc
+from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 from kvcq_client.transport.waiting import run_at_once
 
 if TYPE_CHECKING:
@@ -140,9 +140,7 @@ class CallStream:
             self._send()
             await self._read(stream)
         except grpc.aio.AioRpcError as broken:
-            error = from_rpc(broken)
-            if not error.reason:  # it was the transport, whatever gRPC calls it
-                error = UnavailableError(str(error))
+            error = from_shared_stream(broken)
         finally:
             self._task = self._stream = None
             stream.cancel()

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import grpc
 
@@ -22,7 +23,7 @@ from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
 from kvcq_client.transport.first_contact import FirstContact
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
-from kvcq_client.transport.secured import open_channel
+from kvcq_client.transport.secured import open_channel, open_thread_channel
 from kvcq_client.transport.statuses import from_rpc, may_pass
 
 if TYPE_CHECKING:
@@ -95,12 +96,47 @@ def _check_timeout(timeout_s: float) -> float:
     return timeout_s
 
 
+def may_try_again(error: KvcqError, *, may_repeat: bool) -> bool:
+    """Whether a call that ended so may go out once more."""
+    # With a reason it was the server that refused: it has not done it, as a rule.
+    repeatable = may_repeat or (error.reason and error.reason not in _PERHAPS_DONE)
+    return bool(repeatable) and may_pass(error)
+
+
 def is_target(target: object) -> bool:
     """Whether it is HOST:PORT, or another form that gRPC knows."""
     if not isinstance(target, str):
         return False
     found = _HOST_AND_PORT.fullmatch(target)
     return bool(_WITH_SCHEME.fullmatch(target) or (found and 0 < int(found[1]) <= 65_535))
+
+
+class Call(Protocol):
+    """See Connection.call."""
+
+    async def __call__(
+        self,
+        method: Callable[..., Awaitable[R]],
+        request: Message | bytes,
+        timeout_s: float | None = None,
+        *,
+        may_repeat: bool = True,
+    ) -> R: ...
+
+
+async def paged(
+    call: Call,
+    method: Callable[..., Awaitable[Any]],
+    request: Any,  # noqa: ANN401 - of the method's type, one with a page_token
+    timeout_s: float | None,
+) -> AsyncIterator[Any]:
+    """The responses to the request, page by page; the time is for each. Raises as the call."""
+    while True:
+        page = await call(method, request, timeout_s)
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
 
 
 class Connection:
@@ -122,7 +158,10 @@ class Connection:
         keep_freed_memory()
         self.target = target
         self.timeout_s = timeout_s
-        self._channel = open_channel(target, [*_OPTIONS, *options], tls, credentials)
+        channel = (target, [*_OPTIONS, *options], tls, credentials)
+        self._channel = open_channel(*channel)
+        #: Another one to the same server, for threads.
+        self.open_thread_channel = partial(open_thread_channel, *channel)
         self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
         self.topics = kvcq_pb2_grpc.TopicServiceStub(self._channel)
         self.groups = kvcq_pb2_grpc.GroupServiceStub(self._channel)
@@ -166,8 +205,7 @@ class Connection:
     ) -> R:
         """The response. Raises KvcqError; UnavailableError only when the time is up, or at once
         a HandshakeError."""
-        limit_s = self.timeout_s if timeout_s is None else _check_timeout(timeout_s)
-        end_s = monotonic() + limit_s
+        end_s = monotonic() + self.limit_s(timeout_s)
         backoff = Backoff()
         while True:
             await self.first_contact(end_s)
@@ -181,9 +219,7 @@ class Connection:
                     self._turns.release()
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
-                # With a reason it was the server that refused: it has not done it, as a rule.
-                repeatable = may_repeat or (error.reason and error.reason not in _PERHAPS_DONE)
-                if not (may_pass(error) and repeatable):
+                if not may_try_again(error, may_repeat=may_repeat):
                     raise error from None
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # closing cancels the calls under way
@@ -211,20 +247,6 @@ class Connection:
                 return True
             await asyncio.sleep(min(left_s, _LOOK_S))
         return False
-
-    async def pages(
-        self,
-        method: Callable[..., Awaitable[Any]],
-        request: Any,  # noqa: ANN401 - of the method's type, one with a page_token
-        timeout_s: float | None,
-    ) -> AsyncIterator[Any]:
-        """The responses to the request, page by page; the time is for each. Raises as `call`."""
-        while True:
-            page = await self.call(method, request, timeout_s)
-            yield page
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     async def stream(
         self, method: Callable[..., AsyncIterable[R]], request: Message
@@ -265,14 +287,26 @@ class Connection:
         may_repeat: bool,  # noqa: FBT001 - as `call` has it
     ) -> R:
         left_s = max(0.001, end_s - monotonic())
-        sharing = self._sharing.get(method)
-        if sharing is not None and not isinstance(request, bytes):
-            name, kind = sharing
-            data = request.SerializeToString()
-            if len(data) <= LARGEST_BYTES:
-                return cast("R", kind.FromString(await self._calls.call(name, data, left_s)))
+        shared = self.shared(method, request)
+        if shared is not None:
+            name, data, kind = shared
+            return cast("R", kind.FromString(await self._calls.call(name, data, left_s)))
         # What may not be repeated waits for a connection instead: it is sent once.
         return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
+
+    def shared(
+        self, method: object, request: Message | bytes
+    ) -> tuple[str, bytes, type[Message]] | None:
+        """Name, request and kind of answer of what shares a stream; None: a call of its own."""
+        sharing = self._sharing.get(method)
+        if sharing is None or isinstance(request, bytes):
+            return None
+        data = request.SerializeToString()
+        return (sharing[0], data, sharing[1]) if len(data) <= LARGEST_BYTES else None
+
+    def limit_s(self, timeout_s: float | None) -> float:
+        """How long a call may take. Raises ValueError."""
+        return self.timeout_s if timeout_s is None else _check_timeout(timeout_s)
 
     def check_open(self) -> None:
         """Raises ClosedError, and ForkedError in a child of the process that made it."""

@@ -21,8 +21,11 @@ from importlib.metadata import version
 #: Releases of grpcio, by their first two numbers, that were measured and tested both ways.
 MEASURED = ("1.85",)
 
+#: Whether the installed release is one of them.
+IS_MEASURED = version("grpcio").rpartition(".")[0] in MEASURED
+
 ENVIRONMENT = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
-if version("grpcio").rpartition(".")[0] in MEASURED:
+if IS_MEASURED:
     ENVIRONMENT["GRPC_EXPERIMENTS"] = "-event_engine_client,-event_engine_listener"
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)

@@ -43,12 +43,11 @@ class LoopThread:
 
         Raises ForkedError in a child of the process that made it.
         """
-        if self._forked is not None:
+        try:
+            self.check_caller()
+        except BaseException:
             work.close()
-            raise self._forked
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError("a blocking call inside the client's own thread")
+            raise
         abandoned = False
 
         async def outcome() -> R:
@@ -66,6 +65,14 @@ class LoopThread:
             abandoned = True
             future.cancel()
             raise
+
+    def check_caller(self) -> None:
+        """Raises ForkedError in a child of the process that made it, and RuntimeError in the
+        loop's own thread: who waits there waits for itself."""
+        if self._forked is not None:
+            raise self._forked
+        if threading.get_ident() == self._thread.ident:
+            raise RuntimeError("a blocking call inside the client's own thread")
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Run the callback in the loop; dropped when that has ended."""

@@ -139,6 +139,21 @@ def open_channel(
     return SecuredChannel(target, options, tls, credentials)
 
 
+def open_thread_channel(
+    target: str,
+    options: Sequence[tuple[str, Any]],
+    tls: TLS | None,
+    credentials: Credentials | None,
+) -> tuple[grpc.Channel, tuple[tuple[str, str], ...]]:
+    """A channel for threads, of the certificates that are there now, and the headers of a call
+    that begins now. Raises OSError."""
+    headers = () if credentials is None else Signer(credentials).headers()
+    if tls is None:
+        return grpc.insecure_channel(target, options=options), headers
+    secured = tls.channel_credentials()
+    return grpc.secure_channel(target, secured, options=_named(options, tls)), headers
+
+
 class SecuredChannel:
     """What stubs are made on. A new certificate is used by the calls and streams that begin after
     it came; those under way stay on the connection they have. Owned by one event loop."""
@@ -151,9 +166,7 @@ class SecuredChannel:
         credentials: Credentials | None,
     ) -> None:
         self._target = target
-        self._options = list(options)
-        if tls is not None and tls.server_name is not None:
-            self._options.append(("grpc.ssl_target_name_override", tls.server_name))
+        self._options = _named(options, tls)
         self._tls = tls
         self._signer = None if credentials is None else Signer(credentials)
         self._stamps: object = () if tls is None else stamps_of(tls.files)
@@ -237,6 +250,13 @@ class _Method:
         if headers:
             options["metadata"] = (*options.get("metadata", ()), *headers)
         return self._method(*args, **options)
+
+
+def _named(options: Sequence[tuple[str, Any]], tls: TLS | None) -> list[tuple[str, Any]]:
+    """With the name that the certificate is to have."""
+    if tls is None or tls.server_name is None:
+        return [*options]
+    return [*options, ("grpc.ssl_target_name_override", tls.server_name)]
 
 
 def _read(file: str | Path | None) -> bytes | None:

@@ -89,6 +89,13 @@ def from_rpc(error: grpc.aio.AioRpcError) -> KvcqError:
     return make_error(error.code().name, error.details() or error.code().name, reason, metadata)
 
 
+def from_shared_stream(error: grpc.aio.AioRpcError) -> KvcqError:
+    """The error of all calls on a stream that ended. Without a reason it was the transport,
+    whatever gRPC calls it."""
+    told = from_rpc(error)
+    return told if told.reason else UnavailableError(str(told))
+
+
 def from_batch_error(error: pb.BatchError) -> KvcqError:
     """The error that stands in a response of a stream."""
     code = _NAME_BY_NUMBER.get(error.code, "UNKNOWN")

@@ -23,6 +23,11 @@ class CutLine:
         self.cut_after_answer_bytes: int | None = None
         self.cuts = 0
         self._accepting = True
+        self._connections = 0
+        self._held: int | None = None
+        self._let_go = asyncio.Event()
+        #: Set when an answer is held.
+        self.holds = asyncio.Event()
 
     @property
     def target(self) -> str:
@@ -37,6 +42,17 @@ class CutLine:
     def accept_again(self) -> None:
         """New connections are taken."""
         self._accepting = True
+
+    def hold_newest(self) -> None:
+        """The answers on the newest connection wait, until `let_go`."""
+        self._held = self._connections
+        self.holds.clear()
+        self._let_go.clear()
+
+    def let_go(self) -> None:
+        """What was held goes on."""
+        self._held = None
+        self._let_go.set()
 
     def cut(self) -> None:
         """Break every connection, without a word."""
@@ -54,19 +70,29 @@ class CutLine:
             writer.transport.abort()
             return
         self._writers |= {writer, peer_writer}
+        self._connections += 1
+        number = self._connections
         for source, sink, is_answer in (
             (reader, peer_writer, False),
             (peer_reader, writer, True),
         ):
-            task = asyncio.create_task(self._pass_on(source, sink, is_answer=is_answer))
+            task = asyncio.create_task(self._pass_on(number, source, sink, is_answer=is_answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _pass_on(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_answer: bool
+        self,
+        number: int,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        *,
+        is_answer: bool,
     ) -> None:
         with suppress(OSError):
             while data := await source.read(1 << 14):
+                if is_answer and number == self._held:
+                    self.holds.set()
+                    await self._let_go.wait()
                 if is_answer and self.cut_after_answer_bytes is not None:
                     self.cut_after_answer_bytes -= len(data)
                     if self.cut_after_answer_bytes < 0:
@@ -90,6 +116,7 @@ class CutLine:
     ) -> None:
         assert self._server is not None
         self._server.close()
+        self.let_go()
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()

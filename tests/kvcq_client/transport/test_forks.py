@@ -24,6 +24,8 @@ from kvcq_client import Client, ForkedError, KvcqError, Message
 warnings.simplefilter("ignore")
 client = Client(sys.argv[1], timeout_s=20)
 client.create_topic("t", 1)
+while not any(stream.is_open() for stream in client._lone._idle):
+    client.pull("t", 0, 0)
 producer = client.producer(linger_ms=60_000)
 consumer = client.consumer("t")
 client.put(Message("t", b"first"))

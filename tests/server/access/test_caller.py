@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq_client import Credentials, Message, UnauthenticatedError
+from kvcq_client import (
+    Client,
+    Credentials,
+    Message,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import jobs_pb2, kvcq_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
@@ -129,3 +135,17 @@ async def test_whoever_watches_a_job_is_asked_again(served: Served) -> None:
             kind.end.set()
             with pytest.raises(UnauthenticatedError, match="deleted"):
                 await anext(watching)
+
+
+async def test_the_stream_of_a_thread_is_its_users(served: Served) -> None:
+    def work() -> None:
+        app = Credentials("app", secret_of("app"))
+        with Client(served.target, credentials=app) as client:
+            while not any(stream.is_open() for stream in client._lone._idle):
+                client.put(Message("orders", b"x"))
+            client.put(Message("orders", b"x"))
+            with pytest.raises(PermissionDeniedError):
+                client.put(Message("payments", b"x"))
+            assert len(client._lone._idle) == 1, "a refusal is an answer"
+
+    await asyncio.to_thread(work)

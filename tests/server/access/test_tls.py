@@ -67,6 +67,25 @@ async def test_messages_go_over_tls(tmp_path: Path, authority: Authority) -> Non
         assert sorted(bodies) == [b"one", b"two"]
 
 
+async def test_a_thread_has_a_stream_of_its_own_over_tls(
+    tmp_path: Path, authority: Authority
+) -> None:
+    own = authority.issue("client")
+    tls = TLS(ca=authority.ca, cert=own[0], key=own[1])
+
+    def work(target: str) -> None:
+        with Client(target, tls=tls) as client:
+            client.create_topic("T", 1)
+            while not any(stream.is_open() for stream in client._lone._idle):
+                client.pull("T", 0, 0)
+            assert client.put(Message("T", b"one")).queue_offset == 0
+
+    async with serving(
+        tmp_path / "store", **settings_of(authority.issue(), authority.ca)
+    ) as served:
+        await asyncio.to_thread(work, served.target)
+
+
 async def test_who_does_not_fit_is_not_let_in(tmp_path: Path, authority: Authority) -> None:
     foreign = Authority(tmp_path / "pki", "foreign")
     own_cert, own_key = authority.issue("client")

@@ -1,0 +1,305 @@
+"""kvcq_client/transport/lone_calls.py: calls without a thread in between, and what may happen to
+them there."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kvcq_client import Client, ClosedError, DeadlineError, Message, Start, UnavailableError
+from kvcq_client.transport import lone_calls
+from server.edge.call_gate import CallKind
+
+if TYPE_CHECKING:
+    from tests.support.cut_line import CutLine
+    from tests.support.serving import Served
+
+ROOT = Path(__file__).parents[3]
+
+
+def a_message(body: bytes = b"x") -> Message:
+    return Message("T", body, 0)
+
+
+def with_stream(client: Client) -> Client:
+    """The client, once it has a stream for lone calls, and topic T."""
+    client.create_topic("T", 1)
+    while not has_stream(client):
+        client.pull("T", 0, 0, max_messages=1)
+    return client
+
+
+def has_stream(client: Client) -> bool:
+    return any(stream.is_open() for stream in client._lone._idle)
+
+
+def connected(target: str) -> Client:
+    return with_stream(Client(target, timeout_s=20))
+
+
+def bodies(client: Client) -> list[bytes]:
+    found: list[bytes] = []
+    while part := client.pull("T", 0, len(found)).messages:
+        found += [message.body for message in part]
+    return found
+
+
+async def test_whatever_threads_do_at_once_each_gets_the_answers_to_its_own_calls(
+    served: Served,
+) -> None:
+    """Small calls and large ones, alone and in company, from threads that come and go."""
+    placed: dict[int, bytes] = {}
+
+    def work(client: Client, name: int) -> None:
+        random = Random(name)
+        last = -1
+        for number in range(random.randrange(20, 120)):
+            body = b"%d %d " % (name, number) + bytes(random.choice([0, 100, 70_000]))
+            offset = client.put(a_message(body)).queue_offset
+            assert offset > last, "a thread's messages keep their order"
+            last = offset
+            assert placed.setdefault(offset, body) is body, "an offset was told twice"
+            pulled = client.pull("T", 0, offset, max_messages=1, wait_s=random.choice([0, 5]))
+            assert pulled.messages[0].body == body
+            assert pulled.next_offset == offset + 1
+
+    def all_of_them() -> None:
+        with Client(served.target, timeout_s=20) as client:
+            with_stream(client)
+            work(client, 0)
+            threads = [threading.Thread(target=work, args=(client, name)) for name in range(1, 5)]
+            for thread in threads:
+                thread.start()
+            work(client, 5)
+            for thread in threads:
+                thread.join()
+            work(client, 6)
+            assert dict(enumerate(bodies(client))) == placed
+
+    await asyncio.to_thread(all_of_them)
+
+
+async def test_a_stream_is_opened_for_who_calls_often(served: Served) -> None:
+    def streams() -> int:
+        return served.server._edge.gate.under_way(CallKind.STREAM)
+
+    def work() -> None:
+        with Client(served.target, timeout_s=20) as client:
+            client.create_topic("T", 1)
+            for _ in range(lone_calls.CALLS_BEFORE):
+                client.put(a_message())
+            assert client._lone._streams() == []
+            with_stream(client)
+            client.put(a_message())
+            assert streams() == 2  # the loop has one as well
+
+    await asyncio.to_thread(work)
+    async with asyncio.timeout(10):
+        while streams():
+            await asyncio.sleep(0)
+
+
+async def test_other_releases_of_grpc_go_through_the_loop(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lone_calls, "IS_MEASURED", False)
+
+    def work() -> None:
+        with Client(served.target, timeout_s=20) as client:
+            for number in range(3 * lone_calls.CALLS_BEFORE):
+                assert client.put(a_message()).queue_offset == number
+            assert client._lone._streams() == []
+
+    await asyncio.to_thread(work)
+
+
+async def test_a_put_that_finds_its_stream_ended_is_sent_all_the_same(
+    served: Served, line: CutLine
+) -> None:
+    client = await asyncio.to_thread(connected, line.target)
+    for number in range(3):
+        (stream,) = client._lone._idle
+        line.cut()
+        # It is told of the end by nobody: it looks.
+        while stream.is_open():
+            await asyncio.sleep(0)
+        placed = await asyncio.to_thread(client.put, a_message(b"%d" % number))
+        assert placed.queue_offset == number
+        await asyncio.to_thread(with_stream, client)
+    assert await asyncio.to_thread(bodies, client) == [b"0", b"1", b"2"]
+    await asyncio.to_thread(client.close)
+
+
+async def test_when_the_line_breaks_a_put_fails_and_a_pull_goes_again(
+    served: Served, line: CutLine
+) -> None:
+    client = await asyncio.to_thread(connected, line.target)
+    line.hold_newest()
+    putting = asyncio.create_task(asyncio.to_thread(client.put, a_message(b"perhaps")))
+    await line.holds.wait()
+    line.cut()
+    with pytest.raises(UnavailableError) as caught:
+        await putting
+    assert caught.value.reason == ""
+    line.let_go()
+    await asyncio.to_thread(with_stream, client)
+    line.hold_newest()
+    pulling = asyncio.create_task(asyncio.to_thread(client.pull, "T", 0, 0))
+    await line.holds.wait()
+    line.cut()
+    assert [message.body for message in (await pulling).messages] == [b"perhaps"]
+    await asyncio.to_thread(client.close)
+
+
+async def test_others_go_on_while_a_call_waits(served: Served, line: CutLine) -> None:
+    """Calls of other threads, and what the client does by itself."""
+    client = await asyncio.to_thread(connected, line.target)
+    consumer = await asyncio.to_thread(client.consumer, "T", start=Start.EARLIEST)
+    line.hold_newest()
+    putting = asyncio.create_task(asyncio.to_thread(client.put, a_message(b"held")))
+    await line.holds.wait()
+
+    def work() -> None:
+        client.put(a_message(b"another"))
+        with client.producer() as producer:
+            producer.send("T", b"a producer's")
+        assert [message.body for message in consumer.take(3)] == [
+            b"held",
+            b"another",
+            b"a producer's",
+        ]
+
+    await asyncio.to_thread(work)
+    assert not putting.done()
+    line.let_go()
+    assert (await putting).queue_offset == 0
+    await asyncio.to_thread(client.close)
+
+
+async def test_a_call_ends_when_its_time_is_up(
+    served: Served, line: CutLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await asyncio.to_thread(connected, line.target)
+    monkeypatch.setattr(lone_calls, "SHORTEST_S", 0.0)
+    monkeypatch.setattr(lone_calls, "LOOK_S", 0.001)
+    line.hold_newest()
+    with pytest.raises(DeadlineError, match="no answer within"):
+        await asyncio.to_thread(client.put, a_message(), timeout_s=0.05)
+    line.let_go()
+    assert (await asyncio.to_thread(client.put, a_message())).queue_offset in (0, 1)
+    await asyncio.to_thread(with_stream, client)
+    await asyncio.to_thread(client.close)
+
+
+async def test_closing_ends_the_call_that_waits(served: Served, line: CutLine) -> None:
+    client = await asyncio.to_thread(connected, line.target)
+    line.hold_newest()
+    putting = asyncio.create_task(asyncio.to_thread(client.put, a_message()))
+    await line.holds.wait()
+    async with asyncio.timeout(10):
+        await asyncio.to_thread(client.close)
+        with pytest.raises(ClosedError):
+            await putting
+    assert client._lone._streams() == []
+
+
+async def test_what_runs_in_the_loop_cannot_block_it(served: Served) -> None:
+    client = await asyncio.to_thread(connected, served.target)
+
+    async def put() -> None:
+        client.put(a_message())
+
+    with pytest.raises(RuntimeError, match="the client's own thread"):
+        await asyncio.to_thread(client._thread.run, put())
+    await asyncio.to_thread(client.close)
+
+
+# The main thread, which signals interrupt, is the server's in a test.
+INTERRUPTED = """
+import random, signal, sys, threading
+from kvcq_client import Client, Message, Start
+
+class Interrupted(BaseException): pass
+
+def interrupt(*_): raise Interrupted
+
+client = Client(sys.argv[1], timeout_s=20)
+client.create_topic("T", 1)
+lone = client._lone
+consumer = client.consumer("T", start=Start.EARLIEST)
+read = []
+reading = threading.Thread(target=lambda: read.extend(
+    message.body for message in iter(consumer.__next__, None) if message.body != b"end"
+    or sys.exit()))
+reading.start()
+signal.signal(signal.SIGALRM, interrupt)
+acknowledged, interrupts, number = {}, 0, 0
+while interrupts < 40:
+    while not any(stream.is_open() for stream in lone._idle):
+        client.pull("T", 0, 0, max_messages=1)
+    begun = number
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.random() * 0.005 + 1e-6)
+        while number < begun + 1000:
+            number += 1
+            placed = client.put(Message("T", b"%d" % number, 0))
+            acknowledged[placed.queue_offset] = b"%d" % number
+    except Interrupted:
+        interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    assert len(lone._streams()) == len(lone._idle)
+client.put(Message("T", b"end", 0))
+reading.join()
+assert len(set(read)) == len(read), "stored twice"
+assert all(read[offset] == body for offset, body in acknowledged.items()), "not where it was told"
+client.close()
+print("ended")
+"""
+
+HANDLED = """
+import signal, sys
+from kvcq_client import Client, ClosedError, Message
+
+def tell(*_):
+    told.append(client.put(Message("T", b"told", 0)).queue_offset)
+
+client, told = Client(sys.argv[1], timeout_s=20), []
+client.create_topic("T", 1)
+signal.signal(signal.SIGALRM, tell)
+put = []
+for number in range(300):
+    signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + number))
+    put.append(client.put(Message("T", b"put", 0)).queue_offset)
+while signal.getitimer(signal.ITIMER_REAL)[0]:
+    pass
+signal.signal(signal.SIGALRM, lambda *_: client.close())  # the last of the others was handled
+assert told and sorted(put + told) == list(range(len(put) + len(told)))
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+try:
+    while True:
+        client.put(Message("T", b"put", 0))
+except ClosedError:
+    print("ended")
+"""
+
+
+@pytest.mark.parametrize("script", [INTERRUPTED, HANDLED], ids=["raises", "calls the client"])
+async def test_a_signal_in_the_midst_of_a_call(served: Served, script: str) -> None:
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-W", "ignore::RuntimeWarning", "-c", script, served.target],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.stdout, ran.stderr) == ("ended\n", "")
