@@ -13,7 +13,7 @@ from migration.columnar.block import RecordBlock
 from migration.columnar.bulk_plan import BulkPlan
 from migration.columnar.decoder import DEFAULTS, ReadOptions, read_blocks
 from migration.columnar.derived_rows import IndexRows, UnitRows, derive, derive_index, places_of
-from migration.columnar.errors import LogDamageError, LogLayoutError
+from migration.columnar.errors import LogLayoutError, SegmentDamageError
 from migration.columnar.key_cuts import KeyCuts, plan_cuts, sample_log, whole_key
 from migration.columnar.liveness import ALL_LIVE, Liveness, liveness_of
 from migration.columnar.log_layout import (
@@ -26,7 +26,7 @@ from migration.columnar.log_layout import (
     read_layout,
     split,
 )
-from migration.columnar.sorted_files import FAMILIES, QueueEnds, row_keys, write_index, write_units
+from migration.columnar.sorted_files import FAMILIES, LastUnits, row_keys, write_index, write_units
 from migration.columnar.strings import Names, Strings
 from migration.columnar.unaligned import Bools, Bytes, Ints, gather, gather_ints
 
@@ -43,16 +43,16 @@ __all__ = [
     "IndexRows",
     "Ints",
     "KeyCuts",
+    "LastUnits",
     "Liveness",
-    "LogDamageError",
     "LogLayout",
     "LogLayoutError",
     "LogRange",
     "Names",
-    "QueueEnds",
     "ReadOptions",
     "RecordBlock",
     "Segment",
+    "SegmentDamageError",
     "Start",
     "Strings",
     "UnitRows",

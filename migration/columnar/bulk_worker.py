@@ -24,7 +24,7 @@ from kvcq.tables import BOUNDS, INDEX, UNITS
 from migration.columnar.decoder import ReadOptions, read_blocks
 from migration.columnar.derived_rows import derive
 from migration.columnar.log_layout import LogRange, Segment, Start
-from migration.columnar.sorted_files import FAMILIES, QueueEnds, write_index, write_units
+from migration.columnar.sorted_files import FAMILIES, LastUnits, write_index, write_units
 from store.log import segment_name
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class BulkWorker:
         paths = {
             family: plan.output / f"{family}-{number:06d}.sst" for family in (UNITS, BOUNDS, INDEX)
         }
-        ends = QueueEnds()
+        ends = LastUnits()
         units = write_units(paths[UNITS], [rows.units for rows in derived])
         if units is not None:
             ends.join(units.ends)

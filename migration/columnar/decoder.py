@@ -41,7 +41,7 @@ def read_blocks(
     """The records of the range, in log order; then the physical offset behind the last one.
 
     That is the segment's end behind a blank, and the range's where nothing more was found. Raises
-    LogDamageError.
+    SegmentDamageError.
     """
     segment = log_range.segment
     data = open_segment(segment.path)

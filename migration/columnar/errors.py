@@ -9,7 +9,7 @@ class LogLayoutError(StoreError):
     """The directory does not hold a commit log that can be read as one run of segments."""
 
 
-class LogDamageError(CorruptRecordError):
+class SegmentDamageError(CorruptRecordError):
     """Bytes inside the log that are no record, where a record must be."""
 
     def __init__(self, segment: str, physical_offset: int, reason: str) -> None:

@@ -10,7 +10,7 @@ import mmap
 from pathlib import Path
 from typing import NamedTuple
 
-from migration.columnar.errors import LogDamageError, LogLayoutError
+from migration.columnar.errors import LogLayoutError, SegmentDamageError
 from migration.columnar.walk import Stop, walk_to
 from store.format import BLANK_BYTES, check_record, store_time_of
 from store.log import parse_segment_name, segment_name
@@ -191,6 +191,6 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
     return segment.start + (size if stop is Stop.BLANK else at)
 
 
-def damage(segment: Segment, position: int, reason: str) -> LogDamageError:
+def damage(segment: Segment, position: int, reason: str) -> SegmentDamageError:
     """The error for bytes at `position` of the segment."""
-    return LogDamageError(segment.name, segment.start + position, reason)
+    return SegmentDamageError(segment.name, segment.start + position, reason)

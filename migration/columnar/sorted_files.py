@@ -30,7 +30,7 @@ _WRITE_CHUNK = 65_536
 _MOST_WORDS = 8
 
 
-class QueueEnds:
+class LastUnits:
     """The unit of each queue that was dispatched last: the one that lies highest in the log."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class QueueEnds:
 
 
 class UnitsFile(NamedTuple):
-    """A file of units, and the end of each queue among them, as `QueueEnds.join` takes it."""
+    """A file of units, and the end of each queue among them, as `LastUnits.join` takes it."""
 
     file: SstFile
     ends: list[tuple[bytes, int, int]]

@@ -28,7 +28,7 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Batches with the columns of `schema`, in log order. `choose` may drop records.
 
-    Raises LogDamageError.
+    Raises SegmentDamageError.
     """
     for block in read_blocks(log_range, options):
         chosen = choose(block)

@@ -45,7 +45,7 @@ class SortedFile(NamedTuple):
     rows: int
     first_key: bytes
     last_key: bytes
-    #: Of units, the last one of each queue; see columnar.QueueEnds.
+    #: Of units, the last one of each queue; see columnar.LastUnits.
     ends: list[tuple[bytes, int, int]]
 
 

@@ -24,9 +24,9 @@ from migration.columnar import (
     ALL_LIVE,
     DEFAULTS,
     FAMILIES,
+    LastUnits,
     Liveness,
     LogLayoutError,
-    QueueEnds,
     ReadOptions,
     plan_cuts,
     read_layout,
@@ -136,7 +136,7 @@ def rebuild(
     task = RebuildTask(settings.liveness, cuts, settings.read, str(settings.output))
     ranges = split(layout, begin, layout.end, settings.partition_bytes, exact=True)
     files: list[SortedFile] = []
-    ends = QueueEnds()
+    ends = LastUnits()
     if ranges:
         pickled = [(pickle.dumps(log_range),) for log_range in ranges]
         todo = spark.sparkContext.parallelize(pickled, len(pickled)).toDF("log_range binary")

@@ -12,7 +12,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from migration.spark.arrow import to_names
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.verify.digest import hashes_of_queues
-from migration.spark.verify.queue_ends import QueueEnds, differing
+from migration.spark.verify.queue_ends import EndsByHash, differing
 from migration.spark.verify.result import Difference
 from migration.spark.verify.tasks import LOG, ends_of_queues
 from migration.state import SideName
@@ -45,12 +45,12 @@ class StoredEnds:
         self.by_queue = {
             (topic, queue_id): (place, last) for topic, queue_id, last, place in chosen
         }
-        self.ends = QueueEnds()
+        self.ends = EndsByHash()
         offsets = np.array([last for _, _, last, _ in chosen], dtype=np.int64)
         columns = [pa.array(places[kept]), pa.array(offsets)]
         self.ends.add(hashes[kept], pa.RecordBatch.from_arrays(columns, schema=_ENDS))
 
-    def differing(self, log: QueueEnds) -> Hashes:
+    def differing(self, log: EndsByHash) -> Hashes:
         """Queues whose row is not what the log says."""
         found = differing(log, self.ends)
         return found[~np.isin(found, self._beyond)]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kvcq.inspect import BucketSums
 from kvcq.tables import expiry_stamps, name_hashes, place_hashes, queue_hashes, timed, unit_hashes
-from migration.spark.verify.queue_ends import QueueEnds
+from migration.spark.verify.queue_ends import EndsByHash
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,7 +37,7 @@ class Digest:
     units: BucketSums = field(default_factory=_sums)
     times: BucketSums = field(default_factory=_sums)
     keys: BucketSums = field(default_factory=_sums)
-    ends: QueueEnds = field(default_factory=QueueEnds)
+    ends: EndsByHash = field(default_factory=EndsByHash)
 
     def add_units(self, units: pa.RecordBatch) -> None:
         """Take in units, as CONSUMEQUEUE."""

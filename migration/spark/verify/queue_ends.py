@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _REDUCE_AT = 262_144
 
 
-class QueueEnds:
+class EndsByHash:
     """For each queue seen, physical offset and queue offset of its highest unit."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class QueueEnds:
         offsets = np.asarray(units.column("queue_offset"))
         self._append(_reduced(_Table(queues, places, offsets)))
 
-    def merge(self, other: QueueEnds) -> QueueEnds:
+    def merge(self, other: EndsByHash) -> EndsByHash:
         """This one, with the other's units."""
         for part in other._parts:
             self._append(part)
@@ -76,7 +76,7 @@ def _reduced(table: _Table) -> _Table:
     return _Table(queues[last], table.places[rows], table.offsets[rows])
 
 
-def differing(one: QueueEnds, other: QueueEnds) -> Hashes:
+def differing(one: EndsByHash, other: EndsByHash) -> Hashes:
     """Queues whose ends are not the same in both, rising."""
     left, right = one.table(), other.table()
     queues = np.union1d(left.queues, right.queues)

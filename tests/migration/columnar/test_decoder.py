@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migration.columnar.decoder import DEFAULTS, ReadOptions, read_blocks
-from migration.columnar.errors import LogDamageError, LogLayoutError
+from migration.columnar.errors import LogLayoutError, SegmentDamageError
 from migration.columnar.log_layout import LogLayout, LogRange, read_layout, split
 from migration.spark.arrow import column_of, read_batches
 from migration.spark.columns import COMMITLOG
@@ -194,7 +194,7 @@ def test_a_record_copied_into_a_body_is_never_read_as_one(tmp_path: Path) -> Non
     layout = read_layout(tmp_path)
     places = [row.physical_offset for row in writer.rows]
     assert offsets(split(layout, 0, layout.end, 0)) == places
-    with pytest.raises(LogDamageError, match="holds the copy of a record"):
+    with pytest.raises(SegmentDamageError, match="holds the copy of a record"):
         offsets(split(layout, 0, layout.end, 1000))
     # A single range that begins inside the body is walked to, not searched for.
     assert offsets(split(layout, places[2] + 500, layout.end, 0)) == places[3:]
@@ -213,7 +213,7 @@ def test_the_log_ends_at_the_first_thing_that_is_no_record(tmp_path: Path) -> No
         layout = read_layout(tmp_path)
         # Lengths that are torn away end the log; a torn body needs its CRC to be seen.
         if layout.end == writer.end:
-            with pytest.raises(LogDamageError, match="CRC mismatch"):
+            with pytest.raises(SegmentDamageError, match="CRC mismatch"):
                 read_all(layout, options=ReadOptions(verify_crc=True))
         else:
             assert layout.end == last.physical_offset
@@ -257,7 +257,7 @@ def test_a_damaged_record_stops_the_read_or_is_stepped_over(tmp_path: Path) -> N
     data[wounded.physical_offset + 4] ^= 1
     path.write_bytes(data)
     layout = read_layout(tmp_path)
-    with pytest.raises(LogDamageError) as caught:
+    with pytest.raises(SegmentDamageError) as caught:
         read_all(layout)
     assert caught.value.physical_offset == wounded.physical_offset
     assert caught.value.segment == path.name
@@ -277,7 +277,7 @@ def test_a_flipped_bit_is_found_with_crcs_and_stepped_over(tmp_path: Path, at: i
     path.write_bytes(data)
     layout = read_layout(tmp_path)
     assert len(read_all(layout)) == 50
-    with pytest.raises(LogDamageError, match="CRC mismatch"):
+    with pytest.raises(SegmentDamageError, match="CRC mismatch"):
         read_all(layout, options=ReadOptions(verify_crc=True))
     found = read_all(layout, options=ReadOptions(verify_crc=True, fail_on_corrupt=False))
     assert len(found) == 49

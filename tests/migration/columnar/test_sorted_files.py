@@ -18,7 +18,7 @@ from migration.columnar.decoder import ReadOptions, read_blocks
 from migration.columnar.derived_rows import derive
 from migration.columnar.liveness import ALL_LIVE
 from migration.columnar.log_layout import read_layout, split
-from migration.columnar.sorted_files import QueueEnds
+from migration.columnar.sorted_files import LastUnits
 from store.errors import CorruptRecordError
 from store.format.record import dispatch_request
 from tests.support.log_writer import Entry, LogWriter
@@ -87,7 +87,7 @@ def test_the_rows_are_those_of_dispatch(
         derived = [derive(block, ALL_LIVE) for block in blocks]
         units = sorted_files.write_units(Path(UNITS), [rows.units for rows in derived])
         sorted_files.write_index(Path(INDEX), [rows.index_rows for rows in derived])
-    ends = QueueEnds()
+    ends = LastUnits()
     ends.join(units.ends if units is not None else [])
     wanted = dispatched(row.record for row in writer.rows)
     assert files[INDEX] == sorted(wanted[INDEX].items())

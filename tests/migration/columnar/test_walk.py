@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migration.columnar.decoder import ReadOptions, read_blocks
-from migration.columnar.errors import LogDamageError
+from migration.columnar.errors import SegmentDamageError
 from migration.columnar.log_layout import list_segments, read_layout, split
 from store.format.fast_scan import FastParser
 from store.log.log_walk import Damage, Poison, Run, walk
@@ -36,7 +36,7 @@ def columnar(directory: Path, end: int, options: ReadOptions) -> tuple[list[int]
                 offsets = block.physical_offset
                 poison += offsets[bad].tolist()
                 sound += offsets[~bad].tolist()
-    except LogDamageError as error:
+    except SegmentDamageError as error:
         return sound, poison, error.physical_offset
     return sound, poison, end
 

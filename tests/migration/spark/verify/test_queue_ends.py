@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from migration.spark.verify import queue_ends
-from migration.spark.verify.queue_ends import QueueEnds, differing
+from migration.spark.verify.queue_ends import EndsByHash, differing
 
 
-def ends_of(rows: list[tuple[int, int, int]], parts: int = 1) -> QueueEnds:
+def ends_of(rows: list[tuple[int, int, int]], parts: int = 1) -> EndsByHash:
     """Of rows (queue, place, offset), in as many batches."""
-    whole = QueueEnds()
+    whole = EndsByHash()
     for piece in np.array_split(np.array(rows, dtype=np.int64).reshape(-1, 3), parts):
-        part = QueueEnds()
+        part = EndsByHash()
         columns = {"physical_offset": piece[:, 1], "queue_offset": piece[:, 2]}
         part.add(piece[:, 0].astype(np.uint64), pa.RecordBatch.from_pydict(columns))
         whole.merge(pickle.loads(pickle.dumps(part)))
@@ -60,4 +60,4 @@ def test_a_change_shows_in_its_queue_alone(
 
 def test_a_queue_that_one_side_has_not_shows() -> None:
     assert differing(ends_of(ROWS), ends_of(ROWS[:0])).tolist() == list(range(7))
-    assert not len(differing(QueueEnds(), QueueEnds()))
+    assert not len(differing(EndsByHash(), EndsByHash()))
