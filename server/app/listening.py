@@ -37,7 +37,7 @@ def rpc_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
         ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
         # Clients that wait on a parked pull may ask whether the server still lives; gRPC's
         # own limit of one ping in 5 minutes would close their connections.
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
     )
 
