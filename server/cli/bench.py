@@ -100,8 +100,17 @@ def list_scenarios(as_json: bool) -> None:
     help="Start a server on this directory. The default, with one that is deleted afterwards; "
     "a scenario that needs a store in this process gets that instead.",
 )
-@click.option("--scale", type=float, default=1.0, show_default=True, help="Multiplies all amounts.")
-@click.option("--seed", type=int, help="Of random choices; otherwise the scenario's own.")
+@click.option(
+    "--scale",
+    type=float,
+    metavar="FACTOR",
+    default=1.0,
+    show_default=True,
+    help="Multiplies all amounts.",
+)
+@click.option(
+    "--seed", type=int, metavar="N", help="Of random choices; otherwise the scenario's own."
+)
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -237,7 +246,14 @@ def _show(document: dict[str, Any]) -> None:
     show_default=True,
     help="Directory for NAME.json and NAME.html of each.",
 )
-@click.option("--scale", type=float, default=1.0, show_default=True, help="Multiplies all amounts.")
+@click.option(
+    "--scale",
+    type=float,
+    metavar="FACTOR",
+    default=1.0,
+    show_default=True,
+    help="Multiplies all amounts.",
+)
 @click.option("--only", multiple=True, metavar="SCENARIO", help="These alone; may be repeated.")
 @json_option
 def run_all(reports: Path, scale: float, only: tuple[str, ...], as_json: bool) -> None:

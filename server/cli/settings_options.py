@@ -34,7 +34,9 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives the command `sources` for all flags that set something."""
 
     @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-    @click.option("--port", type=int, help="Port to listen on; 0: any free one.  [default: 8081]")
+    @click.option(
+        "--port", type=int, metavar="N", help="Port to listen on; 0: any free one.  [default: 8081]"
+    )
     @click.option(
         "--data",
         "data_dir",
@@ -48,10 +50,18 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["async", "sync"]),
         help="Acknowledge puts when appended, or when on disk.  [default: async]",
     )
-    @click.option("--tls-cert", type=click.Path(), help="PEM: the certificate, and what signed it.")
-    @click.option("--tls-key", type=click.Path(), help="PEM: its private key.")
     @click.option(
-        "--tls-ca", type=click.Path(), help="PEM: clients must have certificates of this CA."
+        "--tls-cert",
+        type=click.Path(),
+        metavar="FILE",
+        help="PEM: the certificate, and what signed it.",
+    )
+    @click.option("--tls-key", type=click.Path(), metavar="FILE", help="PEM: its private key.")
+    @click.option(
+        "--tls-ca",
+        type=click.Path(),
+        metavar="FILE",
+        help="PEM: clients must have certificates of this CA.",
     )
     @click.option(
         "--access/--no-access", default=None, help="Take calls of users with rights alone."
@@ -65,6 +75,7 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--workers",
         type=int,
+        metavar="N",
         help="Processes that speak gRPC, beside the one with the store; 1: that one does.  "
         "[default: 1]",
     )

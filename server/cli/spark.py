@@ -242,7 +242,8 @@ def report_command(
     with run.session() as (session, progress):
         from migration.spark.jobs import choose, gather_report, render
 
-        report = gather_report(session, choose(store, **_of_times(choice)), progress)
+        chosen = choose(store, **_of_times(choice))
+        report = gather_report(session, chosen, progress=progress)
         page.write_text(render(report), encoding="utf-8")
     told = f"{report.messages:,} messages of {report.topic_count:,} topics"
     run.show(report.as_json() | {"page": str(page)}, f"{told}, {report.holes:,} holes\n{page}")

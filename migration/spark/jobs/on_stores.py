@@ -51,9 +51,9 @@ def verify(
 ) -> VerifyResult:
     """Compare the log with the file queues and the database, all that the store has.
 
-    The store is stopped, or `database` names that of a restored backup. `end`: physical offset to
-    stop at. `output`: a new directory for all differences, as Parquet. Changes nothing. Raises
-    StoreError.
+    The store is stopped, or `database` names that of a restored backup. `files`: file queues that
+    lie elsewhere. `end`: physical offset to stop at. `output`: a new directory for all differences,
+    as Parquet. Changes nothing else. Raises StoreError.
     """
     parts = find_parts(store)
     _must_be_new(output)
@@ -83,8 +83,10 @@ def rebuild(
 ) -> RebuildResult:
     """The database is made from the log, and takes the place of the old one. Store stopped.
 
-    With `output`, sorted files are written to that new directory instead, of the log from `begin`
-    to `end`; the store may run, and has said how many `deletions` it knows. Raises StoreError.
+    With `output`, sorted files are written to that new directory instead, of the log from the
+    record at `begin` (its start) to the physical offset `end` (its end); the store may run, and has
+    said how many `deletions` it knows. A crash leaves the old database, or none: then opening the
+    store makes it. Raises StoreError.
     """
     parts = find_parts(store)
     if output is None and not uses_database(parts):

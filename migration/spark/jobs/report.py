@@ -58,9 +58,12 @@ class LogReport:
 
 
 def gather_report(
-    spark: SparkSession, choice: MessageChoice, progress: Progress = no_progress
+    spark: SparkSession, choice: MessageChoice, *, progress: Progress = no_progress
 ) -> LogReport:
-    """Compute the figures: four passes over the log, each over the columns that it needs."""
+    """Compute the figures: four passes over the log, each over the columns that it needs.
+
+    Changes nothing. A damaged log fails it, unless the choice leaves that out.
+    """
     from pyspark.sql import functions as F
 
     with watched(spark, "topics", progress):

@@ -73,9 +73,11 @@ def export(
     overwrite: bool = False,
     progress: Progress = no_progress,
 ) -> ExportResult:
-    """Write the chosen messages. Raises PipelineError when `output` has something, unless told to.
+    """Write the chosen messages to the directory `output`, and return how many there are.
 
-    Complete when the file `_SUCCESS` is in `output`.
+    With `overwrite` what is in `output` is replaced; otherwise it is new or empty, or PipelineError
+    is raised. Complete when the file `_SUCCESS` is there; after a crash run it again, with
+    `overwrite`.
     """
     from pyspark.sql import functions as F
 

@@ -67,7 +67,8 @@ def route_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "routes",
         multiple=True,
         metavar="PATTERN=ROUTE",
-        help="Where a topic, light queue, or prefix with * goes: files, rocksdb or both. In order.",
+        help="Where a topic, light queue, or prefix with * goes: files, rocksdb or both. The first "
+        "that fits counts; may be repeated.",
     )(command)
 
 
