@@ -114,7 +114,7 @@ class FrontContext:
         self._link.send(frames.HEADERS, self._number)
 
     async def read(self) -> object:
-        """The next request; EOF when there is none any more."""
+        """The next request, bytes or a memoryview; EOF when there is none any more."""
         while self._request is None:
             if self._is_half_closed:
                 return _EOF

@@ -61,6 +61,9 @@ _SMALL_BYTES = 64 << 10
 #: After a request or response that is larger the allocator gives back what is free.
 _LARGE_BYTES = 1 << 20
 _TRIM_AFTER_S = 1.0
+#: After one that is much larger at once: gRPC's pieces of it are as much again.
+_HUGE_BYTES = 16 << 20
+_TRIM_HUGE_AFTER_S = 0.05
 #: How the process ends when the owner is gone.
 _OWNER_IS_GONE = 3
 
@@ -389,8 +392,14 @@ class Front:
             await context.abort(_CODES[ending.code], ending.details, ending.metadata)
 
     def _passed(self, message: bytes) -> None:
-        if len(message) > _LARGE_BYTES and self._trim is None:
-            self._trim = self._loop.call_later(_TRIM_AFTER_S, self._give_back)
+        if len(message) <= _LARGE_BYTES:
+            return
+        after_s = _TRIM_HUGE_AFTER_S if len(message) > _HUGE_BYTES else _TRIM_AFTER_S
+        if self._trim is not None:
+            if self._trim.when() <= self._loop.time() + after_s:
+                return
+            self._trim.cancel()
+        self._trim = self._loop.call_later(after_s, self._give_back)
 
     def _give_back(self) -> None:
         self._trim = None
