@@ -105,14 +105,14 @@ class BatchEncoder:
     def __init__(self, store_host: tuple[str, int], *, crc_item: bool) -> None:
         self._store_host = pack_host(store_host)
         self._item_bytes = CRC_ITEM_BYTES if crc_item else 0
+        self._plain_length = _PROPERTIES_LENGTH.pack(self._item_bytes)
         # Hosts of producers, packed. Bounded: an edge that passes on every port must not fill it.
         self._hosts: dict[tuple[str, int], bytes] = {}
 
     def hot_queue(self, key: tuple[str, int], next_offset: int) -> HotQueue:
         """A queue with the constant bytes of its records."""
         magic, field = topic_field(key[0])
-        tail = field + _PROPERTIES_LENGTH.pack(self._item_bytes)
-        return HotQueue(next_offset, magic, field, tail)
+        return HotQueue(next_offset, magic, field, field + self._plain_length)
 
     def encode(
         self,

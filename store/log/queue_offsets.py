@@ -100,7 +100,7 @@ class QueueOffsets:
         """
         young, old = self.young, self._old
         self._gone.drop(_GONE_FOR_EACH * (len(queues) + len(light)))
-        missing = [key for key in queues if key not in old.queues]
+        missing = list(filterfalse(old.queues.__contains__, queues))
         missing_light = list(filterfalse(old.light.__contains__, light))
         loaded: Sequence[int] = ()
         if missing or missing_light:

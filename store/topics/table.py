@@ -118,7 +118,8 @@ class Topics:
         topic is being deleted. Durability: a topic created here is durable before its first record
         is: the log's flush sees to it.
         """
-        names = list({topic for topic, _ in queues})
+        # In the order of their rows: they are looked up, and made, in half the time.
+        names = sorted({topic for topic, _ in queues})
         if deleting := self.deletions.under_way:
             for name in (*names, *light):
                 if name in deleting:

@@ -86,6 +86,7 @@ def test_what_is_written_is_read(engine: Engine) -> None:
     assert engine.get("default", b"c") == b""
     assert engine.get("default", b"d") is None
     assert engine.multi_get("default", [b"c", b"x", b"a", b"a"]) == [b"", None, b"1", b"1"]
+    assert engine.multi_get("default", [b"a", b"c", b"x"]) == [b"1", b"", None]
     assert engine.multi_get("default", []) == []
 
 

@@ -161,6 +161,8 @@ class RocksEngine:
         rising = sorted(keys)
         with self._inside(f"multi_get in {family}") as opened:
             values: list[bytes | None] = opened.tables[family].get(list(rising)) or []
+        if rising == keys:
+            return values
         found = dict(zip(rising, values, strict=True))
         return [found[key] for key in keys]
 
