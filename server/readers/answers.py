@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.encoded import Encoded
-from server.wire import pulled_out, whole_out
+from server.wire import pulled_out, queue_batch_out, whole_out
 
 if TYPE_CHECKING:
     from server.readers.orders import Order
@@ -27,15 +27,12 @@ def _answer(files: LogFiles, order: Order) -> Encoded | None:
     if plan.misplaced(records) is not None:
         return None
     pulled = plan.pulled(records)
-    if order.form == pb.RECORD_FORM_WHOLE and not order.in_stream:
-        data, cost_bytes = whole_out(pulled)
-        return Encoded(len(pulled.records), cost_bytes, data)
-    response: pb.PullResponse | pb.SubscribeResponse
     if order.in_stream:
-        response = pb.SubscribeResponse()
-        batch = response.queues.add(topic=plan.topic, queue_id=plan.queue_id)
-        cost_bytes = pulled_out(pulled, order.form, batch.batch)
+        data, cost_bytes = queue_batch_out(plan.topic, plan.queue_id, pulled, order.form)
+    elif order.form == pb.RECORD_FORM_WHOLE:
+        data, cost_bytes = whole_out(pulled)
     else:
         response = pb.PullResponse()
         cost_bytes = pulled_out(pulled, order.form, response)
-    return Encoded(len(pulled.records), cost_bytes, response.SerializeToString())
+        data = response.SerializeToString()
+    return Encoded(len(pulled.records), cost_bytes, data)

@@ -201,7 +201,7 @@ class Reads:
         requests: AsyncIterator[pb.SubscribeRequest],
         call_id: str,
         front: FrontReads | None,
-    ) -> AsyncGenerator[pb.SubscribeResponse | bytes | Held, None]:
+    ) -> AsyncGenerator[bytes | Held, None]:
         """The responses of one subscription."""
         return Subscription(
             self._reader,

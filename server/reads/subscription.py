@@ -25,14 +25,14 @@ from server.wire import (
     form_of,
     in_range,
     not_negative,
-    pulled_out,
+    queue_batch_out,
 )
 from store.errors import InvalidArgumentError
 from store.message import Pulled, PullStatus
 from store.tag_filter import TagFilter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from server.config import ServerConfig
     from server.edge import RequestMemory
@@ -66,13 +66,20 @@ class _Turn(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a turn found: a batch of the response, the whole of it, encoded, or nothing new."""
+    """What a turn found."""
 
     next_offset: int
     max_offset: int
     message_count: int
-    batch: pb.QueueBatch | bytes | Held | None
+    # Encoded, as a response with this batch alone: several that are joined are one with all of
+    # them. What a front holds is sent by itself. None: nothing new.
+    batch: bytes | Held | None
     cost_bytes: int  # of credit: of its records, or of its encoded messages
+
+
+def _joined(response: Sequence[bytes | Held]) -> bytes:
+    """Of several parts; none of them is held elsewhere."""
+    return b"".join(part for part in response if isinstance(part, bytes))
 
 
 def _bytes_of(found: list[_Read | Exception]) -> int:
@@ -115,26 +122,18 @@ class Subscription:
         self._configured = False
         self._tag_filter_text = ""
         self._wanted = Wanted(DEFAULT_MESSAGES, None, pb.RECORD_FORM_DECODED)
-        self._encode_aside = False  # the response that is being made, by a worker
-        self._encoded: bytes | Held = b""  # by another process, the whole response
 
     async def run(
         self, requests: AsyncIterator[pb.SubscribeRequest]
-    ) -> AsyncGenerator[pb.SubscribeResponse | bytes | Held, None]:
+    ) -> AsyncGenerator[bytes | Held, None]:
         """Responses, until the client ends its side or the server drains."""
         taker = asyncio.create_task(self._take(requests), name="subscription")
         stop_listening = self._stage.on_change(self._changed.set)
         try:
             while True:
                 response = await self._next_response()
-                if self._encoded:
-                    yield self._encoded
-                    continue
-                if response.queues:
-                    if self._encode_aside:
-                        yield await self._reader.threads.run(response.SerializeToString)
-                    else:
-                        yield response
+                if response:
+                    yield response[0] if len(response) == 1 else _joined(response)
                     continue
                 if self._may_read():
                     await asyncio.sleep(0)  # many queues that had nothing new: let others run
@@ -262,12 +261,10 @@ class Subscription:
                 self._ready[turn.key] = None
                 self._ready.move_to_end(turn.key, last=False)
 
-    async def _next_response(self) -> pb.SubscribeResponse:
-        """What ready queues have for the client now; empty when they have nothing, and when another
-        process encoded it."""
-        response = pb.SubscribeResponse()
-        self._encode_aside = False
-        self._encoded = b""
+    async def _next_response(self) -> list[bytes | Held]:
+        """What ready queues have for the client now: its parts, or all of it, which a front holds.
+        Empty when they have nothing."""
+        response: list[bytes | Held] = []
         if self._memory.is_crowded and self._may_read():
             try:
                 await self._memory.room_to_send()
@@ -278,12 +275,12 @@ class Subscription:
         while room > 0 and (turn := self._next_turn()) is not None:
             found: Pulled | Aside | Exception | None
             if self._front is not None and not self._is_cold(turn):
-                found = await self._pull_in_front(turn, None if response.queues else self._front)
+                found = await self._pull_in_front(turn, None if response else self._front)
                 if found is None:
                     self._give_back([turn])
                     break
             elif self._needs_worker(turn):
-                if response.queues:
+                if response:
                     self._give_back([turn])
                 else:
                     await self._take_turns_in_worker(turn, response)
@@ -291,12 +288,11 @@ class Subscription:
             else:
                 found = self._pull(turn, self._turn_bytes())
             if isinstance(found, Pulled) and is_laborious(found, self._wanted.form):
-                self._encode_aside = True
-                outcome = await self._reader.threads.run(self._decode, turn, found, response)
+                outcome = await self._reader.threads.run(self._encode, turn, found)
                 self._settle(turn, outcome, response)
                 break
-            room -= self._settle(turn, self._decode(turn, found, response), response)
-            if perf_counter() >= stop_s or self._encoded:
+            room -= self._settle(turn, self._encode(turn, found), response)
+            if perf_counter() >= stop_s or isinstance(found, Aside):
                 break
         return response
 
@@ -309,7 +305,7 @@ class Subscription:
     def _needs_worker(self, turn: _Turn) -> bool:
         return self._reader.needs_worker(turn.key, turn.offset, self._turn_bytes(), self._wanted)
 
-    async def _take_turns_in_worker(self, first: _Turn, response: pb.SubscribeResponse) -> None:
+    async def _take_turns_in_worker(self, first: _Turn, response: list[bytes | Held]) -> None:
         turns = [first]
         rest: list[_Turn] = []
         while len(turns) < WORKER_TURNS and (turn := self._next_turn()) is not None:
@@ -318,7 +314,6 @@ class Subscription:
                 break
             turns.append(turn)
         limit = self._credit_bytes
-        self._encode_aside = self._wanted.form != pb.RECORD_FORM_WHOLE
 
         def read(aside: bool) -> list[_Read | Exception]:  # noqa: FBT001 - of a callback
             found: list[_Read | Exception] = []
@@ -327,7 +322,7 @@ class Subscription:
                 # What another process encodes is a response of its own.
                 max_bytes = min(limit - taken, TURN_BYTES)
                 pulled = self._pull(turn, max_bytes, aside=aside and not found)
-                one = self._decode(turn, pulled, response)
+                one = self._encode(turn, pulled)
                 found.append(one)
                 if isinstance(one, _Read):
                     taken += one.cost_bytes
@@ -369,10 +364,8 @@ class Subscription:
         except Exception as error:  # noqa: BLE001 - the other queues go on
             return error
 
-    def _decode(
-        self, turn: _Turn, pulled: Pulled | Aside | Exception, response: pb.SubscribeResponse
-    ) -> _Read | Exception:
-        """Add it to the response when there is something new. In the loop or a worker."""
+    def _encode(self, turn: _Turn, pulled: Pulled | Aside | Exception) -> _Read | Exception:
+        """What a response says of it. In the loop or a worker."""
         if isinstance(pulled, Exception):
             return pulled
         if isinstance(pulled, Aside):
@@ -381,38 +374,28 @@ class Subscription:
         place = pulled.next_offset, pulled.max_offset, len(pulled.records)
         if pulled.status is PullStatus.NO_NEW_MESSAGE:
             return _Read(*place, None, 0)
-        batch = response.queues.add(topic=turn.key[0], queue_id=turn.key[1])
         try:
-            return _Read(*place, batch, pulled_out(pulled, self._wanted.form, batch.batch))
+            return _Read(*place, *queue_batch_out(*turn.key, pulled, self._wanted.form))
         except Exception as error:  # noqa: BLE001 - the other queues go on
-            response.queues.remove(batch)
             return error
 
-    def _settle(
-        self, turn: _Turn, outcome: _Read | Exception, response: pb.SubscribeResponse
-    ) -> int:
+    def _settle(self, turn: _Turn, outcome: _Read | Exception, response: list[bytes | Held]) -> int:
         """Move the queue on by what was read, or drop it; returns the bytes of credit taken."""
         key = turn.key
         if self._generations.get(key) != turn.generation:  # moved or removed while it was read
-            if isinstance(outcome, _Read):
-                if isinstance(outcome.batch, pb.QueueBatch):
-                    response.queues.remove(outcome.batch)
-                elif isinstance(outcome.batch, Held):
-                    outcome.batch.drop()
+            if isinstance(outcome, _Read) and isinstance(outcome.batch, Held):
+                outcome.batch.drop()
             return 0
         if isinstance(outcome, Exception):
             self._remove(key)
-            response.queues.add(
-                topic=key[0],
-                queue_id=key[1],
-                error=batch_error(self._metrics, METHOD, outcome, self._call_id),
-            )
+            error = batch_error(self._metrics, METHOD, outcome, self._call_id)
+            refused = pb.QueueBatch(topic=key[0], queue_id=key[1], error=error)
+            response.append(pb.SubscribeResponse(queues=[refused]).SerializeToString())
             return 0
         next_offset, max_offset, message_count, batch, cost_bytes = outcome
         if batch is None:
             return 0
-        if isinstance(batch, (bytes, Held)):
-            self._encoded = batch
+        response.append(batch)
         self._offsets[key] = next_offset
         self._credit_bytes -= cost_bytes
         if next_offset < max_offset:

@@ -89,7 +89,7 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     async def Subscribe(
         self, requests: AsyncIterator[pb.SubscribeRequest], context: Context
-    ) -> AsyncGenerator[pb.SubscribeResponse | bytes | Held, None]:
+    ) -> AsyncGenerator[bytes | Held, None]:
         stream = self._reads.subscribe(requests, request_id_of(context), front_of(context))
         async with aclosing(stream) as responses:
             async for response in responses:

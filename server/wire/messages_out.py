@@ -24,6 +24,8 @@ PULL_STATUS = {
     PullStatus.NO_MATCH: pb.PULL_STATUS_NO_MATCH,
 }
 _RECORDS = length_delimited(pb.PullResponse, "records")
+_BATCH = length_delimited(pb.QueueBatch, "batch")
+_QUEUES = length_delimited(pb.SubscribeResponse, "queues")
 
 
 def put_out(request: DispatchRequest, store_time_ms: int, store_host: bytes) -> pb.PutResponse:
@@ -122,6 +124,28 @@ def whole_out(pulled: Pulled) -> tuple[bytes, int]:
 
     They come last, and are copied once.
     """
+    parts, size = _whole_parts(pulled)
+    return b"".join(parts), size
+
+
+def queue_batch_out(
+    topic: str, queue_id: int, pulled: Pulled, form: pb.RecordForm
+) -> tuple[bytes, int]:
+    """The response of a subscription with this batch alone, encoded, and the bytes of its records,
+    or of its encoded messages."""
+    if form != pb.RECORD_FORM_WHOLE:
+        response = pb.SubscribeResponse()
+        batch = response.queues.add(topic=topic, queue_id=queue_id)
+        cost_bytes = pulled_out(pulled, form, batch.batch)
+        return response.SerializeToString(), cost_bytes
+    parts, record_bytes = _whole_parts(pulled)
+    size = len(parts[0]) + len(parts[1]) + record_bytes
+    head = pb.QueueBatch(topic=topic, queue_id=queue_id).SerializeToString() + _BATCH + varint(size)
+    return b"".join((_QUEUES, varint(len(head) + size), head, *parts)), record_bytes
+
+
+def _whole_parts(pulled: Pulled) -> tuple[tuple[bytes, ...], int]:
+    """What is before the records, in two, and they; and their bytes."""
     head = pb.PullResponse(
         status=PULL_STATUS[pulled.status],
         queue_offsets=pulled.queue_offsets,
@@ -130,9 +154,7 @@ def whole_out(pulled: Pulled) -> tuple[bytes, int]:
         max_offset=pulled.max_offset,
     ).SerializeToString()
     size = sum(map(len, pulled.records))
-    if not size:
-        return head, 0
-    return b"".join((head, _RECORDS, varint(size), *pulled.records)), size
+    return (head, _RECORDS + varint(size) if size else b"", *pulled.records), size
 
 
 def topic_out(topic: TopicConfig) -> pb.Topic:

@@ -155,7 +155,7 @@ class RocksEngine:
             self._gate.leave()
 
     def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        if len(keys) == 1:  # a third of the time, and most calls
+        if len(keys) == 1:  # half of the time, and most calls
             return [self.get(family, keys[0])]
         # In their order, neighbours lie in the same blocks of filter, index and rows.
         rising = sorted(keys)

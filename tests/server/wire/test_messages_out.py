@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from server.wire import pulled_out, whole_out
+from server.wire import pulled_out, queue_batch_out, whole_out
 from store.message import Pulled, PullStatus
 
 offsets = st.integers(0, (1 << 63) - 1)
@@ -35,3 +35,19 @@ def test_whole_records_are_the_answer_that_protobuf_makes(pulled: Pulled) -> Non
     assert record_bytes == plain_bytes
     # The client takes them from there without a look at what is before them.
     assert data.endswith(b"".join(pulled.records))
+
+
+@given(
+    st.lists(st.tuples(st.text("abé", max_size=3), st.integers(0, 1 << 20), pulls()), max_size=3)
+)
+def test_batches_are_the_response_that_protobuf_makes(found: list[tuple[str, int, Pulled]]) -> None:
+    plain = pb.SubscribeResponse()
+    encoded = b""
+    for topic, queue_id, pulled in found:
+        batch = plain.queues.add(topic=topic, queue_id=queue_id).batch
+        plain_bytes = pulled_out(pulled, pb.RECORD_FORM_WHOLE, batch)
+        data, record_bytes = queue_batch_out(topic, queue_id, pulled, pb.RECORD_FORM_WHOLE)
+        encoded += data  # one after another they are one response
+        assert record_bytes == plain_bytes
+    assert pb.SubscribeResponse.FromString(encoded) == plain
+    assert len(encoded) == plain.ByteSize()
