@@ -28,7 +28,7 @@ from tests.support.serving import serving
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.message import Pulled
+    from store.pull_plan import PullPlan
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
 
@@ -201,15 +201,15 @@ async def test_a_queue_whose_messages_all_expired_is_at_its_end(
 ) -> None:
     await _fill(client, 10)
 
-    def expired(*_: object, **__: object) -> Pulled:
+    def expired(*_: object, **__: object) -> PullPlan:
         raise store.errors.OffsetOutOfRangeError("orders", 0, 5, 10, 10)
 
-    pull = served.store.pull
-    monkeypatch.setattr(served.store, "pull", expired)
+    pull = served.store.plan_pull
+    monkeypatch.setattr(served.store, "plan_pull", expired)
     async with await client.consumer({QUEUE: 5}, when_expired=Start.EARLIEST) as consumer:
         while consumer._core.subscription._offsets[QUEUE] != 10:
             await asyncio.sleep(0)
-        monkeypatch.setattr(served.store, "pull", pull)
+        monkeypatch.setattr(served.store, "plan_pull", pull)
         assert [message async for message in consumer.to_end(10)] == []
         assert consumer.positions() == {QUEUE: 10}
 
@@ -286,9 +286,9 @@ async def test_damage_is_skipped_where_the_settings_say_so(
 ) -> None:
     await _fill(client, 10)
     await client.put(Message("other", b"sound", 0))
-    whole, asked = served.store.pull, []
+    whole, asked = served.store.plan_pull, []
 
-    def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> Pulled:  # noqa: ANN401
+    def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> PullPlan:  # noqa: ANN401
         if topic == "orders" and offset <= 4:
             if offset == 4:  # at first it is being rebuilt
                 asked.append(offset)
@@ -299,7 +299,7 @@ async def test_damage_is_skipped_where_the_settings_say_so(
         return whole(topic, queue_id, offset, **limits)
 
     monkeypatch.setattr(subscription, "MENDED_S", 0.001)
-    monkeypatch.setattr(served.store, "pull", damaged)
+    monkeypatch.setattr(served.store, "plan_pull", damaged)
     async with await client.consumer(["orders", Queue("other", 0)], skip_damaged=True) as consumer:
         seen = [(one.topic, one.queue_offset) async for one in consumer.to_end()]
         assert sorted(seen) == [
@@ -326,16 +326,16 @@ async def test_a_queue_that_is_being_rebuilt_can_be_left_and_moved(
     served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _fill(client, 10)
-    whole = served.store.pull
+    whole = served.store.plan_pull
     met = asyncio.Event()
 
-    def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> Pulled:  # noqa: ANN401
+    def damaged(topic: str, queue_id: int, offset: int, **limits: Any) -> PullPlan:  # noqa: ANN401
         if offset == 0:
             met.set()
             raise store.errors.DamagedQueueError(topic, queue_id, 0, "its unit is missing")
         return whole(topic, queue_id, offset, **limits)
 
-    monkeypatch.setattr(served.store, "pull", damaged)
+    monkeypatch.setattr(served.store, "plan_pull", damaged)
     async with await client.consumer({QUEUE: 0}, skip_damaged=True) as consumer:
         await met.wait()
         while not consumer._core.subscription._mended:
