@@ -60,8 +60,8 @@ class CallStream:
         # Of the task: None before the server has said that it is there.
         self._stream: Any = None
         self._is_writing = False
-        # The last answer came by itself. Otherwise whoever makes a call has company.
-        self._is_lone = True
+        #: The last answer came by itself. Otherwise whoever makes a call has company.
+        self.is_lone = True
         self._closing = False
 
     async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
@@ -75,7 +75,7 @@ class CallStream:
         self._waiting.append(_Call(call_id, method, request, int(timeout_s * 1000) + 1))
         if self._task is None:
             self._task = self._loop.create_task(self._run(), name="kvcq-calls")
-        elif self._is_lone and len(self._answers) == 1:
+        elif self.is_lone and len(self._answers) == 1:
             self._send()
         elif len(self._waiting) == 1:
             self._send_soon()
@@ -155,7 +155,7 @@ class CallStream:
     async def _read(self, stream: Any) -> None:  # noqa: ANN401 - grpc has no name for it
         while (response := await stream.read()) is not _EOF:
             results = response.results
-            self._is_lone = len(results) == 1
+            self.is_lone = len(results) == 1
             for result in results:
                 if result.HasField("error"):
                     self._settle(result.id, from_batch_error(result.error))

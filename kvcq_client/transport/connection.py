@@ -183,7 +183,7 @@ class Connection:
             request_serializer=pb.SubscribeRequest.SerializeToString,
             response_deserializer=pb.SubscribeResponse.FromString,
         )
-        self._calls = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
+        self.calls = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
         # The methods whose calls share a stream, as long as they are small.
         self._sharing: dict[object, tuple[str, type[Message]]] = {
             self.messages.Put: ("Put", pb.PutResponse),
@@ -290,7 +290,7 @@ class Connection:
         shared = self.shared(method, request)
         if shared is not None:
             name, data, kind = shared
-            return cast("R", kind.FromString(await self._calls.call(name, data, left_s)))
+            return cast("R", kind.FromString(await self.calls.call(name, data, left_s)))
         # What may not be repeated waits for a connection instead: it is sent once.
         return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
 
@@ -325,5 +325,5 @@ class Connection:
         if self._forked is not None:
             return
         self._first.close()
-        await self._calls.close()
+        await self.calls.close()
         await self._channel.close(None)

@@ -4,7 +4,8 @@ A blocking call is a coroutine of the client's loop, which has a thread of its o
 to come back takes as long as all the rest of a small call. So the small calls of one thread at a
 time go out on a stream that the thread itself writes and reads. It is a shortcut, and never the
 only way: a caller who finds it taken, not open yet, or ended goes through the loop, which knows how
-to wait for a server. Nothing that the client does by itself, such as subscriptions, producers or
+to wait for a server. So do all of them while answers come there in company: many calls in a message
+are cheaper still. Nothing that the client does by itself, such as subscriptions, producers or
 retries, is done by a caller: it goes on whether one is there or not.
 
 What makes this safe where a signal's handler may raise between any two steps of the main thread:
@@ -215,7 +216,7 @@ class LoneCalls:
         connection.check_open()
         limit_s = connection.limit_s(timeout_s)
         end_s = monotonic() + limit_s
-        if limit_s >= SHORTEST_S and not _may_be_parked(request):
+        if connection.calls.is_lone and limit_s >= SHORTEST_S and not _may_be_parked(request):
             shared = connection.shared(method, request)
             if shared is not None:
                 name, data, kind = shared

@@ -106,6 +106,21 @@ async def test_a_stream_is_opened_for_who_calls_often(served: Served) -> None:
             await asyncio.sleep(0)
 
 
+async def test_who_has_company_shares_the_stream_of_the_loop(served: Served) -> None:
+    def work() -> None:
+        with connected(served.target) as client:
+            (stream,) = client._lone._idle
+            calls = client._connection.calls
+            before = stream._next_id
+            calls.is_lone = False
+            client.put(a_message())
+            assert (stream._next_id, calls.is_lone) == (before, True)  # its answer came alone
+            client.put(a_message())
+            assert stream._next_id == before + 1
+
+    await asyncio.to_thread(work)
+
+
 async def test_other_releases_of_grpc_go_through_the_loop(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
