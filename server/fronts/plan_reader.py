@@ -9,6 +9,7 @@ be read here, or does not verify, is the owner's to read, as everywhere: see ser
 from __future__ import annotations
 
 import asyncio
+import logging
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from server.encoded import Encoded
     from server.readers import Order
     from store.log import LogMaps
+
+logger = logging.getLogger("server.fronts.front")
 
 #: A mapping that was not used from one look to the next is let go.
 _LOOK_S = 2.0
@@ -35,6 +38,7 @@ class PlanReader:
         self._maps: LogMaps | None = None
         self._loading: asyncio.Future[None] | None = None
         self._look: asyncio.TimerHandle | None = None
+        self._is_told = False
 
     def read(self, data: bytes, done: Callable[[Encoded | None], None]) -> None:
         """Call `done` with the answer, None without one: before this returns, or later.
@@ -46,13 +50,21 @@ class PlanReader:
             if self._loading is None:
                 loop = asyncio.get_running_loop()
                 self._loading = loop.run_in_executor(self._thread, self._load)
+                self._loading.add_done_callback(self._loaded)
             done(None)
             return
-        order: Order = pickle.loads(data)
-        if not order.takes_long:
-            done(self._answer(self._maps_of(order), order))
+        try:
+            order: Order = pickle.loads(data)
+            maps, takes_long = self._maps_of(order), order.takes_long
+        except Exception:  # what is loaded may be of another version: it was replaced meanwhile
+            if not self._is_told:
+                logger.exception("a front cannot read what the owner plans; the owner does")
+                self._is_told = True
+            done(None)
             return
-        maps = self._maps_of(order)
+        if not takes_long:
+            done(self._answer(maps, order))
+            return
         loop = asyncio.get_running_loop()
         reading = loop.run_in_executor(self._thread, self._answer, maps, order)
         reading.add_done_callback(lambda read: None if read.cancelled() else done(read.result()))
@@ -67,6 +79,11 @@ class PlanReader:
         from server.readers import answer
 
         self._answer = answer
+
+    @staticmethod
+    def _loaded(loading: asyncio.Future[None]) -> None:
+        if not loading.cancelled() and (error := loading.exception()) is not None:
+            logger.error("a front reads nothing itself: %s", error)
 
     def _maps_of(self, order: Order) -> LogMaps:
         """Those of the log, of which there is one."""

@@ -60,11 +60,12 @@ async def behind_fronts(
     end."""
     opener = partial(open_any, clock=clock or FakeClock())
     async with serving(directory, store=STILL, opener=opener, workers=2, damaged=damaged) as served:
-        async with asyncio.timeout(20):
-            served.store.put([Message("first", b"body")])
-            while not reads_of(served):
-                await served.messages.Pull(pb.PullRequest(topic="first"))
+        served.store.put([Message("first", b"body")])
         fronts = fronts_of(served)
+        for front in fronts:  # each loads what it reads with when it is first asked
+            front._plans.read(b"", lambda _: None)
+            assert front._plans._loading is not None
+            await front._plans._loading
         yield served
         async with asyncio.timeout(20):
             while any(front._calls for front in fronts):
