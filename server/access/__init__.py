@@ -8,7 +8,13 @@ from server.access.caller import EVERYONE, Caller, current_caller
 from server.access.gatekeeper import Gatekeeper
 from server.access.limits import NO_LIMITS, Limits, Usage
 from server.access.needs import NEEDS, Need, check_batch, is_laborious_batch, need_of
-from server.access.opening import has_users, key_to_bring, open_users, users_of_stopped_store
+from server.access.opening import (
+    has_users,
+    key_to_bring,
+    open_users,
+    refuse_new_store,
+    users_of_stopped_store,
+)
 from server.access.rights import MAX_RIGHTS, Kind, Right, Rights, Role
 from server.access.tls import ReloadedTls, TlsFiles
 from server.access.users import User, Users
@@ -43,5 +49,6 @@ __all__ = [
     "key_to_bring",
     "need_of",
     "open_users",
+    "refuse_new_store",
     "users_of_stopped_store",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import RocksEngine, metadata_profile
@@ -13,8 +13,8 @@ from server.access.users import USER_STATES, Users
 from server.errors import KeyFileError
 from store.clock import SystemClock
 from store.config import StoreConfig
-from store.errors import InvalidArgumentError
-from store.store_dir import StoreDir, inspect
+from store.errors import InvalidArgumentError, StoreFormatError
+from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,13 +36,24 @@ def open_users(metadata: Metadata, data_dir: Path, key_file: Path | None) -> Use
     """
     users = Users(metadata, _vault_of(metadata, key_file or key_file_of(data_dir)), SystemClock())
     if not users.has_admin:
-        key = "" if key_file is None else f" --key-file {key_file}"
-        raise InvalidArgumentError(
-            "server.access",
-            "the store has no administrator yet. Make one first: "
-            f"kvcq user add admin --admin --data {data_dir}{key}",
-        )
+        raise _without_administrator(data_dir, key_file)
     return users
+
+
+def refuse_new_store(data_dir: Path, key_file: Path | None) -> None:
+    """What `open_users` would raise for a store that is not there, before it is made."""
+    with suppress(StoreFormatError):  # told when it is opened
+        if inspect(data_dir)[0] is DirKind.BLANK:
+            raise _without_administrator(data_dir, key_file)
+
+
+def _without_administrator(data_dir: Path, key_file: Path | None) -> InvalidArgumentError:
+    key = "" if key_file is None else f" --key-file {key_file}"
+    return InvalidArgumentError(
+        "server.access",
+        "the store has no administrator yet. Make one first: "
+        f"kvcq user add admin --admin --data {data_dir}{key}",
+    )
 
 
 def key_to_bring(data_dir: Path) -> Path | None:

@@ -25,7 +25,14 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kvcq_client.pb.v1 import access_pb2, jobs_pb2, kvcq_pb2, migration_pb2
-from server.access import Gatekeeper, ReloadedTls, has_users, http_tls, open_users
+from server.access import (
+    Gatekeeper,
+    ReloadedTls,
+    has_users,
+    http_tls,
+    open_users,
+    refuse_new_store,
+)
 from server.app.listening import bind, rpc_options, rpc_server, tls_files
 from server.app.serving import Serving
 from server.app.write_watch import watch_writes
@@ -168,8 +175,8 @@ class Server:
     ) -> None:
         """`hurry` is called when `stop` is called for the second time.
 
-        Raises InvalidArgumentError for a certificate that cannot be used, and for tracing that is
-        not installed.
+        Raises InvalidArgumentError for a certificate that cannot be used, for tracing that is not
+        installed, and for users of a store that is not there.
         """
         self._settings = settings
         self._on_hurry = hurry
@@ -179,6 +186,8 @@ class Server:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._metrics = CallMetrics(self._config.metrics_topics)
+        if self._config.access:
+            refuse_new_store(self._config.data_dir, self._config.key_file)
         self._gatekeeper = Gatekeeper(self._stage) if self._config.access else None
         files = tls_files(self._config)
         self._tls = None if files is None else ReloadedTls(files)

@@ -95,11 +95,14 @@ async def test_without_access_nobody_manages_users_and_everybody_is_served(
 
 
 async def test_a_store_without_an_administrator_is_not_served(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="kvcq user add admin --admin --data"):
-        async with serving(tmp_path / "store", access=True):
-            pytest.fail("it must not become ready")
-    async with serving(tmp_path / "store") as served:
-        assert served.store.metadata.states("access.") == []
+    root = tmp_path / "store"
+    for is_there in (False, True):
+        with pytest.raises(InvalidArgumentError, match="kvcq user add admin --admin --data"):
+            async with serving(root, access=True):
+                pytest.fail("it must not become ready")
+        assert root.exists() == is_there, "nothing is made first"
+        async with serving(root) as served:
+            assert served.store.metadata.states("access.") == []
 
 
 async def test_users_stay_over_a_restart(tmp_path: Path) -> None:
