@@ -136,8 +136,9 @@ class CallStream:
         error: KvcqError = UnavailableError("the stream of calls ended")
         try:
             await stream.initial_metadata()
-            self._stream, self._is_writing = stream, False
-            self._send()
+            if not stream.done():  # as it is where no server was found
+                self._stream, self._is_writing = stream, False
+                self._send()
             await self._read(stream)
         except grpc.aio.AioRpcError as broken:
             error = from_shared_stream(broken)

@@ -94,6 +94,9 @@ class SilentStream:
     async def initial_metadata(self) -> None:
         """It is there."""
 
+    def done(self) -> bool:
+        return False
+
     async def read(self) -> object:
         return await self._end
 
@@ -105,6 +108,25 @@ class SilentStream:
 
     def cancel(self) -> None:
         """Nothing to end."""
+
+
+class RefusedStream(SilentStream):
+    """No server is there: gRPC returns from `initial_metadata` all the same."""
+
+    def done(self) -> bool:
+        return True
+
+    async def read(self) -> object:
+        nothing = grpc.aio.Metadata()
+        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, "refused", None)
+
+
+async def test_where_no_server_is_found_nothing_was_sent() -> None:
+    stream = RefusedStream()
+    with pytest.raises(UnavailableError) as caught:
+        await CallStream(lambda: stream).call("Put", b"", 10)
+    assert caught.value.reason == call_stream.NOT_SENT
+    assert stream.sent == []
 
 
 class SlowStream(SilentStream):
