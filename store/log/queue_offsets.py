@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 QueueKey = tuple[str, int] | str
 
 
-#: So many are let go of for each that comes. Python's collector sets what is freed off against what
-#: is made: freed as slowly as the new ones come, they would keep it from looking, and then it would
-#: look at very many.
-_GONE_FOR_EACH = 16
+#: So many are let go of for each that comes: more than one, so that none is left when the young
+#: ones are a generation. Python's collector sets what is freed off against what is made: queues of
+#: topics, freed as slowly as the new ones come, would keep it from looking, and then it would look
+#: at very many. Numbers are nothing to it.
+_GONE_QUEUES = 16
+_GONE_LIGHT = 2
 
 
 class HotQueue:
@@ -51,11 +53,12 @@ class Hot:
     def __len__(self) -> int:
         return len(self.queues) + len(self.light)
 
-    def drop(self, count: int) -> None:
+    def drop(self, queues: int, light: int) -> None:
         """So many of each kind, or all there are."""
-        for some in (self.queues, self.light):
-            for _ in range(min(count, len(some))):
-                some.popitem()
+        for _ in range(min(queues, len(self.queues))):
+            self.queues.popitem()
+        for _ in range(min(light, len(self.light))):
+            self.light.popitem()
 
 
 class QueueOffsets:
@@ -99,7 +102,8 @@ class QueueOffsets:
         Raises what `load` raises, and changes nothing.
         """
         young, old = self.young, self._old
-        self._gone.drop(_GONE_FOR_EACH * (len(queues) + len(light)))
+        count = len(queues) + len(light)
+        self._gone.drop(_GONE_QUEUES * count, _GONE_LIGHT * count)
         missing = list(filterfalse(old.queues.__contains__, queues))
         missing_light = list(filterfalse(old.light.__contains__, light))
         loaded: Sequence[int] = ()

@@ -109,6 +109,15 @@ def test_a_generation_is_let_go_bit_by_bit_and_is_gone_before_the_next_one() -> 
     steps = [(before, after) for before, after in pairwise(left) if before != after]
     assert steps[:7] == [(0, 84), (84, 68), (68, 52), (52, 36), (36, 20), (20, 4), (4, 0)]
     assert steps == steps[:7] * 8
+    appender = Appender(200)
+    left = []
+    for number in range(1000):
+        appender.append([key(2 * number)])
+        appender.dispatched = len(appender.log)
+        left.append(len(appender.offsets._gone))
+    steps = [(before, after) for before, after in pairwise(left) if before != after]
+    assert {before - after for before, after in steps} == {2, -98}
+    assert [before for before, after in steps if before < after] == [0] * 8
 
 
 def test_a_failed_load_changes_nothing() -> None:
