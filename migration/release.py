@@ -24,7 +24,7 @@ from migration.plan import end_of_own_rocksdb, own_rocksdb
 from migration.state import STATE_FILE, Phase, Route, next_step, read_state, write_state
 from store.clock import SystemClock
 from store.errors import StoreFormatError
-from store.files import fsync_directory
+from store.files import fsync_directory, make_directory
 from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
@@ -220,11 +220,9 @@ def _remove_rocketmqs_rocksdb(root: Path) -> None:
 def _made_config(root: Path) -> bool:
     """`config/` is there, durably; whether it had to be made. What has no other copy goes there."""
     config = root / "config"
-    if config.is_dir():
-        return False
-    config.mkdir()
-    fsync_directory(root)
-    return True
+    is_new = not config.is_dir()
+    make_directory(config)
+    return is_new
 
 
 def _told(written: WrittenBack | None, *, is_new: bool) -> list[str]:

@@ -271,13 +271,13 @@ class LoneCalls:
         if self._calls <= CALLS_BEFORE or not IS_MEASURED or self._streams():
             return
         self._calls = 0
+        if not self._is_looking:  # before there is a call that nothing else would end
+            self._thread.call_soon(self._look)
+            self._is_looking = True
         with suppress(OSError):  # certificates in the midst of being exchanged
             stream = LoneStream(*self._connection.open_thread_channel())
             self._made.append(weakref.ref(stream))
             self._give_back(stream)
-        if not self._is_looking:
-            self._thread.call_soon(self._look)
-            self._is_looking = True
 
     def _give_back(self, stream: LoneStream) -> None:
         if stream.ended:

@@ -35,6 +35,7 @@ class PlanReader:
         # One: more of them would take the interpreter from each other, and from the loop.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="plans")
         self._answer: Callable[[LogMaps, Order], Encoded | None] | None = None
+        self._make_maps: type[LogMaps]  # with `_answer`
         self._maps: LogMaps | None = None
         self._loading: asyncio.Future[None] | None = None
         self._look: asyncio.TimerHandle | None = None
@@ -77,7 +78,9 @@ class PlanReader:
 
     def _load(self) -> None:
         from server.readers import answer
+        from store.log import LogMaps
 
+        self._make_maps = LogMaps
         self._answer = answer
 
     @staticmethod
@@ -88,9 +91,7 @@ class PlanReader:
     def _maps_of(self, order: Order) -> LogMaps:
         """Those of the log, of which there is one."""
         if self._maps is None:
-            from store.log import LogMaps
-
-            self._maps = LogMaps(Path(order.log.directory), order.log.segment_bytes)
+            self._maps = self._make_maps(Path(order.log.directory), order.log.segment_bytes)
         if self._look is None:
             self._look = asyncio.get_running_loop().call_later(_LOOK_S, self._let_go)
         return self._maps

@@ -21,6 +21,7 @@ from migration.release import Home, release
 from migration.state.state import FileLayout, read_state
 from migration.steps.adopting import adopt
 from store.errors import StoreFormatError
+from store.files import DIRECTORY_MODE
 from store.message import Message
 from store.store_dir import DirKind, inspect
 from tests.support.golden_store import (
@@ -70,6 +71,7 @@ def test_topics_and_offsets_are_given_back_where_there_was_no_config(tmp_path: P
     assert not (tmp_path / "config").exists()
     lines = release(tmp_path)
     assert any("config/ is new" in line for line in lines)
+    assert (tmp_path / "config").stat().st_mode & 0o777 == DIRECTORY_MODE
     found = read_config(tmp_path)
     assert found.offsets == [GroupOffset("g", "orders", 0, 0)]
     assert found.topics == {"orders": 3}

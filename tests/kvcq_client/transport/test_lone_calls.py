@@ -9,12 +9,14 @@ import sys
 import threading
 from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcq_client import Client, ClosedError, DeadlineError, Message, Start, UnavailableError
 from kvcq_client.transport import lone_calls
+from kvcq_client.transport.lone_calls import LoneCalls, LoneStream
 from server.edge.call_gate import CallKind
 
 if TYPE_CHECKING:
@@ -210,6 +212,33 @@ async def test_a_call_ends_when_its_time_is_up(
     line.let_go()
     assert (await asyncio.to_thread(client.put, a_message())).queue_offset in (0, 1)
     await asyncio.to_thread(with_stream, client)
+    await asyncio.to_thread(client.close)
+
+
+async def test_a_call_is_timed_also_when_an_interrupt_came_as_its_stream_was_opened(
+    served: Served, line: CutLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_back = LoneCalls._give_back
+
+    def interrupted(self: LoneCalls, stream: LoneStream) -> None:
+        give_back(self, stream)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    def open_interrupted(client: Client) -> None:
+        monkeypatch.setattr(LoneCalls, "_give_back", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            with_stream(client)
+        with_stream(client)
+
+    client = Client(line.target, timeout_s=20)
+    await asyncio.to_thread(open_interrupted, client)
+    line.hold_newest()
+    begun = monotonic()
+    with pytest.raises(DeadlineError, match="no answer within"):
+        await asyncio.to_thread(client.put, a_message(), timeout_s=lone_calls.SHORTEST_S)
+    assert monotonic() - begun < 15  # after 30 gRPC gives the connection up
+    line.let_go()
     await asyncio.to_thread(client.close)
 
 

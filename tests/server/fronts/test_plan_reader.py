@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,11 +21,28 @@ from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from server.encoded import Encoded
 
 COUNT = INLINE_DECODED_MESSAGES + 1
+ROOT = Path(__file__).parents[3]
+
+# In a process of its own: here everything is loaded.
+FRONT = """
+import asyncio, sys
+from server.fronts.front import PlanReader
+
+async def main():
+    plans, order, told = PlanReader(), sys.stdin.buffer.read(), []
+    plans.read(order, told.append)
+    await plans._loading
+    loaded = set(sys.modules)
+    plans.read(order, lambda answer: told.append(answer.message_count))
+    print(told, set(sys.modules) - loaded)
+    plans.close()
+
+asyncio.run(main())
+"""
 
 
 @pytest.fixture
@@ -47,6 +67,18 @@ async def loaded(order: Order) -> PlanReader:
     assert plans._loading is not None
     await plans._loading
     return plans
+
+
+def test_the_first_order_that_is_read_loads_nothing_in_the_loop(order: Order) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FRONT],
+        cwd=ROOT,
+        input=pickle.dumps(order),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.stdout, ran.stderr) == (b"[None, %d] set()\n" % COUNT, b"")
 
 
 async def test_what_takes_long_is_read_beside_the_loop(order: Order) -> None:
