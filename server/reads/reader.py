@@ -42,10 +42,10 @@ T = TypeVar("T")
 
 #: Less than this is read here: to tell the front where it is takes as long. Bytes of records, and
 #: for each message what it takes by itself, whole or decoded, in bytes that take as long. So it is
-#: 60 messages of 100 bytes, 30 of 1 KiB, or 7 to be decoded: docs/performance.md.
-LEAST_FRONT_BYTES = 64 << 10
+#: 110 messages of 100 bytes, 60 of 1 KiB, or 8 to be decoded: server/docs/cold-reads.md.
+LEAST_FRONT_BYTES = 128 << 10
 _WHOLE_BYTES = 1 << 10
-_DECODED_BYTES = 8 << 10
+_DECODED_BYTES = 16 << 10
 #: What a light queue has before its first message.
 _NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, [], [], 0, 0, 0)
 

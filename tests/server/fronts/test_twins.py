@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def behind_fronts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(serving.DEFAULTS, "workers", 2)
-    monkeypatch.setattr(reader, "LEAST_FRONT_BYTES", 16 << 10)  # two messages, decoded
+    monkeypatch.setattr(reader, "LEAST_FRONT_BYTES", 32 << 10)  # two messages, decoded
 
 
 async def test_they_are_behind_fronts(served: Served) -> None:
