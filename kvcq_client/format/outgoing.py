@@ -113,8 +113,9 @@ class Checker:
             raise ValueError(f"flag {flag} is not from -2**31 to 2**31 - 1")
         if born_time_ms is not None and not 0 <= _number("born_time_ms", born_time_ms) < 1 << 63:
             raise ValueError(f"born_time_ms {born_time_ms} is not from 0 to 2**63 - 1")
-        fields = (topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms)
-        return Outgoing(*fields), size
+        if keys or light_queues or properties:
+            message = message._replace(keys=keys, light_queues=light_queues, properties=properties)
+        return message, size
 
 
 def _number(field: str, value: int) -> int:

@@ -32,7 +32,6 @@ _CLOSING_S = 1.0
 #: Reason of an error of the client's own: the server has not seen the call.
 NOT_SENT = "NOT_SENT"
 
-_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 #: What a write raises when the stream is over.
 _OVER = (grpc.aio.AioRpcError, asyncio.InvalidStateError, asyncio.CancelledError)
 
@@ -75,8 +74,6 @@ class CallStream:
         self._waiting.append(_Call(call_id, method, request, int(timeout_s * 1000) + 1))
         if self._task is None:
             self._task = self._loop.create_task(self._run(), name="kvcq-calls")
-        elif self.is_lone and len(self._answers) == 1:
-            self._send()
         elif len(self._waiting) == 1:
             self._send_soon()
         timer = self._loop.call_later(timeout_s, self._time_is_up, call_id, timeout_s)
@@ -136,9 +133,8 @@ class CallStream:
         error: KvcqError = UnavailableError("the stream of calls ended")
         try:
             await stream.initial_metadata()
-            if not stream.done():  # as it is where no server was found
-                self._stream, self._is_writing = stream, False
-                self._send()
+            self._stream, self._is_writing = stream, False
+            self._send()
             await self._read(stream)
         except grpc.aio.AioRpcError as broken:
             error = from_shared_stream(broken)
@@ -154,7 +150,7 @@ class CallStream:
                 self._settle(call_id, error)
 
     async def _read(self, stream: Any) -> None:  # noqa: ANN401 - grpc has no name for it
-        while (response := await stream.read()) is not _EOF:
+        async for response in stream:
             results = response.results
             self.is_lone = len(results) == 1
             for result in results:
@@ -170,7 +166,8 @@ class CallStream:
     def _send(self) -> None:
         """Begin to write what waits, unless a message is on its way: its end does so."""
         stream = self._stream
-        if stream is None or self._is_writing:
+        # Over before `_read` has heard of it, as where no server was found: nothing is sent then.
+        if stream is None or self._is_writing or stream.done():
             return
         if self._waiting:
             self._is_writing = True

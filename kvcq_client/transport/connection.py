@@ -208,11 +208,16 @@ class Connection:
         end_s = monotonic() + self.limit_s(timeout_s)
         backoff = Backoff()
         while True:
-            await self.first_contact(end_s)
+            self.check_open()
+            if not self._first.is_made:
+                await self.first_contact(end_s)
             try:
                 if method is self.messages.Pull:  # may be parked, by the thousand
                     return await self._send(method, request, end_s, may_repeat)
-                await self._turn(end_s)
+                if self._turns.locked():
+                    await self._turn(end_s)
+                else:
+                    await self._turns.acquire()
                 try:
                     return await self._send(method, request, end_s, may_repeat)
                 finally:
@@ -269,9 +274,6 @@ class Connection:
         self.check_open()
 
     async def _turn(self, end_s: float) -> None:
-        if not self._turns.locked():
-            await self._turns.acquire()
-            return
         try:
             await asyncio.wait_for(self._turns.acquire(), end_s - monotonic())
         except TimeoutError:

@@ -95,13 +95,14 @@ class FirstContact:
         self._channel = channel
         self._ask = ask
         self._tls = tls
-        self._reached = False
+        #: The server was reached once.
+        self.is_made = False
         self._look: asyncio.Task[str] | None = None
 
     async def wait(self, end_s: float | None = None) -> None:
         """Returns when the server was reached once, or is away, or the time is up (monotonic):
         then the call tells what there is. Raises HandshakeError."""
-        if self._reached:
+        if self.is_made:
             return
         if self._look is None:
             self._look = asyncio.create_task(self._find_fault(), name="kvcq-first-contact")
@@ -127,7 +128,7 @@ class FirstContact:
         while True:
             state = self._channel.get_state(try_to_connect=True)
             if state is grpc.ChannelConnectivity.READY:
-                self._reached = True
+                self.is_made = True
                 return ""
             if state in _FAILED or monotonic() > silent_s:
                 return await (self._why_no_tls() if self._tls else self._whether_tls())

@@ -17,8 +17,13 @@ from kvcq_client.transport.call_stream import CallStream
 from server.edge.call_gate import CallKind
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
+
+
+EOF = object()
 
 
 def a_message(body: bytes = b"x") -> Message:
@@ -97,6 +102,10 @@ class SilentStream:
     def done(self) -> bool:
         return False
 
+    async def __aiter__(self) -> AsyncIterator[object]:
+        while (response := await self.read()) is not EOF:
+            yield response
+
     async def read(self) -> object:
         return await self._end
 
@@ -104,7 +113,7 @@ class SilentStream:
         self.sent += request.calls
 
     async def done_writing(self) -> None:
-        self._end.set_result(grpc.aio.EOF)  # type: ignore[attr-defined] # the stubs leave it out
+        self._end.set_result(EOF)
 
     def cancel(self) -> None:
         """Nothing to end."""
@@ -157,7 +166,7 @@ class SlowStream(SilentStream):
         self._answers.put_nowait(pb.CallsResponse(results=results))
 
     async def done_writing(self) -> None:
-        self._answers.put_nowait(grpc.aio.EOF)  # type: ignore[attr-defined] # as above
+        self._answers.put_nowait(EOF)
 
 
 async def turns(count: int = 5) -> None:
@@ -165,42 +174,33 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_call_by_itself_goes_out_at_once_and_calls_of_one_turn_together() -> None:
+async def test_calls_of_one_turn_go_out_together_and_so_do_those_behind_a_message() -> None:
     slow = SlowStream()
     calls = CallStream(lambda: slow)
 
-    def call() -> asyncio.Task[bytes]:
-        return asyncio.create_task(calls.call("Put", b"x", 10))
+    def call(count: int) -> list[asyncio.Task[bytes]]:
+        return [asyncio.create_task(calls.call("Put", b"x", 10)) for _ in range(count)]
 
-    first = call()
+    first = call(2)
     await turns()
-    slow.take()
-    slow.answer(1)
-    assert await first == b"1"
-    # At once: before the next turn of the loop.
-    alone = calls.call("Put", b"x", 10)
-    waits = asyncio.ensure_future(alone)
-    await asyncio.sleep(0)
-    assert slow.messages == [[1], [2]]
+    assert slow.messages == [[1, 2]]
     # What comes while a message is on its way goes out with the next, as soon as that is taken.
-    together = [call() for _ in range(3)]
+    second = call(3)
     await turns()
-    assert slow.messages == [[1], [2]]
+    assert slow.messages == [[1, 2]]
     slow.take()
     await turns()
-    assert slow.messages == [[1], [2], [3, 4, 5]]
+    assert slow.messages == [[1, 2], [3, 4, 5]]
     slow.take()
     slow.answer(2)
-    slow.answer(3, 4, 5)
-    assert await waits == b"2"
-    assert await asyncio.gather(*together) == [b"3", b"4", b"5"]
-    # Whose answers came together make their next calls together.
-    together = [call() for _ in range(3)]
+    slow.answer(1, 5, 4, 3)
+    assert await asyncio.gather(*first, *second) == [b"1", b"2", b"3", b"4", b"5"]
+    third = call(3)
     await turns()
-    assert slow.messages[3:] == [[6, 7, 8]]
+    assert slow.messages[2:] == [[6, 7, 8]]
     slow.take()
     slow.answer(6, 7, 8)
-    await asyncio.gather(*together)
+    await asyncio.gather(*third)
     await calls.close()
 
 
