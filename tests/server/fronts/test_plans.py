@@ -6,7 +6,7 @@ import asyncio
 import random
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
@@ -15,6 +15,7 @@ from kvcq_client import AsyncClient, Start
 from kvcq_client import Message as Sent
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from migration.opening import open_any
+from server.fronts import FrontMethod, frames
 from server.fronts.calls import FrontContext
 from server.reads import reader
 from store.errors import StoreError
@@ -347,3 +348,30 @@ async def test_a_front_that_dies_while_it_reads_ends_the_call_alone(
         again = await served.messages.Pull(whole(), wait_for_ready=True)
         assert len(again.messages) == 100
         assert not any(front in fronts for front in fronts_of(served))
+
+
+@pytest.mark.parametrize("comes", ["behind", "at that very moment"])
+async def test_an_answer_that_nobody_waits_for_is_dropped(comes: str) -> None:
+    sent: list[tuple[int, bytes]] = []
+
+    class Noted:
+        def send(self, kind: int, _: int, body: bytes = b"") -> None:
+            sent.append((kind, body))
+
+    opening = frames.Opening(0, frames.NEVER, "peer", b"", b"request")
+    method = FrontMethod("/s/Unary", False, False, False, 1)
+    context = FrontContext(cast("frames.Link", Noted()), 1, opening, method)
+    asking = asyncio.create_task(context.carry_out(cast("Order", None)))
+    await asyncio.sleep(0)
+    planned = frames.Planned(1, 5, 500, 600)
+    if comes == "behind":
+        asking.cancel()
+        await asyncio.wait([asking])
+        context.planned(planned)
+    else:
+        context.planned(planned)
+        asking.cancel()
+        await asyncio.wait([asking])
+    assert asking.cancelled()
+    assert [kind for kind, _ in sent] == [frames.PLAN, frames.DROP]
+    assert sent[1][1] == frames.NUMBER.pack(1)
