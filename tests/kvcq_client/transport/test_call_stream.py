@@ -12,6 +12,7 @@ import pytest
 from kvcq_client import AsyncClient, Message
 from kvcq_client.errors import ClosedError, DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport import call_stream
 from kvcq_client.transport.call_stream import CallStream
 from server.edge.call_gate import CallKind
@@ -19,6 +20,7 @@ from server.edge.call_gate import CallKind
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from server.edge import Context
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
 
@@ -246,3 +248,28 @@ async def test_closing_ends_calls_that_wait(
         await client.close()
     with pytest.raises(ClosedError):
         await parked
+
+
+async def test_what_the_server_said_is_told_when_a_write_found_the_stream_ended() -> None:
+    """gRPC's own write that fails says "Internal error from Core", whatever the server said."""
+
+    async def refuse(_: object, context: Context) -> None:
+        await context.send_initial_metadata(())
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "it drains")
+
+    server = grpc.aio.server()
+    refusing = grpc.stream_stream_rpc_method_handler(refuse)
+    handlers = grpc.method_handlers_generic_handler("kvcq.v1.CallService", {"Calls": refusing})
+    server.add_generic_rpc_handlers((handlers,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    told = set()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = kvcq_pb2_grpc.CallServiceStub(channel)
+        for _ in range(300):
+            calls = CallStream(stub.Calls)
+            answers = [asyncio.ensure_future(calls.call("Put", bytes(1024), 20)) for _ in range(3)]
+            for error in await asyncio.gather(*answers, return_exceptions=True):
+                told.add(str(error).removesuffix(f" ({call_stream.NOT_SENT})"))
+    await server.stop(None)
+    assert told == {"it drains"}
