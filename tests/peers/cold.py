@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 32 << 20
 #: Memory is cold when it comes at less than this share of the rate of memory that is there.
-_COLD_SHARE = 0.5
-#: So many chunks in a row, so that one slow moment is no proof.
-_IN_A_ROW = 2
+_COLD_SHARE = 0.35
+#: So many chunks in a row, so that a slow moment is no proof.
+_IN_A_ROW = 4
 #: The host takes free memory back by about half a gigabyte a second.
 _HOST_TAKES_S = 10.0
+#: For what is measured.
+_LEFT_BYTES = 5 << 30
 #: For one fill: all memory of a small machine, at the rate of memory that is there.
 _MOST_S = 15.0
-#: For all of them, so that a machine on which others work does not make a run of twenty minutes an
-#: hour long.
-_ALL_S = 300.0
+#: That many end without slow memory before it is left at that, so that a machine that has none, or
+#: on which others work, does not make a run of twenty minutes an hour long.
+_IN_VAIN = 3
 
 
 def touched_chunk(size: int = CHUNK_BYTES) -> tuple[mmap.mmap, float]:
@@ -58,49 +60,50 @@ class ColdMemory:
     ) -> None:
         self._touch = touch
         self._held: list[mmap.mmap] = []
-        # So much must be left for what is measured.
         if limit_bytes is None:
-            limit_bytes = psutil.virtual_memory().available * 2 // 3
+            available = psutil.virtual_memory().available
+            limit_bytes = max(available // 2, available - _LEFT_BYTES)
         self._limit = limit_bytes
         self._sleep = sleep
         self._clock = clock
-        self._left_s = _ALL_S
+        self._in_vain = 0
         self.warm_mb_s = 0.0
         self.cold_mb_s = 0.0
 
     def fill(self) -> bool:
         """Grow until memory comes slowly; whether it does. With a limit of 0 it never does.
 
-        Where others work on the machine, what they free comes fast again and again: after a while
-        it is left at that.
+        Where others work on the machine, what they free comes fast again and again, and where
+        there is much memory it takes long to find none of it slow: it is left at that then.
         """
-        if not self._limit or self._left_s <= 0:
+        if not self._limit:
             return False
         if not self.warm_mb_s:
             self.warm_mb_s = self._warm_rate()
-        if self.held_bytes > self._limit // 2:
+        # What a piece of work freed comes fast, so it is held as well while there is room.
+        if self._held and not self._grow():
             self.release()
             self._sleep(_HOST_TAKES_S)
-        began_s = self._clock()
-        try:
-            return self._fill(began_s + min(_MOST_S, self._left_s))
-        finally:
-            self._left_s -= self._clock() - began_s
+        if self._held or self._grow():
+            self._in_vain = 0
+            return True
+        self._in_vain += 1
+        if self.held_bytes >= self._limit or self._in_vain == _IN_VAIN:
+            self.release()
+            self._limit = 0
+        return False
 
-    def _fill(self, end_s: float) -> bool:
+    def _grow(self) -> bool:
+        """Whether memory comes slowly then."""
+        end_s = self._clock() + _MOST_S
         slow = 0
-        while self.held_bytes < self._limit:
-            if self._clock() > end_s:
-                return False
+        while self.held_bytes < self._limit and self._clock() < end_s:
             memory, rate = self._touch()
             self._held.append(memory)
             slow = slow + 1 if rate < self.warm_mb_s * _COLD_SHARE else 0
             if slow == _IN_A_ROW:
                 self.cold_mb_s = rate
                 return True
-        # Fresh memory is never slow here: that is found out once.
-        self.release()
-        self._limit = 0
         return False
 
     @property

@@ -21,10 +21,11 @@ def _comes_at(rates: list[float]) -> Callable[[], tuple[mmap.mmap, float]]:
 _WARM_UP = [300.0, 1800.0, 1800.0, 1800.0]
 
 
-def test_holds_memory_until_it_comes_slowly_twice_in_a_row() -> None:
-    with ColdMemory(_comes_at([*_WARM_UP, 1700, 400, 1700, 300, 310]), 1 << 40) as cold:
+def test_holds_memory_until_it_comes_slowly_four_times_in_a_row() -> None:
+    rates = [*_WARM_UP, 1700, 400, 400, 400, 1700, 300, 300, 300, 310]
+    with ColdMemory(_comes_at(rates), 1 << 40) as cold:
         assert cold.fill()
-        assert cold.held_bytes == 5 * CHUNK_BYTES
+        assert cold.held_bytes == 9 * CHUNK_BYTES
         assert (cold.warm_mb_s, cold.cold_mb_s) == (1800.0, 310)
     assert cold.held_bytes == 0
 
@@ -37,37 +38,43 @@ def test_says_where_memory_is_never_slow_and_holds_none() -> None:
 
 
 def test_gives_back_what_is_to_be_touched() -> None:
-    with ColdMemory(_comes_at([*_WARM_UP, 1700, 1700, 300, 300]), 1 << 40) as cold:
+    with ColdMemory(_comes_at([*_WARM_UP, 1700, 300]), 1 << 40) as cold:
         cold.fill()
         cold.give(CHUNK_BYTES + 1)
-        assert cold.held_bytes == 2 * CHUNK_BYTES
+        assert cold.held_bytes == 3 * CHUNK_BYTES
         cold.give(1 << 40)
         assert cold.held_bytes == 0
 
 
-def test_starts_over_when_it_holds_too_much() -> None:
+def test_holds_what_was_freed_as_well_until_there_is_no_room_and_starts_over_then() -> None:
     slept: list[float] = []
-    rates = [*_WARM_UP, *[1700.0] * 5, 300, 300]
+    rates = [*_WARM_UP, 1700.0, *[300.0] * 4, 1700.0, *[300.0] * 4, *[1700.0] * 3, 300.0]
     with ColdMemory(_comes_at(rates), 12 * CHUNK_BYTES, slept.append) as cold:
         assert cold.fill()
+        assert cold.held_bytes == 5 * CHUNK_BYTES
+        assert cold.fill()
+        assert cold.held_bytes == 10 * CHUNK_BYTES
         assert not slept
-        assert cold.fill()  # 7 of 12 are held
+        assert cold.fill()  # two chunks more, none of them slow
         assert len(slept) == 1
-        assert cold.held_bytes == 2 * CHUNK_BYTES
+        assert cold.held_bytes == 5 * CHUNK_BYTES
 
 
-def test_leaves_it_at_that_where_others_free_memory_again_and_again() -> None:
+def test_leaves_it_at_that_where_fresh_memory_comes_fast_again_and_again() -> None:
     seconds = iter(range(1000))
     with ColdMemory(
-        _comes_at([*_WARM_UP, 1700.0]), 1 << 40, clock=lambda: float(next(seconds))
+        _comes_at([*_WARM_UP, 1700.0]),
+        1 << 40,
+        lambda _: None,
+        lambda: float(next(seconds)),
     ) as cold:
         assert not cold.fill()
         assert 0 < cold.held_bytes < 100 * CHUNK_BYTES
-        for _ in range(100):  # the time for all of them is over then
-            cold.fill()
-        held = cold.held_bytes
-        cold.fill()
-        assert cold.held_bytes == held
+        assert not cold.fill()
+        assert not cold.fill()
+        assert cold.held_bytes == 0
+        assert not cold.fill()
+        assert cold.held_bytes == 0
 
 
 def test_touches_memory_for_real() -> None:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kvcq_bench.machine import touch_memory
 from tests.peers.child import Child
 from tests.peers.processes import Used, machine_cpu_s, stored_bytes, used_by
-from tests.peers.values import Durability, Memory, NotOfferedError, Sample, Timed
+from tests.peers.values import (
+    WARM_UP_QUEUE,
+    Durability,
+    Memory,
+    NotOfferedError,
+    Sample,
+    Timed,
+)
 from tests.peers.works import RESTART, STOP, WORKS, Work
 
 if TYPE_CHECKING:
@@ -25,7 +32,6 @@ T = TypeVar("T")
 #: More than a piece of work takes.
 _TOUCHED_BYTES = 3 << 29
 _WARM_UP_SHARE = 0.1
-_WARM_UP_QUEUE = "warm"
 
 
 @dataclass
@@ -131,7 +137,7 @@ class Turn:
         self._say(f"{self._system.title}, {durability}: {work.name}, {work.memory} memory")
         try:
             if work.warm_up:
-                self._do(child, work, work.scaled(self._scale, _WARM_UP_SHARE), _WARM_UP_QUEUE)
+                self._do(child, work, work.scaled(self._scale, _WARM_UP_SHARE), WARM_UP_QUEUE)
             more = self._prepare_memory(work.memory)
             disk = stored_bytes(directory)
             before, client_before = used_by(server.pids()), used_by([child.pid])

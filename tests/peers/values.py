@@ -11,6 +11,8 @@ BATCH = 128
 #: Batches of a client that are under way at once, where its system has a use for more than one.
 AT_ONCE = 8
 CALLERS = 64
+#: What is done at a tenth beforehand is done in this one, of all kinds of work.
+WARM_UP_QUEUE = "warm"
 
 
 class Durability(StrEnum):
