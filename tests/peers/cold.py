@@ -88,7 +88,7 @@ class ColdMemory:
             self._in_vain = 0
             return True
         self._in_vain += 1
-        if self.held_bytes >= self._limit or self._in_vain == _IN_VAIN:
+        if self._in_vain == _IN_VAIN or (not self.cold_mb_s and self.held_bytes >= self._limit):
             self.release()
             self._limit = 0
         return False

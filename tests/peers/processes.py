@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -38,11 +39,13 @@ def used_by(pids: Iterable[int]) -> Used:
     """Of the processes and all their children."""
     cpu_s, resident, pss = 0.0, 0, 0
     for process in _with_children(pids):
-        times = process.cpu_times()
-        # Of children that have ended as well: a snapshot, a rewrite of a log.
-        cpu_s += times.user + times.system + times.children_user + times.children_system
-        resident += process.memory_info().rss
-        pss += _pss_bytes(process.pid)
+        # A child may end meanwhile, such as that in which Redis writes its log anew.
+        with suppress(psutil.NoSuchProcess, ProcessLookupError, FileNotFoundError):
+            times = process.cpu_times()
+            # Of children that have ended as well: a snapshot, a rewrite of a log.
+            cpu_s += times.user + times.system + times.children_user + times.children_system
+            resident += process.memory_info().rss
+            pss += _pss_bytes(process.pid)
     return Used(cpu_s, resident, pss)
 
 

@@ -54,7 +54,7 @@ _RECEIVE = 32
 #: How long a proxy may refuse what it will take.
 _PROXY_BEGINS_S = 90.0
 #: A call to receive waits so long for a message, in seconds; and all of them together.
-_AWAIT_S = 2
+_AWAIT_S = 20
 _READ_S = 120.0
 
 
