@@ -46,9 +46,9 @@ from kvcq.tables import (
     unpack_unit,
     unpack_units,
 )
+from store.base import Lock
 from store.consume_queue import Bounds, CqUnit, KeyHit
 from store.errors import DamagedQueueError
-from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING
 from kvcq.engine import KvBatch, pages
 from kvcq.errors import CorruptValueError
 from kvcq.tables import remove_range
+from store.base import Lock
 from store.consume_queue import LastUnit
-from store.lock import Lock
 from store.metadata import KEEP_ALL, DeleteMark, KeptQueue, LatestHead, Retention, TopicConfig
 
 if TYPE_CHECKING:

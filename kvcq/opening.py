@@ -15,21 +15,18 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, ExpiryFilter, RocksEngine, damage_mark, metadata_profile
 from kvcq.errors import EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
-from store.clock import SystemClock
+from store.base import SystemClock, move_aside, no_progress
 from store.errors import StoreFormatError
-from store.files import move_aside
 from store.opening import assemble
-from store.progress import no_progress
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.engine.rocks import Profile
-    from store.clock import Clock
+    from store.base import Clock, Progress
     from store.config import StoreConfig
     from store.message_store import MessageStore
-    from store.progress import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from migration.files import FileSide, RecordLookup
 from migration.formats import QUEUE_DIRECTORY
 from migration.sides import file_options
 from migration.state import STATE_FILE, Phase, Routes, SideName, read_state
+from store.base import no_progress
 from store.errors import StoreFormatError
-from store.progress import no_progress
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kvcq.inspect import OpenedStore, Side
     from migration.state import MigrationState
-    from store.progress import Progress
+    from store.base import Progress
 
 
 def check_store(root: Path, progress: Progress = no_progress) -> list[Finding]:

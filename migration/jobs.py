@@ -15,7 +15,7 @@ from store.errors import StoreClosedError, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store.clock import Clock
+    from store.base import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -27,10 +27,9 @@ from migration.state import (
     read_state,
     write_state,
 )
-from store.clock import SystemClock
+from store.base import SystemClock, no_progress
 from store.config import StoreConfig
 from store.errors import StoreFormatError
-from store.progress import no_progress
 from store.store_dir import DirKind, inspect
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from migration.jobs import JobStatus
     from migration.plan import Plan
     from migration.steps import LiveMigration
-    from store.progress import Progress
+    from store.base import Progress
 
 _FAR_AWAY_S = 1e6
 

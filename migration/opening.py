@@ -16,19 +16,17 @@ from migration.fill import remove_leftovers
 from migration.sides import NO_TOPIC, DoubleQueueStore, SideOpener
 from migration.state import STATE_FILE, Phase, Routes, SideName, StateKeeper, read_state
 from migration.steps import LiveMigration
-from store.clock import SystemClock
+from store.base import SystemClock, no_progress
 from store.errors import StoreError
 from store.opening import assemble
-from store.progress import no_progress
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
     from migration.sides import SideStore
     from migration.state import MigrationState
-    from store.clock import Clock
+    from store.base import Clock, Progress
     from store.config import StoreConfig
     from store.message_store import MessageStore
-    from store.progress import Progress
 
 
 class Opened(NamedTuple):

@@ -22,10 +22,8 @@ from migration.migrator import open_migrator
 from migration.next_step import NextStep
 from migration.plan import end_of_own_rocksdb, own_rocksdb
 from migration.state import STATE_FILE, Phase, Route, next_step, read_state, write_state
-from store.clock import SystemClock
+from store.base import SystemClock, fsync_directory, make_directory, no_progress
 from store.errors import StoreFormatError
-from store.files import fsync_directory, make_directory
-from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
 
     from migration.broker_config import WrittenBack
     from migration.state import MigrationState
+    from store.base import Progress
     from store.message_store import MessageStore
-    from store.progress import Progress
 
 #: The broker's own queues, on their way out.
 _OLD_QUEUES = "consumequeue.removed"

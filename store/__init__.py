@@ -3,14 +3,16 @@
 What programs that embed one need as values stands here; `kvcq.open_store` opens it. The rooms, each
 of which may use those before it:
 
+* `base`: clocks, locks, steps on files: what knows nothing of messages;
 * `format`: what lies in the files, as bytes;
 * `log`: the files, the append, the walk over them, recovery, flushing, retention;
 * `topics`: which exist, deletions, what a power loss took;
-* `derive`: from the log to the queues.
+* `derive`: from the log to the queues;
+* `puts` and `reads`: the way in and the way out, which do not know each other;
+* `upkeep`: what runs beside them.
 
-Above them are the facade (`message_store`), its parts (`append_path`, `reader`, `checkpoints`,
-`upkeep`, `services`), and `opening`, which puts them together. `consume_queue` and `metadata` are
-the protocols that a database keeps.
+Above them is the facade, `message_store`, and `opening`, which puts a store together.
+`consume_queue` and `metadata` are the protocols that a database keeps.
 """
 
 from store.config import FlushMode, StoreConfig

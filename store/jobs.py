@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from store.base import Lock
 from store.errors import LACKS
-from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from store.base import Lock
 from store.config import StoreConfig
 from store.errors import (
     DamagedQueueError,
@@ -21,29 +22,25 @@ from store.errors import (
 )
 from store.format import ITEM_END, check_group
 from store.light_queue import LMQ_PREFIX, is_light
-from store.lock import Lock
 from store.metadata import Retention
-from store.numbered_batches import NumberedBatches
+from store.puts import NumberedBatches
+from store.reads import TagFilter
 from store.setting import live_names
-from store.tag_filter import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from store.append_path import AppendPath
+    from store.base import Counted
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore, DispatchRequest
     from store.derive import Rebuilt, Superseded
     from store.format import BatchMark
-    from store.histogram import Counted
-    from store.latest_messages import LatestKept, LatestMessages
     from store.log import LogHold
     from store.message import Appended, KeyQueryPage, Message, Pulled
     from store.metadata import Metadata, TopicConfig
-    from store.pull_plan import PullPlan
-    from store.reader import Reader
-    from store.services import Services
+    from store.puts import AppendPath
+    from store.reads import LatestKept, LatestMessages, PullPlan, Reader
     from store.topics import Admission, Topics
-    from store.upkeep import Upkeep
+    from store.upkeep import Services, Upkeep
 
 #: No watermark reaches it: a callback that waits for it gets the failure.
 _NEVER = 1 << 63

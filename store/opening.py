@@ -12,8 +12,6 @@ import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.append_path import AppendPath
-from store.checkpoints import Checkpoints, DurableState
 from store.config import FlushMode
 from store.derive import (
     EndsReserve,
@@ -27,7 +25,6 @@ from store.derive import (
 from store.errors import CorruptRecordError, FlushError, StoreFormatError
 from store.format import Checkpoint, read_checkpoint
 from store.jobs import Jobs
-from store.latest_messages import LatestMessages
 from store.log import (
     BatchEncoder,
     CommitLog,
@@ -45,22 +42,20 @@ from store.log import (
     recover_log,
 )
 from store.message_store import MessageStore
-from store.reader import Reader
-from store.services import Services
-from store.topic_retention import TopicRetention
+from store.puts import AppendPath
+from store.reads import LatestMessages, Reader, TopicRetention
 from store.topics import LostTopics, Topics, cut_committed
-from store.upkeep import Upkeep
+from store.upkeep import Checkpoints, DurableState, Services, Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store.clock import Clock
+    from store.base import Clock, Progress
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
     from store.log import Segment
     from store.metadata import Metadata
-    from store.progress import Progress
     from store.store_dir import StoreDir
 
 logger = logging.getLogger(__name__)

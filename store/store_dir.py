@@ -29,14 +29,20 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from store.base import (
+    FILE_MODE,
+    TEMPORARY_SUFFIX,
+    Lock,
+    fsync_directory,
+    make_directory,
+    write_file,
+)
 from store.errors import StoreFormatError, StoreLockedError
-from store.files import FILE_MODE, TEMPORARY_SUFFIX, fsync_directory, make_directory, write_file
-from store.lock import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.clock import Clock
+    from store.base import Clock
 
 #: Version of everything below the root. A store that says more is not opened.
 FORMAT_VERSION = 1

@@ -30,13 +30,10 @@ MAY_IMPORT: dict[str, dict[str, set[str] | None]] = {
     "store": {},
     "kvcq": {
         "store": {
-            "busy",
-            "clock",
+            "base",
             "consume_queue",
             "errors",
-            "files",
             "format",
-            "lock",
             "message",
             "metadata",
         }
@@ -60,44 +57,34 @@ OURS = {*MAY_IMPORT, "tests"}
 #: import what it likes of its package, as long as no circle comes of it.
 UNITS: dict[str, set[str]] = {}
 UNITS |= {
+    "store.base": {"store.errors"},
     "store.bounds": set(),
-    "store.busy": {"store.errors"},
-    "store.child_process": set(),
-    "store.clock": set(),
     "store.config": {"store.bounds", "store.errors", "store.light_queue", "store.setting"},
     "store.consume_queue": set(),
     "store.errors": set(),
-    "store.files": {"store.errors"},
-    "store.histogram": set(),
     "store.light_queue": set(),
-    "store.lock": set(),
     "store.message": {"store.consume_queue"},
     "store.metadata": {"store.consume_queue"},
     "store.setting": {"store.bounds"},
 }
 _VALUES = {
+    "store.base",
     "store.consume_queue",
     "store.errors",
     "store.light_queue",
-    "store.lock",
     "store.message",
 }
-_LOG = {
-    *_VALUES,
-    "store.busy",
-    "store.clock",
-    "store.config",
-    "store.files",
-    "store.format",
-    "store.histogram",
-    "store.jobs",
-}
+_LOG = {*_VALUES, "store.config", "store.format", "store.jobs"}
 _TOPICS = {*_LOG, "store.log", "store.metadata"}
+_PUTS = {*_TOPICS, "store.derive", "store.topics"}
 UNITS |= {
-    "store.format": {*_VALUES, "store.files"},
+    "store.format": _VALUES,
     "store.log": _LOG,
     "store.topics": _TOPICS,
     "store.derive": {*_TOPICS, "store.topics"},
+    "store.puts": _PUTS,
+    "store.reads": _PUTS,
+    "store.upkeep": {*_PUTS, "store.puts", "store.store_dir"},
 }
 UNITS |= {
     "kvcq.engine": {"kvcq.errors"},
@@ -499,7 +486,7 @@ def test_a_wrong_direction_is_noticed(path: str, name: str) -> None:
 
 def test_a_wrong_direction_between_rooms_is_noticed() -> None:
     assert _wrong_units([Edge("kvcq.engine.rocks.proof", "kvcq.tables.keys")])
-    assert _wrong_units([Edge("store.errors", "store.files")])
+    assert _wrong_units([Edge("store.errors", "store.base.files")])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kvcq.errors import BackupDamagedError, BackupTargetError
-from store.files import TEMPORARY_SUFFIX, fsync_directory, make_directory, open_new
+from store.base import TEMPORARY_SUFFIX, fsync_directory, make_directory, open_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

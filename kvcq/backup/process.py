@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kvcq.backup.copying import CopyPlan, Taken, copy_files
 from kvcq.backup.manifest import manifest_name, pack_manifest, unpack_manifest
 from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError, BackupTargetError
-from store.child_process import start_module
+from store.base import start_module
 from store.errors import StoreError
 
 if TYPE_CHECKING:

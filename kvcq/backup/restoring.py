@@ -21,14 +21,15 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, RocksEngine, crc32c, metadata_profile
 from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError
 from kvcq.metadata_store import MetadataStore
-from store.errors import InvalidArgumentError, StoreFormatError
-from store.files import (
+from store.base import (
     DIRECTORY_MODE,
     fsync_directory,
     make_directory,
+    no_progress,
     open_new,
     telling_of_full_disk,
 )
+from store.errors import InvalidArgumentError, StoreFormatError
 from store.format import (
     MIN_RECORD_BYTES,
     Checkpoint,
@@ -39,7 +40,6 @@ from store.format import (
     write_checkpoint,
 )
 from store.log import SegmentSet
-from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.backup.places import Place
-    from store.progress import Progress
+    from store.base import Progress
 
 _SUFFIX = ".restoring"
 #: Disk that is to be free besides what is restored: opening writes to its databases.

@@ -28,7 +28,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import BackupRefusedError
 from kvcq.metadata_store import MetadataStore
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.derive import EndsReserve
 from store.log import segment_name
 from store.store_dir import StoreDir, inspect
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcq.backup.copying import Report, Taken
-    from store.clock import Clock
+    from store.base import Clock
     from store.log import LogHold
     from store.message_store import MessageStore
 

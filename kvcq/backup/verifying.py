@@ -8,12 +8,12 @@ from kvcq.backup.manifest import FILES, manifest_name
 from kvcq.backup.reading import backup_ids, read_backup
 from kvcq.engine.rocks import crc32c
 from kvcq.errors import BackupDamagedError, BackupRefusedError
-from store.progress import no_progress
+from store.base import no_progress
 
 if TYPE_CHECKING:
     from kvcq.backup.manifest import Backup, BackupFile
     from kvcq.backup.places import Place
-    from store.progress import Progress
+    from store.base import Progress
 
 
 class Broken(NamedTuple):

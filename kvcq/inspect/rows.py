@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kvcq.engine import KvEngine, Pair
     from kvcq.inspect.findings import Findings
     from kvcq.inspect.log import LogCheck
+    from store.base import Progress
     from store.log import SegmentSet
-    from store.progress import Progress
     from store.topics import Admission
 
 ROCKSDB = "rocksdb"

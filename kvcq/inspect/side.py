@@ -10,9 +10,9 @@ from store.consume_queue import DispatchRequest
 if TYPE_CHECKING:
     from kvcq.inspect.findings import Findings
     from kvcq.inspect.log import LogCheck
+    from store.base import Progress
     from store.log import SegmentSet
     from store.metadata import DeleteMark
-    from store.progress import Progress
     from store.store_dir import StoreDir
     from store.topics import Admission
 

@@ -18,12 +18,11 @@ from kvcq.inspect.log import LOG, LogCheck
 from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.side import OpenedStore
 from kvcq.metadata_store import MetadataStore
-from store.clock import SystemClock
+from store.base import SystemClock, no_progress
 from store.derive import EndsReserve, noted_log_start
 from store.errors import StoreFormatError
 from store.format import Checkpoint, read_checkpoint
 from store.log import SegmentSet
-from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 from store.topics import Admission, LiveTopics, dead_light_of
 
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
     from kvcq.inspect.expected import Split
     from kvcq.inspect.side import Side, Take
+    from store.base import Progress
     from store.consume_queue import DispatchRequest
     from store.metadata import DeleteMark
-    from store.progress import Progress
     from store.store_dir import StoreIdentity
 
     #: The sides that a store has; what they open is closed with the stack.

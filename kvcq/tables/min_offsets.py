@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.tables.keys import UNITS, pack_i64, queue_offset_of, unit_prefix
 from kvcq.tables.values import unpack_unit
-from store.lock import Lock
+from store.base import Lock
 
 if TYPE_CHECKING:
     from kvcq.engine import KvEngine

@@ -23,7 +23,7 @@ from kvcq.tables.keys import (
 )
 from kvcq.tables.removal import remove_range
 from kvcq.tables.values import MAX_SIZE, pack_max, unpack_max, unpack_unit
-from store.busy import retry_while_busy
+from store.base import retry_while_busy
 
 if TYPE_CHECKING:
     from kvcq.engine import KvEngine

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from kvcq.engine.rocks import RocksEngine, metadata_profile
 from kvcq.metadata_store import MetadataStore
 from migration.files import FileQueueStore, RecordLookup
-from store.clock import SystemClock
+from store.base import SystemClock, no_progress
 from store.opening import assemble
-from store.progress import no_progress
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from migration.broker_config.tables import (
     Table,
     last_written_ms,
 )
+from store.base import write_file
 from store.errors import StoreFormatError
-from store.files import write_file
 from store.light_queue import is_light
 
 if TYPE_CHECKING:

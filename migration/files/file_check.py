@@ -18,7 +18,7 @@ from kvcq.tables import units_of_queues, units_of_requests
 from migration.files.index_check import IndexCheck
 from migration.files.queue_check import NOWHERE, QueueCheck
 from migration.formats import QUEUE_DIRECTORY, UNIT_SIZE, entries_in, parse_queue_id
-from store.progress import no_progress
+from store.base import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from migration.files.options import FileQueueOptions
     from migration.files.queue_check import Log, Tell
     from migration.formats import IntArray, UnitArray
+    from store.base import Progress
     from store.consume_queue import DispatchRequest
-    from store.progress import Progress
 
     Admit = Callable[[Sequence[DispatchRequest]], Sequence[DispatchRequest]]
 

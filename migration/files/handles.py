@@ -18,9 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from store.base import FILE_MODE, Lock, fsync_directory, telling_of_descriptors
 from store.errors import DiskFullError, OutOfDescriptorsError
-from store.files import FILE_MODE, fsync_directory, telling_of_descriptors
-from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,15 +22,14 @@ from migration.formats import (
     index_name,
     key_hashes,
 )
-from store.files import DIRECTORY_MODE
-from store.lock import Lock
+from store.base import DIRECTORY_MODE, Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from migration.files.handles import FileHandles
-    from store.clock import Clock
+    from store.base import Clock
 
 
 class IndexFileSet:

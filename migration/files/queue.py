@@ -24,8 +24,8 @@ from migration.formats import (
     unpack_unit,
     valid_units,
 )
+from store.base import Lock
 from store.consume_queue import Bounds
-from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

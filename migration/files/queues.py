@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from migration.errors import QueueNameError
 from migration.files.queue import FileQueue
 from migration.formats import entries_in, files_in, parse_queue_id
-from store.lock import Lock
+from store.base import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,6 +12,7 @@ import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from store.base import Lock
 from store.errors import CorruptRecordError
 from store.format import (
     HOST_V6_BYTES,
@@ -35,7 +36,6 @@ from store.format import (
     picking,
     store_time_of,
 )
-from store.lock import Lock
 from store.log import segment_name
 
 if TYPE_CHECKING:

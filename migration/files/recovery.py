@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from migration.errors import IndexFileError, QueueFileError
 from migration.files.checkpoint import read_checkpoint
 from migration.files.options import TRASH_DIRECTORY, Adoption
-from store.progress import no_progress
+from store.base import no_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from migration.files.handles import FileHandles
     from migration.files.index import IndexFileSet
     from migration.files.queues import FileQueueSet
-    from store.progress import Progress
+    from store.base import Progress
 
 logger = logging.getLogger(__name__)
 

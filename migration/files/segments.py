@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from migration.formats import UNIT_SIZE, UnitArray, file_name, files_in, unpack_units, valid_units
-from store.files import DIRECTORY_MODE
+from store.base import DIRECTORY_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

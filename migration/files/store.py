@@ -26,21 +26,18 @@ from migration.files.queues import FileQueueSet
 from migration.files.reads import FileQueueReads
 from migration.files.recovery import cut_queues, open_files
 from migration.formats import INDEX_DIRECTORY, QUEUE_DIRECTORY, UNIT_SIZE
-from store.clock import Clock, SystemClock
+from store.base import DIRECTORY_MODE, Clock, Lock, SystemClock, fsync_directory, no_progress
 from store.consume_queue import DispatchRequest
 from store.errors import FlushError, StoreBusyError, StoreFailedError
-from store.files import DIRECTORY_MODE, fsync_directory
 from store.format import MIN_RECORD_BYTES
-from store.lock import Lock
-from store.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from migration.files.queue import FileQueue, PendingUnits
+    from store.base import Progress
     from store.consume_queue import LastUnit
-    from store.progress import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from migration.columnar import BulkPlan, liveness_of
 from migration.state import SideName
-from store.child_process import start_module
+from store.base import DIRECTORY_MODE, start_module
 from store.errors import StoreError
-from store.files import DIRECTORY_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import json
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from store.files import write_file
+from store.base import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

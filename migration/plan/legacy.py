@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.formats import BoolArray, IntArray
-    from store.progress import Progress
+    from store.base import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from store.store_dir import StoreDir
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store.progress import Progress
+    from store.base import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from migration.broker_config import ConfigFound
     from migration.plan.generations import DeadRecords
     from migration.state import FileLayout, MigrationState
+    from store.base import Progress
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
-    from store.progress import Progress
 
 #: Records of the sample: about a tenth of a second.
 _SAMPLE = 20_000

@@ -18,21 +18,18 @@ from kvcq.errors import EngineFailedError, EngineUnavailableError, KvcqError
 from kvcq.inspect import read_topics
 from kvcq.metadata_store import MetadataStore
 from migration.repair.known_topics import known_topics
-from store.clock import SystemClock
+from store.base import SystemClock, fsync_directory, move_aside, no_progress
 from store.derive import TimeFallFinder, write_time_fall
 from store.errors import StoreFormatError
-from store.files import fsync_directory, move_aside
 from store.format import FastParser
 from store.log import Damage, Run, SegmentSet, walk
 from store.metadata import TopicConfig
-from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.clock import Clock
-    from store.progress import Progress
+    from store.base import Clock, Progress
 
 logger = logging.getLogger(__name__)
 

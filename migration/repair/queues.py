@@ -10,17 +10,15 @@ from kvcq.errors import KvcqError
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
 from migration.state import read_state
-from store.clock import SystemClock
+from store.base import SystemClock, move_aside, no_progress
 from store.errors import DamagedLogError, StoreFormatError
-from store.files import move_aside
 from store.log import Damage, SegmentSet, walk
-from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.progress import Progress
+    from store.base import Progress
 
 
 class SetAside(NamedTuple):

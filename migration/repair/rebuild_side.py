@@ -11,9 +11,8 @@ from migration.files import CHECKPOINT_FILE
 from migration.formats import QUEUE_DIRECTORY
 from migration.next_step import NextStep
 from migration.state import SideName, next_step, read_state, write_state
-from store.clock import SystemClock
+from store.base import SystemClock, make_directory, move_aside
 from store.errors import StoreFormatError
-from store.files import make_directory, move_aside
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from kvcq.tables import units_of_queues
 from migration.files import FileQueueStore
 from migration.formats import tag_as_key, valid_units
+from store.base import DIRECTORY_MODE, fsync_directory
 from store.consume_queue import DispatchRequest
-from store.files import DIRECTORY_MODE, fsync_directory
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from kvcq.tables import UnitColumns
     from migration.files import Adoption, FileQueueOptions, RecordLookup
     from migration.formats import UnitArray
-    from store.clock import Clock
-    from store.progress import Progress
+    from store.base import Clock, Progress
 
 _TRASH = "purged_queues"
 _PAGE_UNITS = 16_384

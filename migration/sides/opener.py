@@ -18,7 +18,7 @@ from migration.files import (
 from migration.formats import INDEX_DIRECTORY, QUEUE_DIRECTORY
 from migration.sides.file_side_store import FileSideStore
 from migration.state import SideName
-from store.files import fsync_directory, make_directory
+from store.base import fsync_directory, make_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from kvcq.consume_queue_store import KvConsumeQueueStore
     from migration.sides.side import SideStore
     from migration.state import FileLayout, MigrationState
-    from store.clock import Clock
+    from store.base import Clock, Progress
     from store.config import StoreConfig
-    from store.progress import Progress
     from store.store_dir import StoreDir
 
 logger = logging.getLogger(__name__)

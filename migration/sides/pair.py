@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from migration.sides.side import NO_TOPIC, Side
 from migration.state import SideName
+from store.base import Lock
 from store.errors import StoreBusyError, StoreError
-from store.lock import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,14 +6,14 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from store.progress import no_progress
+from store.base import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from store.progress import Progress
+    from store.base import Progress
 
 _INTERVAL_S = 0.5
 

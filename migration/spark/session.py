@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from migration.spark.errors import PipelineError, SparkMissingError
 from migration.spark.java import find_java, make_shim
-from store.child_process import import_root
+from store.base import import_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

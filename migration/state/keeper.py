@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from migration.errors import IllegalStepError
 from migration.next_step import NextStep
 from migration.state.state import Phase, write_state
-from store.lock import Lock
+from store.base import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from migration.state.state import MigrationState
-    from store.clock import Clock
+    from store.base import Clock
 
 logger = logging.getLogger(__name__)
 

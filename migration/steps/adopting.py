@@ -24,14 +24,12 @@ from migration.files import Adoption
 from migration.plan import Inventory, inventory_for_start, own_rocksdb, segment_files
 from migration.sides import open_files
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
-from store.clock import SystemClock
+from store.base import SystemClock, make_directory, no_progress
 from store.consume_queue import LastUnit
 from store.derive import write_time_fall
 from store.errors import StoreFormatError, StoreLockedError
-from store.files import make_directory
 from store.format import Checkpoint, write_checkpoint
 from store.metadata import DeleteMark, TopicConfig
-from store.progress import no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:
@@ -41,9 +39,8 @@ if TYPE_CHECKING:
     from kvcq.inspect import Finding
     from migration.sides import FileSideStore
     from migration.state import FileLayout, RoutingPolicy
-    from store.clock import Clock
+    from store.base import Clock, Progress
     from store.metadata import Metadata
-    from store.progress import Progress
 
 #: Of the files of a directory that are left alone.
 _NAMED = 5

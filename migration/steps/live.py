@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from migration.jobs import Job
     from migration.sides import DoubleQueueStore, SideOpener
     from migration.state import MigrationState, RoutingPolicy, StateKeeper
-    from store.clock import Clock
+    from store.base import Clock
     from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

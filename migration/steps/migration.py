@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from migration.errors import IllegalStepError
     from migration.sides import DoubleQueueStore, Side, SideOpener
     from migration.state import MigrationState, RoutingPolicy, StateKeeper
-    from store.clock import Clock
+    from store.base import Clock
     from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from kvcq.opening import open_metadata
 from server.access.secrets import Vault
 from server.access.users import USER_STATES, Users
 from server.errors import KeyFileError
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError, StoreFormatError
 from store.store_dir import DirKind, StoreDir, inspect

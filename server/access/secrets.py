@@ -24,8 +24,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from server.errors import KeyFileError
+from store.base import fsync_directory
 from store.errors import InvalidArgumentError
-from store.files import fsync_directory
 
 _FORM = b"\x01"
 _NONCE_BYTES = 12

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from server.access.secrets import Vault
-    from store.clock import Clock
+    from store.base import Clock
     from store.metadata import Metadata
 
 #: Their named values begin so.

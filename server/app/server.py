@@ -69,8 +69,8 @@ from server.services import (
 from server.stage import Stage
 from server.version import VERSION
 from server.workers import call_soon
+from store.base import no_progress
 from store.errors import InvalidArgumentError, StoreError
-from store.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from server.metrics import Surveyed
     from server.observe import Observer
     from server.settings import Change, Reloaded, RunningSettings
+    from store.base import Progress
     from store.config import StoreConfig
-    from store.progress import Progress
 
 logger = logging.getLogger(__name__)
 

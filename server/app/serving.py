@@ -20,7 +20,7 @@ from server.services import (
     TopicService,
 )
 from server.workers import Pools
-from store.clock import SystemClock
+from store.base import SystemClock
 
 if TYPE_CHECKING:
     from migration.opening import Opened

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from store.progress import Progress
+    from store.base import Progress
 
 _directory = click.Path(exists=True, file_okay=False, path_type=Path)
 _new_directory = click.Path(file_okay=False, path_type=Path)

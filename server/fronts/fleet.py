@@ -27,7 +27,7 @@ from server.fronts.address import HeldAddress
 from server.fronts.calls import FrontCalls, Handlers
 from server.fronts.frames import Link
 from server.process import private_bytes
-from store.child_process import import_root
+from store.base import import_root
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kvcq.inspect import Finding
     from server.jobs.kinds import Outcome, Running, Work
-    from store.clock import Clock
+    from store.base import Clock
 
 logger = logging.getLogger(__name__)
 

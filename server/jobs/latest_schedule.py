@@ -11,7 +11,7 @@ from server.jobs.looks import Looks
 if TYPE_CHECKING:
     from server.jobs.keep_latest import KeepLatest
     from server.jobs.registry import Jobs
-    from store.clock import Clock
+    from store.base import Clock
 
 
 class LatestSchedule(Looks):

@@ -12,13 +12,13 @@ from server.jobs.rebuild import Rebuild
 from server.jobs.registry import Jobs
 from server.jobs.scrub import ScrubKind
 from server.jobs.scrub_schedule import ScrubSchedule
-from store.clock import SystemClock
+from store.base import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from server.jobs.kinds import Kind
-    from store.clock import Clock
+    from store.base import Clock
     from store.message_store import MessageStore
 
 

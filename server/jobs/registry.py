@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from server.jobs.kinds import Kind, Work
-    from store.clock import Clock
+    from store.base import Clock
     from store.metadata import Metadata
 
 logger = logging.getLogger(__name__)

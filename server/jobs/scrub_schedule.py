@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from server.jobs.kinds import Outcome, Running
     from server.jobs.registry import Jobs
     from server.jobs.scrub import ScrubKind
-    from store.clock import Clock
+    from store.base import Clock
     from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from server.metrics.traffic import TopicTraffic
-from store.histogram import Histogram
+from store.base import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from server.metrics.traffic import Traffic
-    from store.histogram import Counted
+    from store.base import Counted
 
 logger = logging.getLogger(__name__)
 

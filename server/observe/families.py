@@ -21,7 +21,7 @@ from prometheus_client.core import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from store.histogram import Counted
+    from store.base import Counted
 
 
 class Row(NamedTuple):

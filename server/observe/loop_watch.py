@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.histogram import Histogram
+from store.base import Histogram
 
 if TYPE_CHECKING:
     import asyncio
 
-    from store.histogram import Counted
+    from store.base import Counted
 
 #: How often it looks. A stop that is shorter may fall between two looks; of those that hold many
 #: calls up, one in so many is seen.

@@ -15,7 +15,7 @@ from server.observe.families import Gathered, Row, add_statistics
 from server.observe.loop_watch import LoopWatch
 from server.version import VERSION
 from server.workers import Workers
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.errors import StoreClosedError, StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from server.config import ServerConfig
     from server.metrics import Activity, CallMetrics, CallNumbers, Surveyed
     from server.stage import Stage
-    from store.histogram import Counted
+    from store.base import Counted
     from store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ what was in them: a number stands for one content.
 
 That memory is bounded and dies with the process; the log is the truth. The first record of every
 batch is marked (store/format/batch_mark.py), so the log says of any number whether it is new, and
-what was stored under it (store/numbered_batches.py).
+what was stored under it (store/puts/numbered_batches.py).
 
 What is looked up in the log: where a producer stands that is not remembered, once; and a batch
 with an older number whose answer is not remembered. Neither happens in steady running.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from server.workers import Workers
     from store.message import Message
     from store.message_store import MessageStore
-    from store.numbered_batches import FoundBatch
+    from store.puts import FoundBatch
 
 # The id stands in a key of the index, and ":" ends it.
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.encoded import Encoded
-from store.pull_plan import PullPlan  # noqa: TC001 - pickle finds it by name
+from store.reads import PullPlan  # noqa: TC001 - pickle finds it by name
 
 READY = b"\1"
 _LENGTH = struct.Struct(">I")

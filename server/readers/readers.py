@@ -20,14 +20,14 @@ from server.readers.orders import (
     send_order,
     set_patience,
 )
-from store.child_process import start_module
+from store.base import start_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from server.encoded import Encoded
-    from store.pull_plan import PullPlan
+    from store.reads import PullPlan
 
 logger = logging.getLogger(__name__)
 

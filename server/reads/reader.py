@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from server.readers import FrontReads
     from server.reads.queue_growth import QueueKey
     from store.message_store import MessageStore
-    from store.pull_plan import PullPlan
-    from store.tag_filter import TagFilter
+    from store.reads import PullPlan, TagFilter
 
 T = TypeVar("T")
 

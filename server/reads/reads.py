@@ -26,7 +26,7 @@ from server.wire import (
     whole_out,
 )
 from store.message import PullStatus
-from store.tag_filter import TagFilter
+from store.reads import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

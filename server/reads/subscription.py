@@ -29,7 +29,7 @@ from server.wire import (
 )
 from store.errors import InvalidArgumentError
 from store.message import Pulled, PullStatus
-from store.tag_filter import TagFilter
+from store.reads import TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence

@@ -26,8 +26,8 @@ from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from store.base import telling_of_full_disk
 from store.consume_queue import LastUnit
-from store.files import telling_of_full_disk
 from store.log import Segment
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.lock import Lock
+from store.base import Lock
 from store.metadata import KeptQueue
 
 if TYPE_CHECKING:

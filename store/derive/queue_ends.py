@@ -33,7 +33,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from store.busy import retry_while_busy
+from store.base import retry_while_busy
 from store.errors import DiskFullError
 
 if TYPE_CHECKING:

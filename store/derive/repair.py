@@ -6,9 +6,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.base import Lock
 from store.errors import StoreBusyError, StoreError
 from store.format import FastParser
-from store.lock import Lock
 from store.log import Damage, Run, walk
 
 if TYPE_CHECKING:

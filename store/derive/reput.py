@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from store.base import Lock
 from store.derive.wake import Wake
 from store.errors import (
     LACKS,
@@ -24,7 +25,6 @@ from store.errors import (
     StoreFailedError,
 )
 from store.format import FastParser
-from store.lock import Lock
 from store.log import Damage, Poison, Run, walk
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from store.lock import Lock
+from store.base import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

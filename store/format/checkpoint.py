@@ -26,8 +26,8 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.base import write_file
 from store.errors import StoreFormatError
-from store.files import write_file
 
 if TYPE_CHECKING:
     from pathlib import Path

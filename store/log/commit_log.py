@@ -13,6 +13,7 @@ from bisect import bisect_left
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.base import Lock
 from store.errors import (
     AppendWouldWaitError,
     CorruptRecordError,
@@ -33,7 +34,6 @@ from store.format import (
     picking,
     store_time_of,
 )
-from store.lock import Lock
 from store.log.record_run import is_whole, run_end, verify
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mmap import mmap
     from pathlib import Path
 
-    from store.clock import Clock
+    from store.base import Clock
     from store.consume_queue import DispatchRequest
     from store.format import BatchMark, Prepared
     from store.log.batch_encoder import BatchEncoder, Encoded

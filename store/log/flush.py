@@ -11,12 +11,11 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
+from store.base import Histogram, Lock
 from store.errors import FlushError, StoreClosedError
-from store.histogram import Histogram
-from store.lock import Lock
 
 if TYPE_CHECKING:
-    from store.clock import Clock
+    from store.base import Clock
     from store.config import StoreConfig
     from store.log.watermark import Watermark
 

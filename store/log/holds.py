@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.lock import Lock
+from store.base import Lock
 
 
 class LogHolds:

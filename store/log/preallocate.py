@@ -14,8 +14,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from store.base import Lock
 from store.errors import SegmentNotReadyError, StoreClosedError
-from store.lock import Lock
 
 if TYPE_CHECKING:
     from store.log.segment import Segment

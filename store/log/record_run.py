@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zlib_ng.zlib_ng import crc32
 
+from store.base import Lock
 from store.errors import CorruptRecordError, MessageNotFoundError
 from store.format import (
     CRC_ITEM_BYTES,
@@ -21,7 +22,6 @@ from store.format import (
     check_record,
     crc_item,
 )
-from store.lock import Lock
 from store.log.segment import map_segment, segment_name
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from store.base import Lock
 from store.errors import DiskFullError, StoreError
-from store.lock import Lock
 from store.log.disk import DiskLevel
 from store.log.holds import LogHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store.clock import Clock
+    from store.base import Clock
     from store.config import StoreConfig
     from store.jobs import Jobs
     from store.log.disk import DiskGuard

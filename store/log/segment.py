@@ -18,15 +18,15 @@ import mmap
 import os
 from typing import TYPE_CHECKING
 
-from store.errors import InvalidArgumentError, StoreClosedError, StoreFormatError
-from store.files import (
+from store.base import (
     FILE_MODE,
     TEMPORARY_SUFFIX,
+    Lock,
     fsync_directory,
     telling_of_descriptors,
     telling_of_full_disk,
 )
-from store.lock import Lock
+from store.errors import InvalidArgumentError, StoreClosedError, StoreFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from store.base import TEMPORARY_SUFFIX, Lock, fsync_directory, make_directory
 from store.errors import InvalidArgumentError, StoreFormatError
-from store.files import TEMPORARY_SUFFIX, fsync_directory, make_directory
-from store.lock import Lock
 from store.log.segment import Segment, parse_segment_name, segment_name
 
 if TYPE_CHECKING:

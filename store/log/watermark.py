@@ -12,7 +12,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from store.lock import Lock
+from store.base import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

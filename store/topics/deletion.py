@@ -20,10 +20,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from store.busy import retry_while_busy
+from store.base import Lock, retry_while_busy
 from store.errors import TopicBusyError
 from store.light_queue import is_light
-from store.lock import Lock
 from store.metadata import DeleteMark
 from store.topics.admission import dead_below, dead_light_of
 

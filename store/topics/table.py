@@ -26,7 +26,7 @@ from store.topics.live_topics import LiveTopics
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from store.clock import Clock
+    from store.base import Clock
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
     from store.metadata import Metadata

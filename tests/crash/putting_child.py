@@ -31,7 +31,7 @@ POINTS = {
     "before fsync": ("os", None, "fdatasync"),
     "in dispatch": ("kvcq.engine.rocks", "RocksEngine", "write"),
     "in flush of queues": ("kvcq.engine.rocks", "RocksEngine", "flush"),
-    "in checkpoint": ("store.checkpoints", None, "write_checkpoint"),
+    "in checkpoint": ("store.upkeep.checkpoints", None, "write_checkpoint"),
     "in deletion": ("kvcq.consume_queue_store", "KvConsumeQueueStore", "delete_topic"),
     "after deletion": ("store.topics.deletion", "Deletions", "_end"),
 }

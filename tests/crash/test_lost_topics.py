@@ -127,7 +127,7 @@ def test_marks_of_deletions_stay_until_the_checkpoint_is_above_them(
             raise OSError("planted")
 
         with monkeypatch.context() as patch:
-            patch.setattr("store.checkpoints.write_checkpoint", full)
+            patch.setattr("store.upkeep.checkpoints.write_checkpoint", full)
             with pytest.raises(OSError, match="planted"):
                 store.flush()
         below = [mark.below_offset for mark in store.metadata.delete_marks()]

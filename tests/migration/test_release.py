@@ -20,8 +20,8 @@ from migration.plan.plan import plan_directory
 from migration.release import Home, release
 from migration.state.state import FileLayout, read_state
 from migration.steps.adopting import adopt
+from store.base import DIRECTORY_MODE
 from store.errors import StoreFormatError
-from store.files import DIRECTORY_MODE
 from store.message import Message
 from store.store_dir import DirKind, inspect
 from tests.support.golden_store import (

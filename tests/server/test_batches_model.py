@@ -29,7 +29,7 @@ from server.wire.batch_checksum import checksum_of
 from server.wire.messages_in import request_in
 from server.wire.put_limits import Budget
 from server.workers import Workers
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.errors import UnknownTopicError
 from store.format.record import unpack_record
 from store.message import Message

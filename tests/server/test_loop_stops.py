@@ -17,7 +17,7 @@ from server.edge.request_fields import MAX_CALLS, MAX_SUBSCRIBED, MAX_TOPICS
 from server.wire.fields import MAX_QUEUES
 from server.wire.put_limits import INLINE_PARTS, MAX_MESSAGES, MAX_PARTS
 from store.format.limits import MAX_KEYS
-from store.tag_filter import MAX_FILTER_CHARACTERS
+from store.reads.tag_filter import MAX_FILTER_CHARACTERS
 from tests.support.loop_stops import watched_server
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from kvcq.engine.rocks import RocksEngine
 from kvcq.opening import open_store
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.errors import CorruptRecordError, StoreFormatError
 from store.message import Message
 from tests.support.fake_clock import FakeClock

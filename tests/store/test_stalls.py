@@ -72,7 +72,7 @@ def test_a_later_deletion_takes_one_along_that_met_a_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, clock = tmp_path / "store", FakeClock()
-    monkeypatch.setattr("store.busy._TRIES", 2)
+    monkeypatch.setattr("store.base.busy._TRIES", 2)
     with open_small(root, clock) as store:
         store.put([Message("T", b"old", 1, keys=("k",)), Message("U", b"x")])
         engine = live_engine(store)

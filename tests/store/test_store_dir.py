@@ -113,7 +113,7 @@ def test_second_open_in_one_process_is_refused_and_the_first_stays_locked(tmp_pa
 OTHER = """
 import sys
 from pathlib import Path
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.errors import StoreLockedError
 from store.store_dir import StoreDir
 try:

@@ -19,13 +19,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.consume_queue import Boundary
 from store.errors import OffsetOutOfRangeError, StoreError, UnknownTopicError
 from store.format.record import unpack_record
-from store.latest_messages import DELETES_KEPT_MS
 from store.message import Message
 from store.metadata import KEEP_ALL, Retention
+from store.reads.latest_messages import DELETES_KEPT_MS
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import open_small

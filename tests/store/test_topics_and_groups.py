@@ -128,7 +128,7 @@ def test_a_deletion_that_fails_keeps_writers_out_until_it_is_finished(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "store"
-    monkeypatch.setattr("store.busy._TRIES", 2)
+    monkeypatch.setattr("store.base.busy._TRIES", 2)
     with open_small(root, clock) as store:
         store.put([Message("T", b"old"), Message("U", b"x")])
         engine = live_engine(store)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvcq.errors import EngineClosedError, EngineFailedError
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kvcq.engine.protocol import KvBatch, Pair
-    from store.clock import Clock
+    from store.base import Clock
 
 _LENGTHS = struct.Struct(">II")  # of the key, of the value; both follow
 _STAMP_BYTES = 4  # little-endian seconds since 1970, the end of a value

@@ -14,11 +14,11 @@ from migration.state.routing import RoutingPolicy
 from migration.state.state import FileLayout, MigrationState, Phase, write_state
 from migration.steps.live import LiveMigration
 from migration.steps.verify import VerifyOptions
+from store.base import no_progress
 from store.config import StoreConfig
 from store.format.record import unpack_record
 from store.light_queue import LMQ_PREFIX
 from store.message import Message
-from store.progress import no_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from kvcq.inspect import Finding
     from migration.columnar.liveness import Liveness
     from migration.jobs import Job
-    from store.clock import Clock
+    from store.base import Clock, Progress
     from store.message_store import MessageStore
-    from store.progress import Progress
 
 LAYOUT = FileLayout(units_per_file=1024, index_slots=1009, index_entries=5000)
 SEGMENT_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from tests.support.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from server.jobs import Jobs, JobView
-    from store.clock import Clock
+    from store.base import Clock
     from store.message_store import MessageStore
 
 #: Faster than any test: nothing waits.

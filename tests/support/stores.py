@@ -13,7 +13,7 @@ from tests.support.fake_clock import FakeClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.clock import Clock
+    from store.base import Clock
     from store.message_store import MessageStore
 
 SEGMENT_BYTES = 64 << 10

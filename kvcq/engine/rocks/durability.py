@@ -15,7 +15,7 @@ from kvcq.engine.rocks.failures import is_log_failed, is_stall, lack
 from kvcq.engine.rocks.proof import sync_logs
 from kvcq.engine.rocks.rows import write_options
 from kvcq.errors import EngineFailedError, EngineFullError, EngineOutOfDescriptorsError
-from store.files import DIRECTORY_MODE
+from store.base import DIRECTORY_MODE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,8 +37,8 @@ from kvcq.errors import (
     EngineUnavailableError,
     KvcqError,
 )
+from store.base import DIRECTORY_MODE, fsync_directory
 from store.errors import InvalidArgumentError
-from store.files import DIRECTORY_MODE, fsync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -27,13 +27,13 @@ from rocksdict import AccessType, Cache, Options, Rdict
 
 from kvcq.engine.rocks.options import build_family_options, build_table_options
 from kvcq.errors import EngineClosedError, KvcqError
-from store.lock import Lock
+from store.base import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq.engine.rocks.options import FamilyProfile
-    from store.clock import Clock
+    from store.base import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import threading
 from threading import get_ident
 from typing import Generic, TypeVar
 
-from store.lock import Lock
+from store.base import Lock
 
 T = TypeVar("T")
 

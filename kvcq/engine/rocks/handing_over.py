@@ -10,7 +10,7 @@ from kvcq.engine.rocks.failures import failure
 from kvcq.engine.rocks.note import NOTE_NAME
 from kvcq.engine.rocks.opening import family_options, let_go, list_families, open_writable
 from kvcq.engine.rocks.options import metadata_profile
-from store.files import fsync_directory
+from store.base import fsync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection

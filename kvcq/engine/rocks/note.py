@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.engine.rocks.checksum import crc32c
 from kvcq.errors import EngineDamagedError, EngineUnavailableError
-from store.files import write_file
+from store.base import write_file
 
 if TYPE_CHECKING:
     from pathlib import Path

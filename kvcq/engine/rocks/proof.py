@@ -29,7 +29,7 @@ from kvcq.engine.rocks.log_format import LAST, WHOLE, TurnedBitError, has_hole, 
 from kvcq.engine.rocks.manifest import Manifest, UnknownEditError
 from kvcq.engine.rocks.note import Note, Sealed, read_note, write_note
 from kvcq.errors import EngineDamagedError, EngineUnavailableError
-from store.lock import Lock
+from store.base import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path

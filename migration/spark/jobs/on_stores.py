@@ -25,7 +25,7 @@ from migration.spark.jobs.store_parts import (
 )
 from migration.spark.verify import VerifySettings
 from migration.spark.verify import verify as compare
-from store.progress import Progress, no_progress
+from store.base import Progress, no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -44,8 +44,7 @@ from migration.spark.jobs.rebuild_tasks import (
     write_files,
 )
 from migration.spark.progress import watched
-from store.files import write_file
-from store.progress import Progress, no_progress
+from store.base import Progress, no_progress, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

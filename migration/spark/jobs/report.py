@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from migration.columnar import LogLayout, read_layout
 from migration.spark.jobs.messages import MessageChoice, read_messages
 from migration.spark.progress import watched
-from store.progress import Progress, no_progress
+from store.base import Progress, no_progress
 
 if TYPE_CHECKING:
     import pandas as pd

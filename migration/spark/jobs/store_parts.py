@@ -13,8 +13,7 @@ from kvcq.tables import BOUNDS, DELETIONS_KEY, unpack_i64
 from migration.columnar import Liveness, LogLayoutError, liveness_of
 from migration.spark.queues import open_units
 from migration.state import Routes, read_state
-from store.clock import SystemClock
-from store.progress import no_progress
+from store.base import SystemClock, no_progress
 from store.store_dir import DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from migration.spark.errors import PipelineError
 from migration.spark.jobs.messages import MessageChoice, read_messages
 from migration.spark.progress import watched
-from store.progress import Progress, no_progress
+from store.base import Progress, no_progress
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -52,7 +52,7 @@ from migration.spark.verify.tasks import (
     rows_in_buckets,
 )
 from migration.state import SideName
-from store.progress import Progress, no_progress
+from store.base import Progress, no_progress
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ import pytest
 from kvcq.backup import Cut, choose_backup, choose_by_id, open_place, restore, take_backup
 from kvcq.backup.log_cut import find_end
 from kvcq.errors import BackupDamagedError, BackupRefusedError
+from store.base import DIRECTORY_MODE
 from store.consume_queue import LastUnit
 from store.derive import EndsReserve
 from store.errors import InvalidArgumentError
-from store.files import DIRECTORY_MODE
 from store.log import SegmentSet
 from store.message import Message
 from store.metadata import KeptQueue, LatestHead

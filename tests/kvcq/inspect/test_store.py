@@ -10,7 +10,7 @@ import pytest
 from kvcq.inspect.findings import Kind
 from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY
 from migration.check import check_store, examine_store
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.errors import StoreFormatError, StoreLockedError
 from store.message import Message
 from tests.support.checking import database, fill, segment

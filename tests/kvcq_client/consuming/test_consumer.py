@@ -28,7 +28,7 @@ from tests.support.serving import serving
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.pull_plan import PullPlan
+    from store.reads import PullPlan
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
 

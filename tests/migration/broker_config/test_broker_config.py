@@ -13,8 +13,8 @@ from kvcq.engine.rocks.options import metadata_profile
 from kvcq.errors import EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from migration.broker_config import GroupOffset, WrittenBack, read_config, write_back
+from store.base import write_file
 from store.errors import StoreFormatError
-from store.files import write_file
 from tests.support.tree import tree_digest
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from migration.files.store import FileQueueStore
 from migration.formats.index import IndexLayout
 from migration.formats.unit import BLANK_UNIT, UNIT_SIZE, pack_units
 from migration.plan.legacy import files_not_read, planned_finding
-from store.progress import no_progress
+from store.base import no_progress
 from tests.support.dispatch_log import DispatchLog
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from kvcq.inspect import Take
     from migration.formats import BoolArray, IntArray
+    from store.base import Progress
     from store.consume_queue import DispatchRequest
-    from store.progress import Progress
 
 PER_FILE = 8
 FILE_BYTES = PER_FILE * UNIT_SIZE

@@ -23,11 +23,10 @@ from migration.repair.rebuild_side import set_side_aside
 from migration.state.routes import SideName
 from migration.state.state import Phase
 from migration.steps.adopting import adopt
-from store.clock import SystemClock
+from store.base import SystemClock, no_progress
 from store.errors import StoreFormatError
 from store.format.record import dispatch_request, unpack_record
 from store.light_queue import LMQ_PREFIX
-from store.progress import no_progress
 from tests.support.migrating import ALL_KEYS, done
 from tests.support.tree import tree_digest
 from tests.support.written_broker import LAYOUT, SEGMENT_BYTES, BrokerStore

@@ -21,10 +21,10 @@ from migration.state.state import FileLayout, Phase, read_state, write_state
 from migration.steps.adopting import adopt
 from migration.steps.verify import VerifyOptions
 from server.cli.main import main
+from store.base import no_progress
 from store.consume_queue import Boundary
 from store.errors import StoreFormatError, StoreLockedError, UnknownTopicError
 from store.light_queue import LMQ_PREFIX
-from store.progress import no_progress
 from store.store_dir import StoreDir
 from tests.golden.rocketmq_log import golden_log
 from tests.support.command_line import kvcq

@@ -9,7 +9,7 @@ from prometheus_client.exposition import generate_latest
 
 from server.observe import families
 from server.observe.families import Gathered, Row, add_statistics
-from store.histogram import Histogram
+from store.base import Histogram
 from tests.support.http import Samples
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from server.observe.loop_watch import PERIOD_S, LoopWatch
 
 if TYPE_CHECKING:
-    from store.histogram import Counted
+    from store.base import Counted
 
 
 def _longer_than(counted: Counted, seconds: float) -> int:

@@ -15,7 +15,7 @@ from store.errors import CorruptRecordError, StoreError
 from store.log import LogFiles, LogMaps
 from store.message import Message
 from store.metadata import Retention
-from store.tag_filter import TagFilter
+from store.reads import TagFilter
 from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import SEGMENT_BYTES, open_small
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.message_store import MessageStore
-    from store.pull_plan import PullPlan
+    from store.reads import PullPlan
 
 LIGHT = "%LMQ%a"
 #: Of an order that is given its files.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from server.encoded import Encoded
     from store.message_store import MessageStore
-    from store.pull_plan import PullPlan
+    from store.reads import PullPlan
 
 WAIT_S = 60.0
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.message import Pulled
-    from store.pull_plan import PullPlan
+    from store.reads import PullPlan
     from tests.support.serving import Served
 
 PLENTY = 1 << 26

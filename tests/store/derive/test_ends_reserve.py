@@ -174,5 +174,5 @@ def test_a_full_disk_is_not_waited_for(tmp_path: Path, full: pytest.MonkeyPatch)
     with open_small(tmp_path / "store", clock) as store:
         fill(store)
         clock.advance(100 * 3600)
-        full.setattr("store.busy._WAIT_S", 1e6)
+        full.setattr("store.base.busy._WAIT_S", 1e6)
         assert store._services.retention.run_once(now=True) > 0

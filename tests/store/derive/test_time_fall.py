@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.clock import SystemClock
+from store.base import SystemClock
 from store.consume_queue import DispatchRequest
 from store.derive.time_fall import TimeFall, TimeFallFinder, read_time_fall, write_time_fall
 from store.errors import DamagedQueueError

@@ -23,7 +23,7 @@ from kvcq.engine.rocks.expiry_filter import (
 )
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import EngineClosedError, EngineFailedError
-from store.clock import SystemClock
+from store.base import SystemClock
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_engine import MemoryEngine
 

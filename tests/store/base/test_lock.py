@@ -1,8 +1,8 @@
-"""store/lock.py: no interrupt leaves a lock held, or released twice."""
+"""store/base/lock.py: no interrupt leaves a lock held, or released twice."""
 
 from __future__ import annotations
 
-from store.lock import Lock
+from store.base import Lock
 from tests.support.interrupts import interrupt
 
 PACKAGES = ("store", "tests")

@@ -1,4 +1,4 @@
-"""store/child_process.py: a process that is to take what others leave does so from its start."""
+"""store/base/child_process.py: what is to take what others leave does so from its start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import kvcq.backup.process
-from store.child_process import start_module
+from store.base import start_module
 
 
 @pytest.mark.parametrize("low_priority", [True, False])

@@ -13,7 +13,7 @@ from store.light_queue import is_light
 from store.message import Pulled, PullStatus
 
 if TYPE_CHECKING:
-    from store.tag_filter import TagFilter
+    from store.reads.tag_filter import TagFilter
 
 _QUEUE_FIELDS = picking("queue_id", "queue_offset")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from store.files import make_directory, write_file
+from store.base import make_directory, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store import latest_messages
 from store.errors import InvalidArgumentError, MessageNotFoundError, UnknownQueueError
 from store.format import unpack_record
 from store.message import Message, PullStatus
+from store.reads import latest_messages
 from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from store.latest_messages import LatestKept
     from store.message_store import MessageStore
+    from store.reads import LatestKept
 
 DAY_S = 86_400.0
 LIGHT = "%LMQ%state"

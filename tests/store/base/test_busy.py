@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store import busy
-from store.busy import retry_while_busy
+from store.base import busy, retry_while_busy
 from store.errors import DiskFullError, StoreBusyError
 
 

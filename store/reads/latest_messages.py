@@ -18,12 +18,12 @@ from store.metadata import LatestHead
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from store.clock import Clock
+    from store.base import Clock
     from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.derive import Superseded
     from store.log import CommitLog
     from store.message import StoredMessage
-    from store.reader import Reader
+    from store.reads.reader import Reader
 
 #: A message that deletes its key stays visible so long, ms.
 DELETES_KEPT_MS = 86_400_000

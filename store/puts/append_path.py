@@ -23,10 +23,10 @@ from store.message import Appended
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from store.base import Counted
     from store.config import StoreConfig
     from store.derive import ReputService
     from store.format import BatchMark, Prepared
-    from store.histogram import Counted
     from store.log import CommitLog, DiskGuard, FlushService, LogAppend
     from store.message import Message
 

@@ -11,12 +11,12 @@ from store.errors import LACKS, StoreClosedError, StoreFailedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store.append_path import AppendPath
-    from store.checkpoints import Checkpoints
     from store.consume_queue import ConsumeQueueStore
     from store.derive import QueueRepair
     from store.metadata import Metadata
+    from store.puts import AppendPath
     from store.store_dir import StoreDir
+    from store.upkeep.checkpoints import Checkpoints
 
 logger = logging.getLogger(__name__)
 

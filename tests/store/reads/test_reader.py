@@ -20,7 +20,7 @@ from store.errors import (
 )
 from store.format.record import unpack_record
 from store.message import Message, PullStatus
-from store.tag_filter import TagFilter
+from store.reads import TagFilter
 from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import live_engine
@@ -87,8 +87,8 @@ def test_bad_tag_expressions(expression: str) -> None:
 def test_a_long_filtered_pull_ends_and_goes_on(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.reader._MAX_EXAMINED", 4)
-    monkeypatch.setattr("store.reader._UNITS_A_READ", 3)
+    monkeypatch.setattr("store.reads.reader._MAX_EXAMINED", 4)
+    monkeypatch.setattr("store.reads.reader._UNITS_A_READ", 3)
     at = 0
     steps = []
     while at < 9:

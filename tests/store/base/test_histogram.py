@@ -1,11 +1,11 @@
-"""store/histogram.py: counts between bounds."""
+"""store/base/histogram.py: counts between bounds."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.histogram import Histogram
+from store.base import Histogram
 
 
 def test_a_value_on_a_bound_is_below_it() -> None:

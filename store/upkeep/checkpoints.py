@@ -5,17 +5,17 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.base import Lock
 from store.errors import DiskFullError
 from store.format import Checkpoint, write_checkpoint
-from store.lock import Lock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store.append_path import AppendPath
-    from store.clock import Clock
+    from store.base import Clock
     from store.config import StoreConfig
     from store.consume_queue import ConsumeQueueStore
+    from store.puts import AppendPath
     from store.topics import Deletions
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

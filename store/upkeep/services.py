@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from store.derive import KeptBytes, QueueRepair, ReputService
     from store.jobs import Jobs
     from store.log import FlushService, PageAhead, RetentionService
-    from store.upkeep import Upkeep
+    from store.upkeep.upkeep import Upkeep
 
 _MAINTAIN_S = 1.0
 _RECLAIM_S = 30.0

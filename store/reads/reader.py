@@ -29,7 +29,7 @@ from store.format import (
 )
 from store.message import KeyQueryPage
 from store.metadata import KEEP_ALL
-from store.pull_plan import PullPlan
+from store.reads.pull_plan import PullPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from store.derive import Superseded
     from store.log import CommitLog
     from store.message import Pulled
-    from store.tag_filter import TagFilter
-    from store.topic_retention import TopicRetention
+    from store.reads.tag_filter import TagFilter
+    from store.reads.topic_retention import TopicRetention
     from store.topics import QueueRules, Topics
 
 #: A filtered pull looks at no more units than this (RocketMQ: maxFilterMessageSize / unit size is

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.lock import Lock
+from store.base import Lock
 
 if TYPE_CHECKING:
-    from store.clock import Clock
+    from store.base import Clock
     from store.consume_queue import Bounds, ConsumeQueueStore, CqUnit
     from store.derive import KeptBytes
     from store.metadata import Retention

@@ -1,0 +1,46 @@
+"""What any part needs and knows nothing of messages: clocks, locks, steps on files, processes.
+
+Of a store it uses the errors, and nothing else.
+"""
+
+from store.base.busy import retry_while_busy
+from store.base.child_process import import_root, start_module
+from store.base.clock import Clock, SystemClock
+from store.base.files import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    TEMPORARY_SUFFIX,
+    fsync_directory,
+    make_directory,
+    move_aside,
+    open_new,
+    telling_of_descriptors,
+    telling_of_full_disk,
+    write_file,
+)
+from store.base.histogram import Counted, Histogram
+from store.base.lock import Lock
+from store.base.progress import Progress, no_progress
+
+__all__ = [
+    "DIRECTORY_MODE",
+    "FILE_MODE",
+    "TEMPORARY_SUFFIX",
+    "Clock",
+    "Counted",
+    "Histogram",
+    "Lock",
+    "Progress",
+    "SystemClock",
+    "fsync_directory",
+    "import_root",
+    "make_directory",
+    "move_aside",
+    "no_progress",
+    "open_new",
+    "retry_while_busy",
+    "start_module",
+    "telling_of_descriptors",
+    "telling_of_full_disk",
+    "write_file",
+]

@@ -1,0 +1,19 @@
+"""Where messages leave: bounds, units, records that verify, and what of a queue is hidden.
+
+A read changes nothing in the store. What it finds missing, the facade has repaired.
+"""
+
+from store.reads.latest_messages import LatestKept, LatestMessages
+from store.reads.pull_plan import PullPlan
+from store.reads.reader import Reader
+from store.reads.tag_filter import TagFilter
+from store.reads.topic_retention import TopicRetention
+
+__all__ = [
+    "LatestKept",
+    "LatestMessages",
+    "PullPlan",
+    "Reader",
+    "TagFilter",
+    "TopicRetention",
+]
