@@ -10,11 +10,11 @@ import functools
 import json
 import lzma
 import os
-import tarfile
 from pathlib import Path
 from typing import Any
 
 from migration.state.state import FileLayout
+from tests.support.unpacking import unpack
 
 DIRECTORY = Path(
     os.environ.get("KVCQ_GOLDEN_BROKER") or Path(__file__).parent.parent / "golden" / "broker"
@@ -31,8 +31,7 @@ LAYOUT = FileLayout(units_per_file=16, index_slots=101, index_entries=1000)
 
 def extract_broker(tmp_path: Path, form: str) -> Path:
     """A fresh copy of the store `form` below `tmp_path`; returns its root."""
-    with tarfile.open(DIRECTORY / f"{form}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(DIRECTORY / f"{form}.tar.xz", tmp_path)
     return tmp_path / form
 
 

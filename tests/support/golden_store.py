@@ -10,9 +10,10 @@ import functools
 import json
 import lzma
 import os
-import tarfile
 from pathlib import Path
 from typing import Any
+
+from tests.support.unpacking import unpack
 
 DIRECTORY = Path(
     os.environ.get("KVCQ_GOLDEN") or Path(__file__).parent.parent / "golden" / "rocketmq"
@@ -34,8 +35,7 @@ QUEUE_DIRECTORY = "consumequeue"
 
 def extract_golden(tmp_path: Path, name: str = "both") -> Path:
     """A fresh copy of the store `name` below `tmp_path`; returns its root."""
-    with tarfile.open(DIRECTORY / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(DIRECTORY / f"{name}.tar.xz", tmp_path)
     return tmp_path / name
 
 

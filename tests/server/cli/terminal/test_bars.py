@@ -13,6 +13,7 @@ from server.cli.terminal import Bars, bars
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     found = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one shows no bars
     monkeypatch.setattr(bars, "notes", Console(file=found, force_terminal=True, width=80))
     return found
 
