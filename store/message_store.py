@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from store.base import Counted
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore, DispatchRequest
-    from store.derive import Rebuilt, Superseded
+    from store.derive import Rebuilt
     from store.format import BatchMark
     from store.log import LogHold
     from store.message import Appended, KeyQueryPage, Message, Pulled
@@ -54,7 +54,6 @@ class MessageStore:
 
     def __init__(
         self,
-        config: StoreConfig,
         appends: AppendPath,
         reader: Reader,
         topics: Topics,
@@ -62,11 +61,10 @@ class MessageStore:
         metadata: Metadata,
         upkeep: Upkeep,
         services: Services,
-        superseded: Superseded,
         latest: LatestMessages,
     ) -> None:
         # Constant after construction.
-        self.config = config
+        self.config = appends.config
         self.log = appends.log
         self.queues = queues
         self.metadata = metadata
@@ -77,7 +75,7 @@ class MessageStore:
         self._upkeep = upkeep
         self._services = services
         self._repair = services.repair
-        self._superseded = superseded
+        self._superseded = latest.superseded
         self._latest = latest
         self._closing = Lock()
 

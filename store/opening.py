@@ -273,9 +273,7 @@ def start(
     guard.measure()
     services.start(upkeep)
     latest = LatestMessages(log, queues, reader, superseded, clock)
-    return MessageStore(
-        config, appends, reader, topics, queues, metadata, upkeep, services, superseded, latest
-    )
+    return MessageStore(appends, reader, topics, queues, metadata, upkeep, services, latest)
 
 
 def _tell_of_old_queues(directory: StoreDir, queues: ConsumeQueueStore, log_end: int) -> None:

@@ -61,7 +61,7 @@ class LatestMessages:
         self._log = log
         self._queues = queues
         self._reader = reader
-        self._superseded = superseded
+        self.superseded = superseded
         self._clock = clock
 
     def keep(
@@ -77,7 +77,7 @@ class LatestMessages:
         raises ends the work, and nothing of this queue is hidden by it. Raises UnknownTopicError,
         UnknownQueueError, InvalidArgumentError when too many queues are kept so already.
         """
-        if not self._superseded.has_room(topic, queue_id):
+        if not self.superseded.has_room(topic, queue_id):
             most = f"{MOST_QUEUES:,} queues are kept to their latest messages"
             raise InvalidArgumentError("topic", f"{most}, and no more can be")
         low, high = self._reader.bounds_in_log(topic, queue_id)
@@ -98,7 +98,7 @@ class LatestMessages:
                     bits.add(last.offset)
         if messages:
             head = LatestHead(topic, queue_id, durable_end, bits.count)
-            self._superseded.put(head, bits.rows())
+            self.superseded.put(head, bits.rows())
         return LatestKept(messages, bits.count)
 
     def _units(
@@ -117,7 +117,7 @@ class LatestMessages:
         self, topic: str, queue_id: int, units: list[tuple[int, CqUnit]], bits: _Bits
     ) -> Iterator[tuple[int, StoredMessage]]:
         """Messages that no earlier look has hidden; those that one has are hidden in `bits`."""
-        hidden = self._superseded.get(topic, queue_id)
+        hidden = self.superseded.get(topic, queue_id)
         if hidden is not None:
             visible = hidden.visible(units)
             shown = {offset for offset, _ in visible}
