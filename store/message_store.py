@@ -64,7 +64,6 @@ class MessageStore:
         latest: LatestMessages,
     ) -> None:
         # Constant after construction.
-        self.config = appends.config
         self.log = appends.log
         self.queues = queues
         self.metadata = metadata
@@ -75,9 +74,13 @@ class MessageStore:
         self._upkeep = upkeep
         self._services = services
         self._repair = services.repair
-        self._superseded = latest.superseded
         self._latest = latest
         self._closing = Lock()
+
+    @property
+    def config(self) -> StoreConfig:
+        """The settings that count now. See `reconfigure`."""
+        return self._appends.config
 
     # --- where data enters -----------------------------------------------------------------
 
@@ -431,7 +434,7 @@ class MessageStore:
         UnknownTopicError, StoreBusyError.
         """
         self._topics.deletions.delete(name, self._topics.queue_count, self._appends)
-        self._superseded.forget(name)
+        self._latest.superseded.forget(name)
 
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Raises UnknownTopicError, UnknownQueueError where there is no such queue."""
@@ -513,7 +516,7 @@ class MessageStore:
         taken = {name: getattr(config, name) for name in live_names(StoreConfig)}
         if config.reclaim_unexpired is None:
             del taken["reclaim_unexpired"]
-        self.config = config = replace(self.config, **taken)
+        config = replace(self.config, **taken)
         for part in (
             self._appends,
             self._topics,
@@ -582,7 +585,7 @@ class MessageStore:
 
     def hidden_messages(self, topic: str, queue_id: int) -> int:
         """How many were hidden when `keep_latest` last went through the queue."""
-        hidden = self._superseded.get(topic, queue_id)
+        hidden = self._latest.superseded.get(topic, queue_id)
         return 0 if hidden is None else hidden.count
 
     def expire(self) -> int:

@@ -53,16 +53,22 @@ class AppendPath:
         self.log = log
         self.flushed = flush_service.flushed
         self.dispatched = reput.dispatched
-        self.config = config
         self._reput = reput
         self._flush_service = flush_service
         self._guard = guard
         self.is_sync = config.flush_mode is FlushMode.SYNC
+        # Replaced as a whole.
+        self._config = config
         # Guarded by the append lock; read freely.
         self.closed = False
 
+    @property
+    def config(self) -> StoreConfig:
+        """The settings that count now."""
+        return self._config
+
     def reconfigure(self, config: StoreConfig) -> None:
-        self.config = config
+        self._config = config
         self._guard.reconfigure(config)
         self._flush_service.reconfigure(config)
 
@@ -74,7 +80,7 @@ class AppendPath:
         wait: bool = True,
         mark: BatchMark | None = None,
     ) -> Appended:
-        config = self.config
+        config = self._config
         prepared = prepare_all(messages, config.max_body_bytes, config.max_light_queues)
         if not 0 < len(messages) <= MAX_MESSAGES:
             raise InvalidArgumentError(
@@ -123,8 +129,8 @@ class AppendPath:
         return done
 
     def put(self, messages: Sequence[Message]) -> Appended:
-        timeout_s = self.config.sync_flush_timeout_s
-        excess = self._lag() - self.config.max_dispatch_lag_bytes
+        timeout_s = self._config.sync_flush_timeout_s
+        excess = self._lag() - self._config.max_dispatch_lag_bytes
         if excess > 0:
             self.dispatched.wait_for(self.dispatched.value + excess, timeout_s)
         appended = self._append_with_segment(messages, timeout_s)
@@ -196,7 +202,7 @@ class AppendPath:
     def _check_writable(self) -> None:
         self._check_lasting()
         lag = self.log.appended_offset - self.dispatched.value
-        if lag > self.config.max_dispatch_lag_bytes:
+        if lag > self._config.max_dispatch_lag_bytes:
             raise StoreBusyError(f"dispatch is {lag} bytes behind the log")
 
     def _check_lasting(self) -> None:

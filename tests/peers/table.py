@@ -293,12 +293,17 @@ def _fdatasync(document: dict[str, Any]) -> str:
 
 def _memory(measured: Measured, durability: Durability) -> str:
     """What most of these works found, of those that were to find cold memory."""
-    found = [
-        one["more"]["is_cold"]
-        for one in measured.document["samples"]
-        if "is_cold" in one["more"] and one["durability"] == durability
-    ]
+    found = _cold(measured.document, {durability})
     return "cold memory" if 2 * sum(found) >= len(found) else "memory as it comes"
+
+
+def _cold(document: dict[str, Any], durabilities: set[Durability]) -> list[float]:
+    """Of each work that was to find cold memory, 1 where it did."""
+    return [
+        one["more"]["is_cold"]
+        for one in document["samples"]
+        if "is_cold" in one["more"] and one["durability"] in durabilities
+    ]
 
 
 def _notes(measured: Measured) -> list[str]:
@@ -310,7 +315,7 @@ def _notes(measured: Measured) -> list[str]:
     for system, reasons in document["not_offered"].items():
         texts = "; ".join(f"{work}: {why}" for work, why in reasons.items())
         lines.append(f"* {measured.title(system)} has no figure of: {texts}.")
-    cold = [one["more"]["is_cold"] for one in document["samples"] if "is_cold" in one["more"]]
+    cold = _cold(document, {*Durability})
     if 0 in cold:
         lines.append(
             f"* Of {len(cold)} works on cold memory {cold.count(0)} found that memory comes fast."

@@ -53,8 +53,7 @@ _MOST_IN_FILES = 15_000
 _RECEIVE = 32
 #: How long a proxy may refuse what it will take.
 _PROXY_BEGINS_S = 90.0
-#: A call to receive waits so long for a message, in seconds; and all of them together.
-_AWAIT_S = 20
+#: How long it may take until all messages came.
 _READ_S = 120.0
 
 
@@ -269,7 +268,7 @@ class ProxyClient:
     def read_back(self, queue: str, count: int) -> Timed:
         """The way of its protocol: received, 32 a call, and each acknowledged."""
         consumer = self._rocketmq.SimpleConsumer(
-            self._settings, _group(queue), {queue: self._rocketmq.FilterExpression()}, _AWAIT_S
+            self._settings, _group(queue), {queue: self._rocketmq.FilterExpression()}
         )
         consumer.startup()
         acknowledged: list[Future[Any]] = []

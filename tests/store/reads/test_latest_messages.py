@@ -14,7 +14,6 @@ from store.format import unpack_record
 from store.message import Message, PullStatus
 from store.reads import latest_messages
 from tests.support.checked import checked
-from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
 from tests.support.tree import copy_open
@@ -25,14 +24,10 @@ if TYPE_CHECKING:
 
     from store.message_store import MessageStore
     from store.reads import LatestKept
+    from tests.support.fake_clock import FakeClock
 
 DAY_S = 86_400.0
 LIGHT = "%LMQ%state"
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
@@ -152,7 +147,7 @@ def test_what_stands_later_at_a_hidden_offset_is_seen(tmp_path: Path, clock: Fak
         bits = store.metadata.hidden_bits("T", 0, 0)
         store.delete_topic("T")
         assert bits is not None
-        store._superseded.put(head, {0: bits})
+        store._latest.superseded.put(head, {0: bits})
         put(store, ("a", "3"), ("a", "4"))
         assert [body for _, body in seen(store)] == ["3", "4"]
         assert keep(store).hidden == 1

@@ -21,7 +21,6 @@ from store.format.batch_mark import BatchMark
 from store.message import Message
 from store.metadata import KEEP_ALL, Retention
 from tests.support.checked import checked
-from tests.support.fake_clock import FakeClock
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
@@ -29,15 +28,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.message_store import MessageStore
+    from tests.support.fake_clock import FakeClock
 
 HOUR_S = 3600.0
 HOUR_MS = 3_600_000
 BODY = 100
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
