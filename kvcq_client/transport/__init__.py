@@ -34,7 +34,7 @@ from kvcq_client.transport.secured import (
     stamps_of,
 )
 from kvcq_client.transport.statuses import from_batch_error, from_rpc, may_pass
-from kvcq_client.transport.waiting import LoopWaits, ThreadWaits, Waits, finished
+from kvcq_client.transport.waiting import LoopWaits, ThreadWaits, Waits, finished, run_at_once
 
 __all__ = [
     "ACCESS_KEY_FORM",
@@ -68,6 +68,7 @@ __all__ = [
     "keep_freed_memory",
     "may_pass",
     "paged",
+    "run_at_once",
     "signature_of",
     "stamps_of",
 ]

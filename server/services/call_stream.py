@@ -18,6 +18,7 @@ import grpc
 
 from kvcq_client.format import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport import run_at_once
 from server.access import current_caller
 from server.edge import MAX_CALLS, SMALL_BYTES, CallKind, batch_error, inner_context
 from server.encoded import Held
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 TURN_BYTES = 16 << 10
 #: Bytes of one message of results; a result that is larger goes by itself.
 MESSAGE_BYTES = 256 << 10
+#: While the client leaves so many bytes of results where they are, no further call is begun; a
+#: result takes so many besides its response.
+UNSENT_BYTES = 1 << 20
+RESULT_BYTES = 256
 
 
 _RESULTS = length_delimited(pb.CallsResponse, "results")
@@ -95,9 +100,11 @@ class CallStream:
         self._front = front_of(context)
         self._usage = current_caller().usage
         self._under_way: dict[int, tuple[asyncio.Task[None], Method]] = {}
-        # Not sent yet. Large ones are counted by `memory`, which asks for no more than fit.
+        # Large ones are counted by `memory` too, which asks for no more than fit.
         self._results: list[Result] = []
         self._held: deque[Held] = deque()  # messages of one result each
+        self._unsent_bytes = 0  # of results
+        self._room: asyncio.Future[None] | None = None  # the reader waits for it
         # Of `run`, while it has nothing to do.
         self._sleep: asyncio.Future[None] | None = None
         self._is_reading = True
@@ -114,13 +121,14 @@ class CallStream:
         def stop_reading() -> None:
             if stage.is_draining:
                 self._is_reading = False
-                if not self._is_writing:  # what was done is answered first
-                    reader.cancel()
+                reader.cancel()
 
         stop_listening = stage.on_change(stop_reading)
         try:
             while True:
-                if self._results:
+                if self._is_writing:
+                    await self._until_woken()
+                elif self._results:
                     results = self._some_results()
                     try:
                         yield results_out(results)
@@ -133,8 +141,7 @@ class CallStream:
                     finally:
                         self._memory.sent(len(held))
                 elif self._is_reading or self._under_way:
-                    self._sleep = self._loop.create_future()
-                    await self._sleep
+                    await self._until_woken()
                 elif stage.is_draining:
                     raise ServerDrainingError
                 elif self._error is not None:
@@ -149,6 +156,10 @@ class CallStream:
             self._count_sent(self._results)
             for held in self._held:
                 self._memory.sent(len(held))
+
+    async def _until_woken(self) -> None:
+        self._sleep = self._loop.create_future()
+        await self._sleep
 
     def _wake(self) -> None:
         if self._sleep is not None and not self._sleep.done():
@@ -165,10 +176,23 @@ class CallStream:
         self._results = []
         return results
 
+    def _add(self, result: Result) -> None:
+        size = len(result.response)
+        if size > SMALL_BYTES:
+            self._memory.sends(size)
+        self._unsent_bytes += size + RESULT_BYTES
+        self._results.append(result)
+
     def _count_sent(self, results: Sequence[Result]) -> None:
         for result in results:
-            if len(result.response) > SMALL_BYTES:
-                self._memory.sent(len(result.response))
+            size = len(result.response)
+            if size > SMALL_BYTES:
+                self._memory.sent(size)
+            self._unsent_bytes -= size + RESULT_BYTES
+        if self._room is not None and self._unsent_bytes < UNSENT_BYTES:
+            if not self._room.done():
+                self._room.set_result(None)
+            self._room = None
 
     async def _take(self, requests: AsyncIterator[pb.CallsRequest]) -> None:
         try:
@@ -178,12 +202,17 @@ class CallStream:
                     raise InvalidArgumentError(
                         "calls", f"{len(calls)} in one message, more than {MAX_CALLS}"
                     )
+                if self._unsent_bytes >= UNSENT_BYTES:
+                    self._room = self._loop.create_future()
+                    await self._room
                 if len(calls) == 1 and not self._under_way:
                     self._begin(calls[0], alone=True)
-                    if self._results and self._sleep is not None:
-                        await self._write_alone()
+                    if self._results and self._sleep is not None and not self._is_writing:
+                        self._write_alone()
                         if not self._is_reading:
                             return
+                    else:
+                        self._wake()
                     continue
                 begun_bytes = 0
                 for call in calls:
@@ -193,8 +222,6 @@ class CallStream:
                         begun_bytes = len(call.request)
                     self._begin(call)
                 self._wake()
-        except grpc.aio.InternalError:
-            pass  # of a write: the client is gone, as the next read would have said
         except Exception as error:  # noqa: BLE001 - the stream itself broke: `run` raises it
             self._error = error
             # A refusal with a reason says that what was not answered was not done. So what may have
@@ -206,17 +233,23 @@ class CallStream:
             self._is_reading = False
             self._wake()
 
-    async def _write_alone(self) -> None:
-        """Send the only result without `run`, which sleeps: nothing is under way that could wake
-        it, and the next call is read when this has been taken."""
-        [result] = self._results
-        self._results = []
+    def _write_alone(self) -> None:
+        """Begin to send the only result without `run`, which sleeps, and without waiting for the
+        end of that: the next call may be here before it."""
+        results, self._results = self._results, []
         self._is_writing = True
-        try:
-            await self._context.write(results_out([result]))
-        finally:
-            self._is_writing = False
-            self._count_sent([result])
+        run_at_once(self._context.write(results_out(results)), partial(self._written, results))
+
+    def _written(self, results: Sequence[Result], error: BaseException | None) -> None:
+        self._is_writing = False
+        self._count_sent(results)
+        if error is not None:
+            self._is_reading = False
+            # Otherwise the client is gone, as the next read would have said.
+            if isinstance(error, Exception) and not isinstance(error, grpc.aio.InternalError):
+                self._error = error
+        if self._results or self._held or not self._is_reading:
+            self._wake()
 
     def _begin(self, call: pb.Call, *, alone: bool = False) -> None:
         """Calls that come together are worth a turn of the loop: puts become one append. One that
@@ -290,9 +323,7 @@ class CallStream:
             self._memory.sends(len(held))
             self._held.append(held)
             return
-        if len(response) > SMALL_BYTES:
-            self._memory.sends(len(response))
-        self._results.append(Result(call_id, response))
+        self._add(Result(call_id, response))
 
     def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Task[None]) -> None:
         del self._under_way[call_id]
@@ -307,4 +338,4 @@ class CallStream:
 
     def _refuse(self, call_id: int, method: str, error: Exception) -> None:
         told = batch_error(self._metrics, method, error, self._request_id)
-        self._results.append(Result(call_id, b"", told))
+        self._add(Result(call_id, b"", told))

@@ -19,7 +19,13 @@ from server.edge.decoder import Decoder
 from server.edge.request_fields import MAX_CALLS
 from server.errors import ServerDrainingError
 from server.puts.coalescer import PutCoalescer
-from server.services.call_stream import CallStream, Result, results_out
+from server.services.call_stream import (
+    RESULT_BYTES,
+    UNSENT_BYTES,
+    CallStream,
+    Result,
+    results_out,
+)
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 
@@ -174,7 +180,7 @@ def test_results_are_the_message_that_protobuf_makes(results: list[Result]) -> N
 
 async def test_a_server_that_ends_lets_an_answer_that_is_being_sent_go_out(served: Served) -> None:
     context = HeldContext()
-    results = calls_of(served, context, one_put(1), one_put(2))
+    results = calls_of(served, context, one_put(1))
     ended = asyncio.create_task(anext(results))
     async with asyncio.timeout(10):
         await context.is_writing.wait()
@@ -186,6 +192,38 @@ async def test_a_server_that_ends_lets_an_answer_that_is_being_sent_go_out(serve
         with pytest.raises(ServerDrainingError):
             await ended
     assert [pb.CallsResponse.FromString(one).results[0].id for one in context.writes] == [1]
+
+
+async def test_a_call_is_answered_while_the_answer_before_it_is_on_its_way(served: Served) -> None:
+    context = HeldContext()
+    results = calls_of(served, context, one_put(1), one_put(2))
+    second = asyncio.create_task(anext(results))
+    async with asyncio.timeout(10):
+        await context.is_writing.wait()
+        while len((await served.messages.Pull(pull(0, max_messages=9))).messages) < 2:
+            pass
+        assert not second.done()  # one write at a time
+        context.taken.set_result(None)
+        assert [one.id for one in pb.CallsResponse.FromString(await second).results] == [2]
+    await results.aclose()
+
+
+async def test_a_client_that_takes_no_answers_is_not_read_for_ever(served: Served) -> None:
+    context = HeldContext()
+    refused = pb.CallsRequest(calls=[pb.Call(id=9, method="Put", timeout_ms=-1)] * MAX_CALLS)
+    many = 200
+    results = calls_of(served, context, one_put(1), *[refused] * many)
+    second = asyncio.create_task(anext(results))
+    stream = results.ag_frame.f_locals["self"]
+    async with asyncio.timeout(10):
+        while stream._room is None:
+            await asyncio.sleep(0)
+        assert UNSENT_BYTES <= stream._unsent_bytes < UNSENT_BYTES + MAX_CALLS * RESULT_BYTES
+        context.taken.set_result(None)
+        count = len(pb.CallsResponse.FromString(await second).results)
+        while count < many * MAX_CALLS:
+            count += len(pb.CallsResponse.FromString(await anext(results)).results)
+    await results.aclose()
 
 
 async def test_a_client_that_goes_while_it_is_answered_ends_its_stream_without_a_word(
