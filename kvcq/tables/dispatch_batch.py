@@ -5,6 +5,8 @@ Used by live dispatch and by every rebuild, so that both write the same bytes.
 
 from __future__ import annotations
 
+from itertools import compress, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch
@@ -20,8 +22,9 @@ from kvcq.tables.keys import (
     index_keys_of,
     pack_i64,
     queue_keys,
+    queue_parts,
 )
-from kvcq.tables.values import expiry_stamp, pack_stamped_unit
+from kvcq.tables.values import expiry_stamp, pack_max, pack_stamped_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +33,67 @@ if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
 
 
+#: Of fewer records, one after the other takes less.
+_FEW = 12
+
+
 def build_batch(requests: Sequence[DispatchRequest], end_offset: int) -> KvBatch:
     """Units, max rows, index rows, and the checkpoint at `end_offset`."""
+    rows = _rows_by_columns(requests) if len(requests) >= _FEW else None
+    unit_rows, bounds_rows, index = rows or _rows(requests)
+    bounds_rows.append((DISPATCHED_KEY, pack_i64(end_offset)))
+    return KvBatch(puts={UNITS: unit_rows, BOUNDS: bounds_rows, INDEX: index})
+
+
+_FIRST = itemgetter(0)
+
+#: Units, max rows, index rows: the first two rise, queue by queue.
+_Rows = tuple["list[Pair]", "list[Pair]", "list[Pair]"]
+
+
+def _rows_by_columns(requests: Sequence[DispatchRequest]) -> _Rows | None:
+    """What `_rows` gives, in half the time; None when not all stand in one queue each."""
+    (
+        topics,
+        queue_ids,
+        queue_offsets,
+        offsets,
+        sizes,
+        tag_codes,
+        times_ms,
+        keys,
+        lights,
+        in_queue,
+    ) = zip(*requests, strict=True)
+    if any(lights) or not all(in_queue):
+        return None
+    if times_ms.count(times_ms[0]) == len(times_ms):
+        stamps = [expiry_stamp(times_ms[0])] * len(times_ms)
+    else:
+        stamps = list(map(expiry_stamp, times_ms))
+    index: list[Pair] = []
+    if any(keys):
+        for number in compress(range(len(keys)), keys):
+            found = index_keys_of(topics[number], keys[number], times_ms[number], offsets[number])
+            index += zip(found, repeat(stamps[number]), strict=False)
+    values = list(map(pack_stamped_unit, offsets, sizes, tag_codes, times_ms, stamps))
+    ends = list(map(pack_i64, queue_offsets))
+    if topics.count(topics[0]) == len(topics) == queue_ids.count(queue_ids[0]):
+        unit_prefix, max_key = queue_keys(topics[0], queue_ids[0])
+        unit_rows = list(zip([unit_prefix + end for end in ends], values, strict=True))
+        return unit_rows, [(max_key, pack_max(offsets[-1], queue_offsets[-1]))], index
+    length_parts = LENGTH_PARTS
+    heads = [length_parts[len(data)] + data for data in map(str.encode, topics)]
+    parts = list(map(queue_parts, queue_ids))
+    max_keys = [head + part[1] for head, part in zip(heads, parts, strict=True)]
+    unit_keys = [head + part[0] + end for head, part, end in zip(heads, parts, ends, strict=True)]
+    # The last one of a queue stays.
+    bounds = dict(zip(max_keys, map(pack_max, offsets, queue_offsets), strict=True))
+    rows = sorted(zip(max_keys, zip(unit_keys, values, strict=True), strict=True), key=_FIRST)
+    return [row for _, row in rows], sorted(bounds.items()), index
+
+
+def _rows(requests: Sequence[DispatchRequest]) -> _Rows:
     index: list[Pair] = []
     # By key of the max row. What a later record gives follows in `more`, or wins in `bounds`.
     first: dict[bytes, Pair] = {}
@@ -101,5 +163,4 @@ def build_batch(requests: Sequence[DispatchRequest], end_offset: int) -> KvBatch
     if more:
         unit_rows = [row for head in order for row in (first[head], *more.get(head, ()))]
     bounds_rows = list(zip(order, map(bounds.__getitem__, order), strict=True))
-    bounds_rows.append((DISPATCHED_KEY, pack_i64(end_offset)))
-    return KvBatch(puts={UNITS: unit_rows, BOUNDS: bounds_rows, INDEX: index})
+    return unit_rows, bounds_rows, index

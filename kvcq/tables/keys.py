@@ -100,7 +100,8 @@ LENGTH_PARTS = _LengthParts((n, _I32.pack(n) + _SEPARATOR) for n in range(256))
 
 
 @lru_cache(maxsize=4096)
-def _queue_parts(queue_id: int) -> tuple[bytes, bytes]:
+def queue_parts(queue_id: int) -> tuple[bytes, bytes]:
+    """What follows the topic in the queue's unit keys, before the offset, and in its max key."""
     packed = _I32.pack(queue_id)
     return (
         _SEPARATOR + packed + _SEPARATOR,
@@ -157,7 +158,7 @@ def queue_offset_of(key: bytes) -> int:
 
 
 def max_key(topic: str, queue_id: int) -> bytes:
-    return name_part(topic) + _queue_parts(queue_id)[1]
+    return name_part(topic) + queue_parts(queue_id)[1]
 
 
 def max_keys(queues: Sequence[tuple[str, int]]) -> list[bytes]:
@@ -166,7 +167,7 @@ def max_keys(queues: Sequence[tuple[str, int]]) -> list[bytes]:
     return [
         LENGTH_PARTS[len(data := topic.encode())]
         + data
-        + (_queue_parts(queue_id)[1] if queue_id else light_max)
+        + (queue_parts(queue_id)[1] if queue_id else light_max)
         for topic, queue_id in queues
     ]
 
@@ -175,12 +176,12 @@ def queue_keys(topic: str, queue_id: int) -> tuple[bytes, bytes]:
     """`unit_prefix` and `max_key` of one queue, for the price of one."""
     data = topic.encode()
     topic_part = LENGTH_PARTS[len(data)] + data
-    unit_part, max_part = _queue_parts(queue_id)
+    unit_part, max_part = queue_parts(queue_id)
     return topic_part + unit_part, topic_part + max_part
 
 
 #: Queue id 0, as the keys of a light queue have it after its name.
-LIGHT_UNIT, LIGHT_MAX = _queue_parts(0)
+LIGHT_UNIT, LIGHT_MAX = queue_parts(0)
 
 
 def max_range(topic: str) -> tuple[bytes, bytes]:

@@ -39,10 +39,6 @@ class Stored(NamedTuple):
 
 def columns_of(requests: Sequence[DispatchRequest]) -> Columns:
     """The places of messages that were appended."""
-    # Names of fields take twice as long as their places.
-    return Columns(
-        [request[1] for request in requests],
-        [request[2] for request in requests],
-        [request[3] for request in requests],
-        [offset for request in requests if request[8] for _, offset in request[8]],
-    )
+    _, queue_ids, queue_offsets, physical_offsets, *_ = zip(*requests, strict=True)
+    light = [offset for request in requests if request[8] for _, offset in request[8]]
+    return Columns(list(queue_ids), list(queue_offsets), list(physical_offsets), light)

@@ -33,6 +33,7 @@ from store.format.properties import (
 from store.format.record import (
     CRC_ITEM_BYTES,
     CRC_ITEM_PREFIX,
+    CRC_ITEM_REVERSED,
     CRC_MASK,
     HEADER_V4_BYTES,
     MAGIC_V1,
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 _LEAST = MIN_RECORD_BYTES + CRC_ITEM_BYTES
 _CRC_BYTES = CRC_ITEM_BYTES - len(CRC_ITEM_PREFIX)
 _UNCOMMON = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK
-#: The CRC item from its end to its beginning, as its digits stand: to be turned round.
-_ITEM_REVERSED = b"\x02%010d" + CRC_ITEM_PREFIX[::-1]
 _MOST_TOPIC_BYTES = 127  # in V1; the length is a signed byte
 
 #: Copied at once out of a mapping, bytes: few where the last record met was of another kind.
@@ -94,7 +93,7 @@ def skip_whole(data: memoryview, base: int, at: int, end: int, limit: int) -> tu
             break
         item_at = position + size - CRC_ITEM_BYTES
         crc = crc32(data[position:item_at]) & CRC_MASK
-        if data[item_at : position + size] != (_ITEM_REVERSED % crc)[::-1]:
+        if data[item_at : position + size] != (CRC_ITEM_REVERSED % crc)[::-1]:
             break
         last = at
         at += size
@@ -118,7 +117,7 @@ def are_whole(records: Sequence[bytes], places: Sequence[tuple[int, int]]) -> bo
     # All items as one text, from its end to its beginning.
     crcs = [crc32(record[:-CRC_ITEM_BYTES]) & CRC_MASK for record in reversed(records)]
     items = b"".join([record[-CRC_ITEM_BYTES:] for record in records])
-    return items[::-1] == _ITEM_REVERSED * len(records) % tuple(crcs)
+    return items[::-1] == CRC_ITEM_REVERSED * len(records) % tuple(crcs)
 
 
 #: Topic, tag code, keys, light queues.
@@ -175,7 +174,7 @@ class FastParser:
         unpack, checksum = _FIELDS.unpack_from, crc32
         tails = self._tails
         new, kind = tuple.__new__, DispatchRequest
-        least, uncommon, mask, item = _LEAST, _UNCOMMON, CRC_MASK, _ITEM_REVERSED
+        least, uncommon, mask, item = _LEAST, _UNCOMMON, CRC_MASK, CRC_ITEM_REVERSED
         requests: list[DispatchRequest] = []
         add = requests.append
         position = at - base

@@ -83,6 +83,9 @@ TRANSACTION_ROLLBACK = 0xC
 CRC_MASK = 0x7FFFFFFF
 CRC_ITEM_PREFIX = CRC_ITEM.encode() + b"\x01"
 CRC_ITEM_BYTES = 20
+#: The item back to front, so that its digits come out as they stand: to be turned round.
+CRC_ITEM_REVERSED = b"\x02%010d" + CRC_ITEM_PREFIX[::-1]
+assert len(CRC_ITEM_REVERSED % 0) == CRC_ITEM_BYTES
 BLANK_BYTES = 8
 MIN_RECORD_BYTES = 91
 

@@ -18,7 +18,7 @@ from store.format import (
     BLANK_BYTES,
     BORN_HOST_V6,
     CRC_ITEM_BYTES,
-    CRC_ITEM_PREFIX,
+    CRC_ITEM_REVERSED,
     CRC_MASK,
     DISTANCE_SHIFT,
     FRONT,
@@ -32,6 +32,7 @@ from store.format import (
     MAX_DISTANCE,
     MAX_PROPERTIES_BYTES,
     PLACE,
+    PLAIN,
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -39,6 +40,7 @@ from store.format import (
     pack_host,
     packing,
 )
+from store.log.plain_records import FEW, plain_records
 from store.log.queue_offsets import HotQueue
 
 if TYPE_CHECKING:
@@ -57,10 +59,6 @@ _PROPERTIES_LENGTH = struct.Struct(">h")
 _V1_TOPIC_UNITS = 127
 
 
-# A CRC item back to front, so that its digits come out least significant first.
-_ITEM_REVERSED = b"\x02%010d" + CRC_ITEM_PREFIX[::-1]
-assert len(_ITEM_REVERSED % 0) == CRC_ITEM_BYTES
-
 #: Transaction types whose messages stand in a queue.
 _IN_QUEUE = (0, TRANSACTION_COMMIT)
 
@@ -71,6 +69,12 @@ def topic_field(topic: str) -> tuple[int, bytes]:
     if len(data) <= _V1_TOPIC_UNITS:
         return MAGIC_V1, len(data).to_bytes(1, "big") + data
     return MAGIC_V2, len(data).to_bytes(2, "big") + data
+
+
+def _are_plain(prepared: Sequence[Prepared], first: int) -> bool:
+    """Whether those from `first` on are many, and have no properties."""
+    count = len(prepared) - first
+    return count >= FEW and prepared[first:].count(PLAIN) == count
 
 
 class Encoded:
@@ -140,8 +144,26 @@ class BatchEncoder:
         encoded = Encoded(offset, hot)
         if runs is not None:
             runs.append(encoded)
+        end = offset + room - BLANK_BYTES
         try:
-            self._encode(encoded, messages, prepared, first, hot, offset, room, now_ms, begin, mark)
+            if begin is not None and offset + room - begin > MAX_DISTANCE:
+                raise InvalidArgumentError("messages", f"take {MAX_DISTANCE} bytes or more")
+            # What bears the mark has properties.
+            plain_from = first if mark is None else first + 1
+            plain = _are_plain(prepared, plain_from)
+            if plain and mark is not None:
+                self._encode(
+                    encoded, messages, prepared, first, plain_from, hot, end, now_ms, begin, mark
+                )
+                if not encoded.count:
+                    return encoded
+                first, mark = plain_from, None
+            if not plain or not self._encode_plain(
+                encoded, messages, first, hot, end, now_ms, begin
+            ):
+                self._encode(
+                    encoded, messages, prepared, first, len(messages), hot, end, now_ms, begin, mark
+                )
         except BaseException:
             encoded.give_back_offsets()
             raise
@@ -153,13 +175,14 @@ class BatchEncoder:
         messages: Sequence[Message],
         prepared: Sequence[Prepared],
         first: int,
+        stop: int,
         hot: Hot,
-        offset: int,
-        room: int,
+        end: int,
         now_ms: int,
         begin: int | None,
         mark: BatchMark | None,
     ) -> None:
+        """`messages[first:stop]`, one after the other, while they fit below `end`."""
         parts, requests = encoded.parts, encoded.requests
         queues, light_offsets = hot.queues, hot.light
         store_host = self._store_host
@@ -167,18 +190,15 @@ class BatchEncoder:
         pack_header = HEADER_V4.pack
         pack_length = _PROPERTIES_LENGTH.pack
         new_request = tuple.__new__
-        end = offset + room - BLANK_BYTES
-        at = offset
+        at = encoded.end_offset
         last_host: tuple[str, int] | None = None  # producers come in runs
         born_host = b""
         all_v4 = False
         last = len(messages) - 1
         place = 0
         if begin is not None:
-            if offset + room - begin > MAX_DISTANCE:
-                raise InvalidArgumentError("messages", f"take {MAX_DISTANCE} bytes or more")
-            place = PLACE + (offset - begin << DISTANCE_SHIFT) + first
-        for index in range(first, len(messages)):
+            place = PLACE + (at - begin << DISTANCE_SHIFT) + first
+        for index in range(first, stop):
             message = messages[index]
             properties, keys, tag_code, light_names = prepared[index]
             (
@@ -254,7 +274,7 @@ class BatchEncoder:
                 )
             if item_bytes:
                 crc = crc32(tail, crc32(body, crc32(header))) & CRC_MASK
-                parts += (header, body, tail, (_ITEM_REVERSED % crc)[::-1])
+                parts += (header, body, tail, (CRC_ITEM_REVERSED % crc)[::-1])
             else:
                 parts += (header, body, tail)
             requests.append(
@@ -281,6 +301,39 @@ class BatchEncoder:
             at += size
         encoded.end_offset = at
         encoded.count = len(requests)
+
+    def _encode_plain(
+        self,
+        encoded: Encoded,
+        messages: Sequence[Message],
+        first: int,
+        hot: Hot,
+        end: int,
+        now_ms: int,
+        begin: int | None,
+    ) -> bool:
+        """Whether `messages[first:]` were encoded, all at once; if not, nothing happened."""
+        at = encoded.end_offset
+        records = plain_records(
+            messages[first:],
+            hot.queues,
+            self._pack_born_host(messages[first].born_host),
+            self._store_host,
+            at,
+            end,
+            now_ms,
+            0 if begin is None else PLACE + (at - begin << DISTANCE_SHIFT) + first,
+            crc_item=bool(self._item_bytes),
+        )
+        if records is None:
+            return False
+        encoded.parts += records.parts
+        # First what gives the offsets back: an interrupt may come in between.
+        encoded.requests += records.requests
+        records.take_offsets()
+        encoded.end_offset = records.end_offset
+        encoded.count = len(encoded.requests)
+        return True
 
     def _with_mark(self, properties: bytes, item: bytes, index: int) -> bytes:
         whole = properties + item

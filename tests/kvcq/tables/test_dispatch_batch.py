@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq.tables import keys
+from kvcq.tables import dispatch_batch, keys
 from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.values import expiry_stamp, pack_max, pack_unit
 from store.consume_queue import CqUnit, DispatchRequest
@@ -70,6 +70,36 @@ def test_rows_rise_whatever_the_order_of_queues() -> None:
     assert bounds[-1][0] == keys.DISPATCHED_KEY
     assert [key for key, _ in bounds[:-1]] == sorted(key for key, _ in bounds[:-1])
     assert dict(bounds)[keys.max_key("%LMQ%b", 0)] == pack_max(100, 9)
+
+
+_records = st.tuples(
+    st.sampled_from(["A", "B", "größe"]),
+    st.integers(0, 2),
+    st.sampled_from([(), (), ("k",), ("k", "l")]),
+    st.sampled_from([0, 0, 1000]),
+)
+
+
+@given(st.lists(_records, min_size=1, max_size=30))
+def test_columns_give_what_one_after_the_other_gives(
+    records: list[tuple[str, int, tuple[str, ...], int]],
+) -> None:
+    time_ms = 1_700_000_000_456
+    requests = []
+    for number, (topic, queue_id, words, later_ms) in enumerate(records):
+        time_ms += later_ms
+        one = request(topic, number + 5, 50 * number, message_keys=words)
+        requests.append(one._replace(queue_id=queue_id, store_time_ms=time_ms, tag_code=number))
+    assert dispatch_batch._rows_by_columns(requests) == dispatch_batch._rows(requests)
+
+
+def test_light_queues_and_open_transactions_do_not_go_by_columns() -> None:
+    plain = request("A", 0, 0)
+    for other in (
+        request("A", 1, 50, lights=(("%LMQ%x", 0),)),
+        request("A", 0, 50, in_queue=False),
+    ):
+        assert dispatch_batch._rows_by_columns([plain, other]) is None
 
 
 def test_index_rows_end_with_the_stamp_so_that_they_expire() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import InvalidArgumentError
+from store.format import BLANK_BYTES, BatchMark
 from store.format.limits import prepare
 from store.format.record import (
     MAGIC_V1,
@@ -19,6 +21,7 @@ from store.format.record import (
     unpack_record,
 )
 from store.log.batch_encoder import BatchEncoder, Encoded, topic_field
+from store.log.plain_records import FEW
 from store.log.queue_offsets import Hot
 from store.message import Message
 from tests.support.log_writer import Entry, LogWriter
@@ -164,6 +167,76 @@ def test_offsets_are_given_back(batch: list[Message]) -> None:
     assert next_offsets(queues) == {5}
     encoded.give_back_offsets()
     assert next_offsets(queues) == {5}
+
+
+@st.composite
+def plain_batches(draw: st.DrawFn) -> list[Message]:
+    """Messages without properties, enough for columns; now and then one that is not so plain."""
+    places = draw(st.lists(st.tuples(words, st.integers(0, 2)), min_size=1, max_size=3))
+    host = draw(hosts)
+    bodies = draw(st.lists(st.binary(max_size=40), min_size=FEW, max_size=20))
+    batch = []
+    for body in bodies:
+        topic, queue_id = draw(st.sampled_from(places))
+        born_time_ms = draw(st.sampled_from([0, 123]))
+        batch.append(Message(topic, body, queue_id, born_time_ms=born_time_ms, born_host=host))
+    at = draw(st.integers(0, len(batch) - 1))
+    less_plain: list[dict[str, Any]] = [
+        *[{}] * 5,
+        {"tag": "t"},
+        {"flag": 1},
+        {"sys_flag": 0x4},
+        {"reconsume_times": 1},
+        {"prepared_transaction_offset": 7},
+        {"born_host": ("10.0.0.9", 2)},
+    ]
+    batch[at] = batch[at]._replace(**draw(st.sampled_from(less_plain)))
+    return batch
+
+
+@given(
+    batch=plain_batches(),
+    mark=st.sampled_from([None, BatchMark("p", 7, 20, 0xABCD, 27)]),
+    begin=st.sampled_from([None, 4096, 1000]),
+    first=st.integers(0, 2),
+    room=st.sampled_from([0, 200, 2000, 1 << 20]),
+    host=hosts,
+    crc_item=st.booleans(),
+)
+def test_columns_give_what_one_after_the_other_gives(
+    batch: list[Message],
+    mark: BatchMark | None,
+    begin: int | None,
+    first: int,
+    room: int,
+    host: tuple[str, int],
+    crc_item: bool,
+) -> None:
+    prepared = [prepare(message, n, 1 << 20, 4096) for n, message in enumerate(batch)]
+    encoder = BatchEncoder(host, crc_item=crc_item)
+    hot, slow_hot = (hot_queues(batch, crc_item=crc_item, start=5) for _ in range(2))
+    found = encoder.encode(batch, prepared, first, hot, 4096, room, NOW_MS, begin, None, mark)
+    slow = Encoded(4096, slow_hot)
+    end = 4096 + room - BLANK_BYTES
+    encoder._encode(slow, batch, prepared, first, len(batch), slow_hot, end, NOW_MS, begin, mark)
+    assert b"".join(found.parts) == b"".join(slow.parts)
+    assert found.requests == slow.requests
+    assert (found.count, found.end_offset) == (slow.count, slow.end_offset)
+    ends = {key: queue.next_offset for key, queue in hot.queues.items()}
+    assert ends == {key: queue.next_offset for key, queue in slow_hot.queues.items()}
+    found.give_back_offsets()
+    assert next_offsets(hot) == {5}
+
+
+@pytest.mark.parametrize("mark", [None, BatchMark("p", 0, FEW + 1, 0, FEW + 1)])
+def test_many_plain_messages_go_by_columns(mark: BatchMark | None) -> None:
+    batch = [Message("T", b"x")] * (FEW if mark is None else FEW + 1)
+    prepared = [prepare(message, 0, 9, 9) for message in batch]
+    encoder = BatchEncoder(HOST, crc_item=True)
+    with patch.object(encoder, "_encode", wraps=encoder._encode) as one_by_one:
+        encoder.encode(batch, prepared, 0, hot_queues(batch), 0, 1 << 20, NOW_MS, 0, None, mark)
+    stops = [call.args[4] for call in one_by_one.call_args_list]
+    assert stops == ([] if mark is None else [1])
 
 
 def test_queue_offsets_are_dense() -> None:
