@@ -33,6 +33,7 @@ _CLOSING_S = 1.0
 #: Reason of an error of the client's own: the server has not seen the call.
 NOT_SENT = "NOT_SENT"
 
+_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 #: What a write raises when the stream is over.
 _OVER = (
     grpc.aio.AioRpcError,
@@ -90,6 +91,11 @@ class CallStream:
             raise
         finally:
             timer.cancel()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is open for nobody."""
+        return self._task is not None and not self._answers and not self._waiting
 
     async def close(self) -> None:
         """End the stream; calls under way are cancelled. Repeatable.
@@ -156,7 +162,8 @@ class CallStream:
                 self._settle(call_id, error)
 
     async def _read(self, stream: Any) -> None:  # noqa: ANN401 - grpc has no name for it
-        async for response in stream:
+        # Who iterates over a stream leaves a cycle of references behind.
+        while (response := await stream.read()) is not _EOF:
             results = response.results
             self.is_lone = len(results) == 1
             for result in results:

@@ -20,10 +20,10 @@ from kvcq_client.errors import ClosedError, DeadlineError, KvcqError
 from kvcq_client.pb.v1 import access_pb2_grpc, jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
+from kvcq_client.transport.channel import Channel, open_thread_channel
 from kvcq_client.transport.first_contact import FirstContact
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
-from kvcq_client.transport.secured import open_channel, open_thread_channel
 from kvcq_client.transport.statuses import from_rpc, may_pass
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ class Connection:
         self.target = target
         self.timeout_s = timeout_s
         channel = (target, [*_OPTIONS, *options], tls, credentials)
-        self._channel = open_channel(*channel)
+        # gRPC's stubs are made on what looks like a channel.
+        self._channel: Any = Channel(*channel)
         #: Another one to the same server, for threads.
         self.open_thread_channel = partial(open_thread_channel, *channel)
         self.messages = kvcq_pb2_grpc.MessageServiceStub(self._channel)
@@ -183,7 +184,9 @@ class Connection:
             request_serializer=pb.SubscribeRequest.SerializeToString,
             response_deserializer=pb.SubscribeResponse.FromString,
         )
-        self.calls = CallStream(kvcq_pb2_grpc.CallServiceStub(self._channel).Calls)
+        self._open_calls = kvcq_pb2_grpc.CallServiceStub(self._channel).Calls
+        self.calls = CallStream(self._open_calls)
+        self._closing: set[asyncio.Task[None]] = set()
         # The methods whose calls share a stream, as long as they are small.
         self._sharing: dict[object, tuple[str, type[Message]]] = {
             self.messages.Put: ("Put", pb.PutResponse),
@@ -310,6 +313,20 @@ class Connection:
         """How long a call may take. Raises ValueError."""
         return self.timeout_s if timeout_s is None else _check_timeout(timeout_s)
 
+    def let_go(self) -> None:
+        """Of the channel, as soon as nothing is under way on it: see Channel. Repeatable."""
+        if self.calls.is_idle:
+            closing = asyncio.create_task(self.calls.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            self.calls = CallStream(self._open_calls)
+        self._channel.let_go()
+
+    def take_up(self) -> None:
+        """The channel again. Repeatable."""
+        if not self._closed:
+            self._channel.channel()
+
     def check_open(self) -> None:
         """Raises ClosedError, and ForkedError in a child of the process that made it."""
         if self._forked is not None:
@@ -328,4 +345,6 @@ class Connection:
             return
         self._first.close()
         await self.calls.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
         await self._channel.close(None)

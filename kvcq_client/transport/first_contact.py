@@ -23,6 +23,7 @@ from kvcq_client.errors import HandshakeError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvcq_client.transport.channel import Channel
     from kvcq_client.transport.secured import TLS
 
 #: How long a server may be silent before it is asked whether it speaks TLS, and for the answer.
@@ -86,7 +87,7 @@ class FirstContact:
     def __init__(
         self,
         target: str,
-        channel: Any,  # noqa: ANN401 - as open_channel has it
+        channel: Channel,
         ask: Callable[..., Any],
         tls: TLS | None,
     ) -> None:

@@ -100,17 +100,29 @@ def run_at_once(
     must await nothing but futures, nor ask in which task it runs.
     """
 
-    def go_on(_: object = None) -> None:
+    _Begun(work, ended).go_on()
+
+
+class _Begun:
+    """Of run_at_once; an object, as a function that names itself would be left to the collector."""
+
+    __slots__ = ("_ended", "_work")
+
+    def __init__(
+        self, work: Coroutine[Any, Any, None], ended: Callable[[BaseException | None], None]
+    ) -> None:
+        self._work = work
+        self._ended = ended
+
+    def go_on(self, _: object = None) -> None:
         error: BaseException | None = None
         try:
-            future: asyncio.Future[object] = work.send(None)
+            future: asyncio.Future[object] = self._work.send(None)
         except StopIteration:
             pass
         except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - `ended` has it
             error = raised
         else:
-            future.add_done_callback(go_on)
+            future.add_done_callback(self.go_on)
             return
-        ended(error)
-
-    go_on()
+        self._ended(error)

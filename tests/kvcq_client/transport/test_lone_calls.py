@@ -243,6 +243,67 @@ async def test_a_call_is_timed_also_when_an_interrupt_came_as_its_stream_was_ope
     await asyncio.to_thread(client.close)
 
 
+async def test_a_channel_that_is_in_use_is_not_let_go_of(served: Served) -> None:
+    client = await asyncio.to_thread(connected, served.target)
+    connection = client._connection
+
+    async def let_go() -> bool:
+        connection.let_go()
+        await asyncio.gather(*connection._closing)
+        connection.let_go()
+        return connection._channel._channel is None
+
+    def work() -> None:
+        assert client._thread.run(let_go())
+        assert client.put(a_message(b"0")).queue_offset == 0
+        assert client._thread.run(let_go()), "that has a stream of its own"
+        with client.consumer("T", start=Start.EARLIEST) as consumer:
+            for number in range(1, 4):
+                assert next(consumer).body == b"%d" % (number - 1)
+                assert not client._thread.run(let_go())
+                client.put(a_message(b"%d" % number))
+        assert client.describe_topic("T").queue_count == 1
+
+    await asyncio.to_thread(work)
+    await asyncio.to_thread(client.close)
+
+
+#: A process of its own: where a server runs, the thread is there for it.
+ALONE = """
+import sys, threading
+from time import monotonic
+from kvcq_client import Client, Message
+from kvcq_client.transport import lone_calls
+
+def polls():
+    return any("_poll_wrapper" in thread.name for thread in threading.enumerate())
+
+lone_calls.LOOK_S, lone_calls.MANY_CALLS = 0.01, 2
+with Client(sys.argv[1], timeout_s=20) as client:
+    client.create_topic("T", 1)
+    assert polls()
+    for wanted in (False, True) * 3:
+        end_s = monotonic() + 20
+        while polls() is not wanted:
+            if not wanted:
+                client.put(Message("T", b"x", 0))
+            assert monotonic() < end_s
+    assert client.describe_topic("T").queue_count == 1
+print("ended")
+"""
+
+
+async def test_a_thread_that_makes_call_after_call_waits_for_its_socket_alone(
+    served: Served,
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", ALONE, served.target, cwd=ROOT, stdout=subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        told, _ = await process.communicate()
+    assert (process.returncode, told) == (0, b"ended\n")
+
+
 async def test_closing_ends_the_call_that_waits(served: Served, line: CutLine) -> None:
     client = await asyncio.to_thread(connected, line.target)
     line.hold_newest()

@@ -1,4 +1,4 @@
-"""server/access/tls.py and kvcq_client/transport/secured.py: real handshakes, real rotations."""
+"""server/access/tls.py and kvcq_client/transport/channel.py: real handshakes, real rotations."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ def settings_of(files: tuple[Path, Path], ca: Path | None = None) -> dict[str, A
 async def reaches(target: str, tls: TLS | None) -> bool:
     """Whether the client's channel comes to stand: what its first handshake says."""
     async with AsyncClient(target, tls=tls) as client:
-        made = client._connection._channel
-        channel = made if isinstance(made, grpc.aio.Channel) else made.channel()
+        channel = client._connection._channel.channel()
         state = channel.get_state(try_to_connect=True)
         while state not in (READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
             await channel.wait_for_state_change(state)
@@ -302,7 +301,24 @@ def test_a_client_says_what_is_wrong_with_its_files(authority: Authority, tmp_pa
         Client("127.0.0.1:1", tls=TLS(ca=tmp_path / "none.pem"))
 
 
-async def test_a_plain_client_has_the_plain_channel() -> None:
-    """Nothing is paid for what is not used."""
-    async with AsyncClient("127.0.0.1:1") as client:
-        assert isinstance(client._connection._channel, grpc.aio.Channel)
+async def test_a_channel_that_was_let_go_of_comes_back_whatever_its_files_are(
+    tmp_path: Path, authority: Authority
+) -> None:
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(authority.ca.read_bytes())
+    async with (
+        serving(tmp_path / "store", **settings_of(authority.issue())) as served,
+        AsyncClient(served.target, tls=TLS(ca=trusted), timeout_s=20) as client,
+    ):
+        await client.create_topic("T", 1)
+        channel = client._connection._channel
+        for act in (
+            lambda: None,
+            trusted.unlink,  # half-way through a change
+            lambda: trusted.write_bytes(authority.ca.read_bytes()),
+        ):
+            channel.let_go()
+            assert channel._channel is None
+            act()
+            channel._look_s = 0.0  # a second has passed
+            assert (await client.describe_topic("T")).queue_count == 1
