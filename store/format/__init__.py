@@ -35,6 +35,7 @@ from store.format.layout import (
 from store.format.limits import (
     OWN_PROPERTIES,
     PLAIN,
+    PlainBatch,
     Prepared,
     check_group,
     check_light_queue,
@@ -139,6 +140,7 @@ __all__ = [
     "Checkpoint",
     "FastParser",
     "Found",
+    "PlainBatch",
     "Prepared",
     "are_whole",
     "check_group",

@@ -32,15 +32,15 @@ from store.format import (
     MAX_DISTANCE,
     MAX_PROPERTIES_BYTES,
     PLACE,
-    PLAIN,
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
+    PlainBatch,
     pack_host,
     packing,
 )
-from store.log.plain_records import FEW, plain_records
+from store.log.plain_records import plain_records
 from store.log.queue_offsets import HotQueue
 
 if TYPE_CHECKING:
@@ -69,12 +69,6 @@ def topic_field(topic: str) -> tuple[int, bytes]:
     if len(data) <= _V1_TOPIC_UNITS:
         return MAGIC_V1, len(data).to_bytes(1, "big") + data
     return MAGIC_V2, len(data).to_bytes(2, "big") + data
-
-
-def _are_plain(prepared: Sequence[Prepared], first: int) -> bool:
-    """Whether those from `first` on are many, and have no properties."""
-    count = len(prepared) - first
-    return count >= FEW and prepared[first:].count(PLAIN) == count
 
 
 class Encoded:
@@ -148,22 +142,19 @@ class BatchEncoder:
         try:
             if begin is not None and offset + room - begin > MAX_DISTANCE:
                 raise InvalidArgumentError("messages", f"take {MAX_DISTANCE} bytes or more")
-            # What bears the mark has properties.
-            plain_from = first if mark is None else first + 1
-            plain = _are_plain(prepared, plain_from)
-            if plain and mark is not None:
-                self._encode(
-                    encoded, messages, prepared, first, plain_from, hot, end, now_ms, begin, mark
-                )
-                if not encoded.count:
+            if isinstance(prepared, PlainBatch):
+                if mark is not None:  # it is a property
+                    self._encode(
+                        encoded, messages, prepared, first, first + 1, hot, end, now_ms, begin, mark
+                    )
+                    if not encoded.count:
+                        return encoded
+                    first, mark = first + 1, None
+                if self._encode_plain(encoded, prepared, first, hot, end, now_ms, begin):
                     return encoded
-                first, mark = plain_from, None
-            if not plain or not self._encode_plain(
-                encoded, messages, first, hot, end, now_ms, begin
-            ):
-                self._encode(
-                    encoded, messages, prepared, first, len(messages), hot, end, now_ms, begin, mark
-                )
+            self._encode(
+                encoded, messages, prepared, first, len(messages), hot, end, now_ms, begin, mark
+            )
         except BaseException:
             encoded.give_back_offsets()
             raise
@@ -305,19 +296,20 @@ class BatchEncoder:
     def _encode_plain(
         self,
         encoded: Encoded,
-        messages: Sequence[Message],
+        batch: PlainBatch,
         first: int,
         hot: Hot,
         end: int,
         now_ms: int,
         begin: int | None,
     ) -> bool:
-        """Whether `messages[first:]` were encoded, all at once; if not, nothing happened."""
+        """Encode those from `first` on, all or, where it returns False, none."""
         at = encoded.end_offset
         records = plain_records(
-            messages[first:],
+            batch,
+            first,
             hot.queues,
-            self._pack_born_host(messages[first].born_host),
+            self._pack_born_host(batch.born_host),
             self._store_host,
             at,
             end,

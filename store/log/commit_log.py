@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import filterfalse
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
@@ -28,6 +29,7 @@ from store.format import (
     MIN_RECORD_BYTES,
     PLAIN,
     Found,
+    PlainBatch,
     are_whole,
     check_record,
     pack_blank,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from store.log.segment_set import SegmentSet
     from store.message import Message
 
+_QUEUE = itemgetter(0, 2)  # of a message: topic and queue id
 _PLACE = picking("record_size", "magic", "physical_offset")
 #: Appends over several segments that are remembered until a flush has passed them.
 _BEGINS_KEPT = 64
@@ -153,17 +156,18 @@ class CommitLog:
             raise StoreClosedError("commit log")
         hot = self.hot_queues.turn(self.appended_offset)
         queues = hot.queues
-        missing = {
-            key for message in messages if (key := (message.topic, message.queue_id)) not in queues
-        }
         missing_light: set[str] = set()
         row_count = len(prepared)
-        for details in prepared:
-            if details is not PLAIN:
-                names = details[3]
-                row_count += len(details[1]) + len(names)
-                if names:
-                    missing_light.update(filterfalse(hot.light.__contains__, names))
+        if isinstance(prepared, PlainBatch):
+            missing = set(zip(prepared.topics, prepared.queue_ids, strict=True)).difference(queues)
+        else:
+            missing = set(map(_QUEUE, messages)).difference(queues)
+            for details in prepared:
+                if details is not PLAIN:
+                    names = details[3]
+                    row_count += len(details[1]) + len(names)
+                    if names:
+                        missing_light.update(filterfalse(hot.light.__contains__, names))
         if missing or missing_light:
             count = len(missing) + len(missing_light)
             if not wait and count > _FEW_QUEUES:

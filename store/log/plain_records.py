@@ -1,10 +1,9 @@
 """Many plain messages into the bytes of their records, by columns.
 
-Plain is what most messages are: no tag, keys, light queues, properties, flags or transaction; and
-their hosts have IPv4 addresses, the same one all of them. Headers of such records differ in a few
-numbers, which are written into copies of one header, all of a column at once: a third of what
-batch_encoder.py takes, message by message. That one is the reference; a test holds both against
-each other.
+Plain is what most batches are, see PlainBatch in store/format/limits.py. Headers of their records
+differ in a few numbers, which are written into copies of one header, a whole column at once: half
+of what batch_encoder.py takes, message by message. That one is the reference; a test holds both
+against each other.
 """
 
 from __future__ import annotations
@@ -30,11 +29,8 @@ from store.format import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from store.format import PlainBatch
     from store.log.queue_offsets import HotQueue
-    from store.message import Message
-
-#: Of fewer messages, one after the other takes less.
-FEW = 12
 
 #: What differs from header to header.
 _FORMATS = {
@@ -84,7 +80,8 @@ class PlainRecords:
 
 
 def plain_records(
-    messages: Sequence[Message],
+    batch: PlainBatch,
+    first: int,
     queues: Mapping[tuple[str, int], HotQueue],
     born_host: bytes,
     store_host: bytes,
@@ -95,23 +92,16 @@ def plain_records(
     *,
     crc_item: bool,
 ) -> PlainRecords | None:
-    """The records of all `messages`, which need no properties, from physical offset `at` on.
+    """The records of the messages from `first` on, from physical offset `at` on.
 
-    None when they are not plain, or do not fit below `end`. `place` is what the first of them says
-    of its place in their batch, 0 when each is by itself; the last of them ends the batch. All of
-    them were born at `born_host`, the first one's.
+    None when they do not fit below `end`, or a host is no IPv4 address. `place` is what the first
+    of them says of its place in its batch, 0 when each is by itself; the last one ends the batch.
     """
-    topics, bodies, queue_ids, _, _, _, _, *numbers = zip(*messages, strict=True)
-    flags, sys_flags, born_times_ms, hosts, reconsume_times, transaction_offsets = numbers
-    count = len(messages)
-    if (
-        any(flags)
-        or any(sys_flags)
-        or any(reconsume_times)
-        or any(transaction_offsets)
-        or hosts.count(hosts[0]) != count
-        or not len(born_host) == len(store_host) == HOST_V4_BYTES
-    ):
+    if not len(born_host) == len(store_host) == HOST_V4_BYTES:
+        return None
+    topics, bodies, queue_ids = batch.topics[first:], batch.bodies[first:], batch.queue_ids[first:]
+    count = len(bodies)
+    if not count:
         return None
     item_bytes = CRC_ITEM_BYTES if crc_item else 0
     queue = queues[topics[0], queue_ids[0]]
@@ -157,8 +147,8 @@ def plain_records(
     if not one_queue:
         rows["magic"] = [queue.magic for queue in of_each]
         rows["queue_id"] = queue_ids
-    if any(born_times_ms):
-        rows["born_time_ms"] = [one or now_ms for one in born_times_ms]
+    if any(batch.born_times_ms):
+        rows["born_time_ms"] = [one or now_ms for one in batch.born_times_ms[first:]]
     if place:
         places = (offsets << DISTANCE_SHIFT) + np.arange(place, place + count)
         places[-1] += LAST

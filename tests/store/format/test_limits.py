@@ -12,6 +12,7 @@ from store.errors import InvalidArgumentError
 from store.format.limits import (
     MAX_KEYS,
     PLAIN,
+    PlainBatch,
     check_group,
     check_light_queue,
     check_queue_count,
@@ -204,6 +205,17 @@ def test_a_plain_message_needs_nothing() -> None:
     assert prepare_all([PLAIN_MESSAGE], 100, 3)[0] is PLAIN
 
 
+def test_a_plain_batch_has_its_columns() -> None:
+    batch = [PLAIN_MESSAGE._replace(queue_id=number, born_time_ms=7) for number in range(20)]
+    prepared = prepare_all(batch, 100, 3)
+    assert isinstance(prepared, PlainBatch)
+    assert prepared == [PLAIN] * 20
+    assert [*prepared.queue_ids] == [*range(20)]
+    assert {*prepared.born_times_ms} == {7}
+    batch[19] = batch[19]._replace(born_host=("10.0.0.9", 1))
+    assert not isinstance(prepare_all(batch, 100, 3), PlainBatch)
+
+
 numbers = st.sampled_from([0, 1, -1, 4, 1 << 31, (1 << 63) - 1, 1 << 63, -(1 << 63) - 1, 1.0])
 some_messages = st.builds(
     Message,
@@ -222,8 +234,13 @@ some_messages = st.builds(
 )
 
 
-@given(st.lists(some_messages | st.just(PLAIN_MESSAGE), max_size=4))
-def test_many_are_prepared_as_one_by_one(messages: list[Message]) -> None:
+@given(
+    st.lists(some_messages | st.just(PLAIN_MESSAGE), max_size=4),
+    st.sampled_from([0, 0, 20]),
+)
+def test_many_are_prepared_as_one_by_one(messages: list[Message], plain: int) -> None:
+    messages = [PLAIN_MESSAGE] * plain + messages
+
     def outcome(prepared: Callable[[], list[object]]) -> object:
         try:
             return prepared()

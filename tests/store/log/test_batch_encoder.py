@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import InvalidArgumentError
-from store.format import BLANK_BYTES, BatchMark
-from store.format.limits import prepare
+from store.format import BatchMark
+from store.format.limits import prepare, prepare_all
 from store.format.record import (
     MAGIC_V1,
     MAGIC_V2,
@@ -21,7 +21,6 @@ from store.format.record import (
     unpack_record,
 )
 from store.log.batch_encoder import BatchEncoder, Encoded, topic_field
-from store.log.plain_records import FEW
 from store.log.queue_offsets import Hot
 from store.message import Message
 from tests.support.log_writer import Entry, LogWriter
@@ -171,10 +170,10 @@ def test_offsets_are_given_back(batch: list[Message]) -> None:
 
 @st.composite
 def plain_batches(draw: st.DrawFn) -> list[Message]:
-    """Messages without properties, enough for columns; now and then one that is not so plain."""
+    """Messages without properties; now and then one that is not so plain."""
     places = draw(st.lists(st.tuples(words, st.integers(0, 2)), min_size=1, max_size=3))
     host = draw(hosts)
-    bodies = draw(st.lists(st.binary(max_size=40), min_size=FEW, max_size=20))
+    bodies = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=30))
     batch = []
     for body in bodies:
         topic, queue_id = draw(st.sampled_from(places))
@@ -212,13 +211,13 @@ def test_columns_give_what_one_after_the_other_gives(
     host: tuple[str, int],
     crc_item: bool,
 ) -> None:
-    prepared = [prepare(message, n, 1 << 20, 4096) for n, message in enumerate(batch)]
     encoder = BatchEncoder(host, crc_item=crc_item)
     hot, slow_hot = (hot_queues(batch, crc_item=crc_item, start=5) for _ in range(2))
-    found = encoder.encode(batch, prepared, first, hot, 4096, room, NOW_MS, begin, None, mark)
-    slow = Encoded(4096, slow_hot)
-    end = 4096 + room - BLANK_BYTES
-    encoder._encode(slow, batch, prepared, first, len(batch), slow_hot, end, NOW_MS, begin, mark)
+    prepared = prepare_all(batch, 1 << 20, 4096)
+    one_by_one = list(prepared)
+    rest = (4096, room, NOW_MS, begin, None, mark)
+    found = encoder.encode(batch, prepared, first, hot, *rest)
+    slow = encoder.encode(batch, one_by_one, first, slow_hot, *rest)
     assert b"".join(found.parts) == b"".join(slow.parts)
     assert found.requests == slow.requests
     assert (found.count, found.end_offset) == (slow.count, slow.end_offset)
@@ -228,10 +227,10 @@ def test_columns_give_what_one_after_the_other_gives(
     assert next_offsets(hot) == {5}
 
 
-@pytest.mark.parametrize("mark", [None, BatchMark("p", 0, FEW + 1, 0, FEW + 1)])
+@pytest.mark.parametrize("mark", [None, BatchMark("p", 0, 20, 0, 20)])
 def test_many_plain_messages_go_by_columns(mark: BatchMark | None) -> None:
-    batch = [Message("T", b"x")] * (FEW if mark is None else FEW + 1)
-    prepared = [prepare(message, 0, 9, 9) for message in batch]
+    batch = [Message("T", b"x")] * 20
+    prepared = prepare_all(batch, 9, 9)
     encoder = BatchEncoder(HOST, crc_item=True)
     with patch.object(encoder, "_encode", wraps=encoder._encode) as one_by_one:
         encoder.encode(batch, prepared, 0, hot_queues(batch), 0, 1 << 20, NOW_MS, 0, None, mark)
