@@ -176,7 +176,11 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     log = CommitLog(
         segments,
         QueueOffsets(
-            config.hot_queue_limit, topics.load, encoder.hot_queue, lambda: dispatched.value
+            config.hot_queue_limit,
+            config.light_offset_bytes,
+            topics.load,
+            encoder.hot_queue,
+            lambda: dispatched.value,
         ),
         encoder,
         clock,

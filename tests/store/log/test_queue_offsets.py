@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 class Appender:
     """An appender and a consume queue that lags behind it: each append is one log byte."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, table_bytes: int = 0) -> None:
         self.log: list[QueueKey] = []
         self.dispatched = 0
         self.loads = 0
         self.offsets = QueueOffsets(
             limit,
+            table_bytes,
             self.load,
             lambda _, offset: HotQueue(offset, 0, b"", b""),
             lambda: self.dispatched,
@@ -41,6 +43,11 @@ class Appender:
             raise UnknownTopicError("none")
         known = self.log[: self.dispatched]
         return [known.count(key) for key in keys]
+
+    def delete(self, deleted: QueueKey) -> None:
+        self.offsets.forget([deleted])
+        self.dispatched = len(self.log)
+        self.log = [("deleted", 0) if each == deleted else each for each in self.log]
 
     def append(self, keys: Sequence[QueueKey]) -> list[int]:
         queues = {each for each in keys if not isinstance(each, str)}
@@ -142,6 +149,54 @@ def test_forgotten_queues_are_loaded_again() -> None:
     appender.offsets.forget([key(1), key(3), key(77)])
     assert len(appender.offsets) == 1
     assert appender.append([key(1), key(3)]) == [1, 1]
+
+
+def test_light_queues_that_are_let_go_are_known_all_the_same() -> None:
+    appender = Appender(2000, 1 << 20)
+    light = [f"%LMQ%{number}" for number in range(4000)]
+    for round_ in range(4):
+        for first in range(0, len(light), 100):
+            assert appender.append(light[first : first + 100]) == [round_] * 100
+            appender.dispatched = len(appender.log)
+    assert appender.loads < len(light) * 1.1
+    assert len(appender.offsets) <= 2000 + 2 * 100
+
+
+def test_a_forgotten_queue_is_known_nowhere() -> None:
+    appender = Appender(400, 1 << 20)
+    light = [f"%LMQ%{number}" for number in range(1000)]
+    for _ in range(2):
+        for first in range(0, len(light), 100):
+            appender.append(light[first : first + 100])
+            appender.dispatched = len(appender.log)
+    appender.offsets.forget(light)
+    assert len(appender.offsets) == len(appender.offsets._gone) == 0
+    before = appender.loads
+    assert appender.append(light) == [2] * 1000
+    assert appender.loads == before + 1000
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_offsets_are_dense_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Long runs: what the table says of a queue is wrong only many turns after the error.
+    chance = random.Random(seed)
+    monkeypatch.setattr("store.log.queue_offsets._MOVED", chance.choice((1, 2, 5)))
+    appender = Appender(chance.choice((2, 4, 12)), 160 * chance.choice((1, 4)))
+    numbers = range(chance.choice((10, 40)))
+    lags = chance.choice((0.1, 0.5, 0.9))
+    model: dict[QueueKey, int] = {}
+    for _ in range(400):
+        keys = [key(2 * each) for each in chance.choices(numbers, k=chance.randint(1, 6))]
+        expected = []
+        for each in keys:
+            expected.append(model.get(each, 0))
+            model[each] = expected[-1] + 1
+        assert appender.append(keys) == expected
+        if chance.random() > lags:
+            appender.dispatched = len(appender.log)
+        if chance.random() < 0.1:
+            appender.delete(keys[0])
+            model[keys[0]] = 0
 
 
 @given(

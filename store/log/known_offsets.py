@@ -1,0 +1,135 @@
+"""Next offsets of light queues that are out of use, in 20 bytes each, whatever their names are.
+
+A table without the names: in their stead are two hashes of 64 bits, SipHash under a key of the
+process (str.__hash__), of the name and of the name behind a zero. Another name passes for one of
+16 million that are there with a probability of 2**-104: it would have to be looked up 10**6 times a
+second for 10**17 years. Where PYTHONHASHSEED fixes the key, whoever knows it and would make such a
+name has 2**64 hashes to try.
+
+The two choose a bucket of eight places. It is a cache: what finds its bucket full pushes another
+one out, and may be pushed out itself; then it is looked up in the consume queue.
+Memory is touched as the table grows, by splitting buckets one after another (linear hashing), so no
+call does more than its own share of that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WAYS = 8
+_LINE_BYTES = 64
+_PLACE_BYTES = 20
+_FIRST_BUCKETS = 8192
+#: Names in a bucket on average, when the table begins to grow: one of 100 finds no place then.
+_FILL = 4
+
+_Ints = npt.NDArray[np.int64]
+
+
+class KnownOffsets:
+    """Offsets from 1 to 2**32 - 1; others are not kept. At most `limit_bytes`, a page or two if
+    that is less.
+
+    Thread: one at a time. An interrupt may end a call anywhere: names may be lost by that.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        # Constant after construction. So much memory at once, all zero, is there when it is written
+        # to. A bucket is one line of the processor's cache.
+        self._most = max(1, limit_bytes // (_PLACE_BYTES * _WAYS))
+        places = self._most * _WAYS
+        memory = np.zeros(places * _PLACE_BYTES + _LINE_BYTES, np.uint8)
+        memory = memory[-memory.ctypes.data % _LINE_BYTES :]
+        self._hash = np.frombuffer(memory, np.int64, places)  # 0: the place is free
+        self._buckets = self._hash.reshape(-1, _WAYS)
+        self._check = np.frombuffer(memory, np.int64, places, 8 * places)
+        self._offset = np.frombuffer(memory, np.uint32, places, 16 * places)
+        # Buckets in use, and names in them.
+        self._size = min(_FIRST_BUCKETS, self._most)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def take(self, names: Sequence[str]) -> list[int]:
+        """The offset of each, 0 where it is not known; none of them is known afterwards."""
+        hashes, checks = _hashes_of(names)
+        buckets = self._bucket_of(hashes)
+        at, ways = np.nonzero(self._buckets[buckets] == hashes[:, None])
+        places = buckets[at] * _WAYS + ways
+        same = self._check[places] == checks[at]
+        at, places = at[same], places[same]
+        offsets = np.zeros(len(names), np.int64)
+        offsets[at] = self._offset[places]
+        self._free(places)
+        found: list[int] = offsets.tolist()
+        return found
+
+    def put(self, names: Sequence[str], offsets: Sequence[int]) -> None:
+        """Each of these names, all different, is known with this offset, unless it finds no place.
+        In any case nothing else is known of it."""
+        hashes, checks = _hashes_of(names)
+        numbers = np.array(offsets, np.int64)
+        buckets = self._bucket_of(hashes)
+        held = self._buckets[buckets]
+        at, ways = np.nonzero(held == hashes[:, None])
+        if len(at):
+            self._free(np.unique(buckets[at] * _WAYS + ways))
+            held = self._buckets[buckets]
+        fits = (numbers > 0) & (numbers < 1 << 32)
+        # The first free place, from one that the other hash says: names of a bucket that come
+        # together seldom meet. Without any, that one.
+        turned = (np.arange(_WAYS) + checks[:, None]) & (_WAYS - 1)
+        free = np.take_along_axis(held == 0, turned, axis=1)
+        first = free.argmax(axis=1)
+        is_new = free[np.arange(len(names)), first][fits]
+        places = (buckets * _WAYS + (first + checks & _WAYS - 1))[fits]
+        hashes, checks, numbers = hashes[fits], checks[fits], numbers[fits]
+        # Of several for one place the last remains, in each of these alike. The hash comes last: a
+        # place is never half of one name and half of another.
+        self._hash[places] = 0
+        self._offset[places] = numbers
+        self._check[places] = checks
+        self._hash[places] = hashes
+        self._count += int(np.count_nonzero(is_new & (self._hash[places] == hashes)))
+        self._grow(len(names))
+
+    def _free(self, places: _Ints) -> None:
+        self._hash[places] = 0
+        self._count -= len(places)
+
+    def _bucket_of(self, hashes: _Ints) -> _Ints:
+        """The last bits of the hash; one fewer for a bucket that is not split off yet."""
+        bits = (self._size - 1).bit_length()
+        buckets = hashes & ((1 << bits) - 1)
+        return np.where(buckets < self._size, buckets, buckets & ((1 << bits >> 1) - 1))
+
+    def _grow(self, names: int) -> None:
+        """To twice the size, with so many names after so many."""
+        step = 1 << (self._size.bit_length() - 1)
+        if self._size == self._most or (step == self._size and self._count <= step * _FILL):
+            return
+        # Names whose next bit is set move as far up as that bit says.
+        count = min(names, 2 * step - self._size, self._most - self._size)
+        old = slice((self._size - step) * _WAYS, (self._size - step + count) * _WAYS)
+        new = slice(self._size * _WAYS, (self._size + count) * _WAYS)
+        hashes = self._hash[old]
+        moves = hashes & step != 0
+        self._offset[new] = self._offset[old]
+        self._check[new] = self._check[old]
+        self._hash[new] = np.where(moves, hashes, 0)
+        self._size += count
+        self._hash[old] = np.where(moves, 0, hashes)
+
+
+def _hashes_of(names: Sequence[str]) -> tuple[_Ints, _Ints]:
+    hashes = np.fromiter(map(hash, names), np.int64, len(names))
+    hashes[hashes == 0] = 1
+    checks = np.fromiter(map(hash, map("\0".__add__, names)), np.int64, len(names))
+    return hashes, checks
