@@ -9,12 +9,15 @@ it was forgotten.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvcq_bench.report import met_text, read_report, summarise
 from tests.peers import report as peers_report
-from tests.peers.table import Measured, figures_of_plot, markdown
+from tests.peers.goals import goals
+from tests.peers.measured import Measured
+from tests.peers.table import figures_of_plot, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,8 +174,22 @@ def _panel(number: int, title: str, below: str, groups: Sequence[Group]) -> str:
     return f'<g transform="translate(0 {row * _HEIGHT})">\n{text}\n</g>' if row else text
 
 
+def missed() -> list[str]:
+    """Each goal beside other systems that was missed, with what bounds it."""
+    if not peers_report.REPORT.exists():
+        return []
+    measured = Measured(peers_report.read())
+    return [
+        f"{goal.verdict}: {goal.name}: {goal.reached.text()}, wanted {goal.wanted}; "
+        f"limit: {goal.limits or 'not measured'}".replace("*", "")
+        for goal in goals(measured)
+        if goal.verdict != "met"
+    ]
+
+
 if __name__ == "__main__":
     PLOT.write_text(plot(), encoding="utf-8")
     if peers_report.REPORT.exists():
         PEERS_PLOT.write_text(peers_plot(), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.writelines(f"{line}\n" for line in missed())

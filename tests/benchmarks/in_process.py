@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import random
 import struct
 from time import perf_counter
 from typing import TYPE_CHECKING
-
-from rocksdict import Options, Rdict, WriteBatch, WriteOptions
-from zlib_ng.zlib_ng import crc32
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.protocol import KvBatch
@@ -18,16 +14,12 @@ from kvcq.opening import open_store
 from kvcq.tables.keys import INDEX, index_key
 from store.config import StoreConfig
 from store.message import Message
+from tests.benchmarks.bare_store import BareStore
 from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from store.consume_queue import DispatchRequest
 
-_HEADER = struct.Struct(">iiiiiqqiq8sq8siqi")
-_UNIT = struct.Struct(">qiqqi")
-_HOST = b"\x7f\0\0\1\0\0\x1f\x91"
 QUEUES = 8
 
 
@@ -36,7 +28,8 @@ def put_in_process(bench: Bench) -> None:
     batches = bench.amount(1500, 20)
     body = os.urandom(BODY_BYTES)
     root = bench.fresh("put")
-    probe = _BareLoop(root / "bare", batches * BATCH * bench.rounds)
+    queues = [at % QUEUES for at in range(BATCH)]
+    probe = BareStore(root / "bare", [("bench", number) for number in range(QUEUES)])
     with open_store(StoreConfig(root=root / "store", reserved_hours=720.0)) as store:
         store.create_topics([("bench", QUEUES)])
         messages = [Message("bench", body, at % QUEUES) for at in range(BATCH)]
@@ -51,7 +44,7 @@ def put_in_process(bench: Bench) -> None:
 
         def bare() -> int:
             for _ in range(batches):
-                probe.put(body)
+                probe.put(body, queues)
             return batches * BATCH
 
         put_rate, bare_rate = bench.in_turn(put, bare)
@@ -64,60 +57,9 @@ def put_in_process(bench: Bench) -> None:
             "0.6 of the bare loop",
             put_rate >= 0.6 * bare_rate,
             bare_rate,
-            "pack with CRC into an mmap, same keys with WriteBatch",
+            "pack with CRC into a file, same keys with WriteBatch",
         )
     )
-
-
-class _BareLoop:
-    """Packs records with their CRC item into an mmap, and writes the keys of their units."""
-
-    def __init__(self, root: Path, messages: int) -> None:
-        root.mkdir()
-        size = messages * (BODY_BYTES + 150)
-        with (root / "log").open("w+b") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
-            self._map = mmap.mmap(file.fileno(), size)
-        self._db = Rdict(str(root / "db"), Options(raw_mode=True))
-        self._options = WriteOptions()
-        # A property; the binding's stub says method.
-        setattr(self._options, "disable_wal", True)  # noqa: B010
-        self._at = 0
-        self._next = [0] * QUEUES
-
-    def put(self, body: bytes) -> None:
-        """One batch."""
-        batch = WriteBatch(raw_mode=True)
-        view, at = self._map, self._at
-        tail = b"\x05bench\0\x14"
-        size = 88 + len(body) + len(tail) + 20
-        for number in range(BATCH):
-            queue = number % QUEUES
-            offset = self._next[queue]
-            self._next[queue] = offset + 1
-            _HEADER.pack_into(
-                view, at, size, -626843481, crc32(body) & 0x7FFFFFFF, queue, 0, offset, at, 0,
-                1, _HOST, 1, _HOST, 0, 0, len(body),
-            )  # fmt: skip
-            end = at + 88 + len(body)
-            view[at + 88 : end] = body
-            view[end : end + len(tail)] = tail
-            end += len(tail)
-            crc = crc32(memoryview(view)[at:end]) & 0x7FFFFFFF
-            view[end : end + 20] = b"__CRC32#\x01" + (b"\x02%010d" % crc)[::-1]
-            key = struct.pack(">i1s5s1si1sq", 5, b"\1", b"bench", b"\1", queue, b"\1", offset)
-            batch.put(key, _UNIT.pack(at, size, 0, 1, 1))
-            at += size
-        for queue in range(QUEUES):
-            key = struct.pack(">i1s5s1s3s1si", 5, b"\1", b"bench", b"\1", b"max", b"\1", queue)
-            batch.put(key, struct.pack(">qq", at, self._next[queue]))
-        batch.put(b"checkpoint", struct.pack(">q", at))
-        self._db.write(batch, self._options)
-        self._at = at
-
-    def close(self) -> None:
-        self._db.close()
-        self._map.close()
 
 
 def query_by_key(bench: Bench) -> None:

@@ -16,9 +16,10 @@ from kvcq_bench.machine import machine, versions
 from tests.peers.cold import ColdMemory
 from tests.peers.echoes.run import echo, installed_pairs
 from tests.peers.fdatasync import bare_fdatasync
+from tests.peers.measured import FORMAT
 from tests.peers.report import REPORT, write
 from tests.peers.systems.all import SYSTEMS
-from tests.peers.table import FORMAT, markdown
+from tests.peers.table import markdown
 from tests.peers.turns import Found, Turn, in_turns, installed
 
 _FDATASYNC_S = 1.0
@@ -97,6 +98,7 @@ def measure(options: argparse.Namespace, say: Any) -> dict[str, Any]:  # noqa: A
         "scale": options.scale,
         "rounds": options.rounds,
         "titles": {system.name: system.title for system in SYSTEMS},
+        "limits": [system.name for system in SYSTEMS if system.limits],
         "left_out": found.left_out,
         "not_offered": found.not_offered,
         "failures": found.failures,

@@ -10,6 +10,7 @@ from tests.peers.systems.protocol import System
 from tests.peers.values import Durability, NotOfferedError, Timed
 
 if TYPE_CHECKING:
+    from collections.abc import Set
     from pathlib import Path
 
 
@@ -57,6 +58,9 @@ class FakeClient:
     def put_by_callers(self, limit_s: float) -> Timed:
         return self.put_one(limit_s)
 
+    def put_unary(self, limit_s: float) -> Timed:
+        return self.put_one(limit_s)
+
     def put_each(self, queue: str, count: int) -> Timed:
         raise NotOfferedError("no batches of its own")
 
@@ -88,7 +92,10 @@ class FailingClient(FakeClient):
 
 
 def fake_system(
-    name: str = "fake", missing: str | None = None, client: type[FakeClient] = FakeClient
+    name: str = "fake",
+    missing: str | None = None,
+    client: type[FakeClient] = FakeClient,
+    limits: Set[str] = frozenset(),
 ) -> System:
     return System(
         name,
@@ -97,4 +104,5 @@ def fake_system(
         FakeServer,
         lambda address, durability: command_of(client, address, durability),
         lambda: "1.0",
+        limits,
     )

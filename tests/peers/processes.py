@@ -136,6 +136,12 @@ def free_port() -> int:
         return port
 
 
+def connects(port: int) -> bool:
+    """Something listens there. Raises OSError otherwise."""
+    with socket.create_connection(("127.0.0.1", port), 1):
+        return True
+
+
 def wait_until(ready: Callable[[], object], process: ServerProcess, limit_s: float = 120.0) -> None:
     """Until `ready()` is true; a refused connection is a no. Raises RuntimeError, TimeoutError."""
     end_s = time.monotonic() + limit_s

@@ -34,6 +34,9 @@ class Spread:
         """`median (low to high)`, in numbers that count."""
         return f"{short(self.median)} ({short(self.low)} to {short(self.high)})"
 
+    def times(self, factor: float) -> Spread:
+        return Spread(self.median * factor, self.low * factor, self.high * factor, self.rounds)
+
 
 def spread_of(values: Sequence[float]) -> Spread:
     """Raises NoSpreadError."""

@@ -6,49 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.peers.echoes import table as echo_table
 from tests.peers.echoes.table import Echoes
+from tests.peers.goals import goals
+from tests.peers.measured import Measured
 from tests.peers.spread import NoSpreadError, Spread, short, spread_of
-from tests.peers.values import Durability, Memory, Sample, sample_of
-from tests.peers.works import RESTART, STOP, WORKS, Work
+from tests.peers.values import OURS, Durability, Memory, Sample
+from tests.peers.works import RESTART, STOP, WORKS, Work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-#: Of the kept documents.
-FORMAT = 1
-OURS = "kvcq"
-
-
-class Measured:
-    """The samples of a document by what they are of."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        if document.get("format") != FORMAT:
-            raise ValueError(f"format {document.get('format')!r}, not {FORMAT}")
-        self.document = document
-        self._samples = [sample_of(one) for one in document["samples"]]
-        there = {sample.system for sample in self._samples}
-        self.systems = [name for name in document["titles"] if name in there]
-
-    def title(self, system: str) -> str:
-        title: str = self.document["titles"][system]
-        return title
-
-    def of(self, system: str, durability: Durability, work: Work) -> list[Sample]:
-        """Its rounds."""
-        key = (system, work.name, durability, work.memory)
-        return [
-            one
-            for one in self._samples
-            if (one.system, one.work, one.durability, one.memory) == key
-        ]
-
-    def spread(
-        self, system: str, durability: Durability, work: Work, figure: Callable[[Sample], float]
-    ) -> Spread | None:
-        """None where the system has no two rounds of such a work: it stands without a figure."""
-        samples = [one for one in self.of(system, durability, work) if one.timed["count"]]
-        return spread_of([figure(one) for one in samples]) if len(samples) > 1 else None
-
 
 #: Title of a panel, what is below it, durability and name of the work.
 _PLOTTED = (
@@ -73,13 +38,12 @@ def figures_of_plot(measured: Measured) -> list[tuple[str, str, list[tuple[str, 
     """Panels: title, unit, and of each system its short name, its rate, and whether it is ours."""
     panels = []
     for title, durability, name in _PLOTTED:
-        work = next(
-            one for one in WORKS[durability] if one.name == name and one.memory is Memory.COLD
-        )
+        work = work_of(durability, name)
         found = [
             (_SHORT_TITLES.get(system, system), spread, system == OURS)
             for system in measured.systems
-            if (spread := measured.spread(system, durability, work, lambda one: one.rate))
+            if system not in measured.limits
+            and (spread := measured.spread(system, durability, work, lambda one: one.rate))
             is not None
         ]
         if found:
@@ -96,12 +60,10 @@ def markdown(document: dict[str, Any]) -> str:
     measured = Measured(document)
     echoes = Echoes(document)
 
-    def our_rate(method: str) -> Spread | None:
-        work = next(one for one in WORKS[Durability.BEFORE_FSYNC] if one.method == method)
-        return measured.spread(OURS, Durability.BEFORE_FSYNC, work, lambda sample: sample.rate)
-
     parts = [
         "\n".join(_run(document)),
+        "Goals and limits",
+        _goals(measured),
         f"Acknowledged before fsync, {_memory(measured, Durability.BEFORE_FSYNC)}",
         _rates(measured, Durability.BEFORE_FSYNC, Memory.COLD),
         "Acknowledged before fsync, memory touched first",
@@ -119,7 +81,6 @@ def markdown(document: dict[str, Any]) -> str:
         echo_table.rates(echoes),
         "Processor time of a bare echo, us, server + client, all processes",
         echo_table.processor(echoes),
-        echo_table.beside(echoes, our_rate),
         "\n".join(_notes(measured)),
     ]
     return "\n\n".join(_with_titles(parts))
@@ -145,21 +106,31 @@ def _run(document: dict[str, Any]) -> list[str]:
     ]
 
 
+def _goals(measured: Measured) -> str:
+    lines = [
+        f"| {goal.name} | {goal.wanted} | {goal.reached.text()} | {goal.verdict} | {goal.limits} |"
+        for goal in goals(measured)
+    ]
+    head = ["| goal | wanted | reached | | limit, and our share of it |", "|---" * 5 + "|"]
+    return "\n".join([*head, *lines]) if lines else ""
+
+
 def _table(
     measured: Measured, rows: Sequence[tuple[str, Callable[[str], str | None]]], first: str
 ) -> str:
-    """A row each, a column a system; a row of which no system has a figure is left out."""
-    lines = []
-    for name, cell in rows:
-        cells = [cell(system) for system in measured.systems]
-        if any(cells):
-            lines.append(f"| {name} | " + " | ".join(text or "-" for text in cells) + " |")
-    if not lines:
+    """A row each, a column a system; those without any figure are left out."""
+    found = [(name, {system: cell(system) for system in measured.systems}) for name, cell in rows]
+    systems = [one for one in measured.systems if any(cells[one] for _, cells in found)]
+    if not systems:
         return ""
-    titles = [measured.title(system) for system in measured.systems]
-    return "\n".join(
-        [f"| {first} | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|", *lines]
-    )
+    titles = [measured.title(system) for system in systems]
+    lines = [f"| {first} | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+    lines += [
+        f"| {name} | " + " | ".join(cells[system] or "-" for system in systems) + " |"
+        for name, cells in found
+        if any(cells.values())
+    ]
+    return "\n".join(lines)
 
 
 def _compared(
@@ -170,7 +141,8 @@ def _compared(
     *,
     more_is_better: bool,
 ) -> Callable[[str], str | None]:
-    """Cells of one figure; those of others end with how many times better ours is."""
+    """Cells of one figure; those of others end with how many times better ours is, those of a
+    limit with how much of it ours is."""
 
     def cell(system: str) -> str | None:
         spread = measured.spread(system, durability, work, figure)
@@ -253,32 +225,30 @@ def _processor(measured: Measured) -> str:
 
 def _footprint(measured: Measured) -> str:
     durability = Durability.BEFORE_FSYNC
-    works = {work.name: work for work in WORKS[durability] if work.memory is Memory.COLD}
+
+    def cells(name: str, figure: Callable[[Sample], float]) -> Callable[[str], str | None]:
+        work = work_of(durability, name)
+        compared = _compared(measured, durability, work, figure, more_is_better=False)
+        # A limit has no server whose memory or disk is its own.
+        return lambda system: None if system in measured.limits else compared(system)
+
     rows: list[tuple[str, Callable[[str], str | None]]] = []
     for name in ("put, batches of 128", "first message to new queues"):
-        for key, what, unit in (
-            ("resident_bytes", "resident memory of the server, growth", 1e6),
-            ("pss_bytes", "PSS of the server, growth", 1e6),
-            ("disk_bytes", "disk, growth", 1e6),
+        for key, what in (
+            ("resident_bytes", "resident memory of the server"),
+            ("pss_bytes", "PSS of the server"),
+            ("disk_bytes", "disk"),
         ):
 
-            def growth(sample: Sample, key: str = key, unit: float = unit) -> float:
-                return sample.more[key] / unit
+            def growth(sample: Sample, key: str = key) -> float:
+                return sample.more[key] / 1e6
 
-            rows.append(
-                (
-                    f"{name}: {what}, MB",
-                    _compared(measured, durability, works[name], growth, more_is_better=False),
-                )
-            )
+            rows.append((f"{name}: {what}, growth, MB", cells(name, growth)))
 
     def seconds(sample: Sample) -> float:
         return float(sample.timed["seconds"])
 
-    rows += [
-        (f"{name}, s", _compared(measured, durability, works[name], seconds, more_is_better=False))
-        for name in (RESTART, STOP)
-    ]
+    rows += [(f"{name}, s", cells(name, seconds)) for name in (RESTART, STOP)]
     return _table(measured, rows, "")
 
 

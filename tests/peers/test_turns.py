@@ -9,9 +9,10 @@ import pytest
 
 from tests.peers.cold import ColdMemory
 from tests.peers.fake import FailingClient, FakeServer, fake_system
+from tests.peers.measured import FORMAT
 from tests.peers.spread import NoSpreadError
 from tests.peers.systems import kvcq
-from tests.peers.table import FORMAT, markdown
+from tests.peers.table import markdown
 from tests.peers.turns import Found, Turn, in_turns, installed
 from tests.peers.values import Durability, Memory
 from tests.peers.works import WORKS
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 _WORKS = {
     (work.name, work.memory, durability) for durability in WORKS for work in WORKS[durability]
+}
+_OF_PEERS = {
+    (work.name, work.memory, durability)
+    for durability in WORKS
+    for work in WORKS[durability]
+    if work.of_peers
 }
 
 
@@ -49,6 +56,7 @@ def document(found: Found, *systems: System, rounds: int = 2) -> dict[str, Any]:
         "rounds": rounds,
         "scale": 1.0,
         "titles": {system.name: system.title for system in systems},
+        "limits": [system.name for system in systems if system.limits],
         "left_out": found.left_out,
         "not_offered": found.not_offered,
         "failures": found.failures,
@@ -80,7 +88,7 @@ def test_turn_does_all_works_and_leaves_nothing_behind(tmp_path: Path) -> None:
     found = run(fake_system(), tmp_path)
     assert not found.failures
     assert {(one.work, one.memory, one.durability) for one in found.samples} == {
-        one for one in _WORKS if "one send each" not in one[0]
+        one for one in _OF_PEERS if "one send each" not in one[0]
     }
     assert list(found.not_offered["fake"].values()) == ["no batches of its own"]
     assert FakeServer.running == 0
@@ -115,10 +123,33 @@ def test_tables_have_the_median_its_spread_and_the_ratio(tmp_path: Path) -> None
     assert "The absent one is not installed: apt-get install it" in text
     assert "The kvcq one: before fsync: fake before fsync" in text
     # Not a figure in the tables stands alone.
-    for line in text.splitlines():
+    for line in text.partition("Acknowledged")[2].splitlines():
         for cell in line.strip("| ").split(" | ")[1:] if line.startswith("| ") else ():
             for figure in re.split(r" \+ |; p99 |, \*\*[^*]+\*\*", cell):
                 assert re.fullmatch(r"|-|The \w+ one|-?[\d.,e+-]+ \(-?\S+ to -?\S+\)", figure), cell
+
+
+def test_goals_stand_first_with_what_was_reached(tmp_path: Path) -> None:
+    ours = fake_system("kvcq")
+    text = markdown(document(run(ours, tmp_path, rounds=2), ours))
+    assert "| put, one at a time, blocking, before fsync, calls/s | 5,000 | 1,000 (1,000" in text
+
+
+def test_limit_has_no_column_where_it_has_no_figure(tmp_path: Path) -> None:
+    ours, limit = fake_system("kvcq"), fake_system("bare", limits={"put_batches"})
+    found = Found()
+    with ColdMemory(limit_bytes=0) as cold:
+        for number in range(2):
+            for system in (ours, limit):
+                place = tmp_path / f"{system.name}{number}"
+                Turn(system, number, place, found, cold, 0.0, lambda _: None).run()
+    assert {one.work for one in found.samples if one.system == "bare"} == {"put, batches of 128"}
+    parts = markdown(document(found, ours, limit)).split("\n\n")
+    tables = {part.splitlines()[0]: part for part in parts if part.startswith("|")}
+    figure = "1,000 (1,000 to 1,000)"
+    assert "| work | The kvcq one | The bare one |" in tables
+    assert f"| put, batches of 128, messages/s | {figure} | {figure}, **1** |" in "".join(parts)
+    assert "|  | The kvcq one |" in tables  # its memory and disk are not those of a server
 
 
 def test_one_round_gives_no_table(tmp_path: Path) -> None:

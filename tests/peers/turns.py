@@ -57,7 +57,8 @@ def installed(systems: Sequence[System], found: Found) -> list[System]:
         missing = system.missing()
         if missing is None:
             there.append(system)
-            found.versions[system.name] = system.version()
+            if not system.limits:  # made of what is named with ours
+                found.versions[system.name] = system.version()
         else:
             found.left_out[system.name] = f"{system.title} is not installed: {missing}"
     return there
@@ -96,7 +97,8 @@ class Turn:
 
     def run(self) -> None:
         """All its works. A failure ends the turn and is noted: the run ends with an error."""
-        for durability, works in WORKS.items():
+        for durability in WORKS:
+            works = [work for work in WORKS[durability] if self._system.does(work)]
             directory = self._directory / durability.replace(" ", "-")
             directory.mkdir(parents=True)
             try:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+OURS = "kvcq"
 BODY_BYTES = 1024
 BATCH = 128
 #: Batches of a client that are under way at once, where its system has a use for more than one.

@@ -29,6 +29,8 @@ class Work:
     memory: Memory = Memory.COLD
     #: Done at a tenth before it is measured, so that compilers of the running kind have compiled.
     warm_up: bool = True
+    #: Else it is one of ours and of what bounds it alone.
+    of_peers: bool = True
 
     def scaled(self, scale: float, share: float = 1.0) -> dict[str, Any]:
         """The arguments for that share of it; sizes of calls stay."""
@@ -52,6 +54,9 @@ _ONE_ASYNCIO = Work(
     "put, one at a time, asyncio", "calls/s", "put_one_asyncio", {"limit_s": _CALLS_S}
 )
 _CALLERS = Work("put, 64 callers, one a call", "calls/s", "put_by_callers", {"limit_s": _CALLS_S})
+_UNARY = Work(
+    "put, 64 unary calls under way", "calls/s", "put_unary", {"limit_s": _CALLS_S}, of_peers=False
+)
 
 
 def _batches(queue: str, memory: Memory, count: int = _MESSAGES) -> Work:
@@ -99,6 +104,7 @@ WORKS: dict[Durability, list[Work]] = {
         _ONE,
         _ONE_ASYNCIO,
         _CALLERS,
+        _UNARY,
         Work(
             "put, one send each, batched by the client",
             "messages/s",
@@ -130,3 +136,10 @@ WORKS: dict[Durability, list[Work]] = {
         _batches("cold", Memory.COLD, _MESSAGES // 2),
     ],
 }
+
+
+def work_of(durability: Durability, name: str) -> Work:
+    """The work of that name on cold memory."""
+    return next(
+        work for work in WORKS[durability] if work.name == name and work.memory is Memory.COLD
+    )

@@ -20,6 +20,7 @@ from tests.peers.echoes.clients import (
 )
 from tests.peers.processes import (
     ServerProcess,
+    connects,
     free_port,
     machine_cpu_s,
     plain_environment,
@@ -102,7 +103,7 @@ def echo(
     environment = plain_environment() | (ENVIRONMENT if pair.told else {})
     try:
         with ServerProcess(command, directory / "server.log", environment) as server:
-            wait_until(lambda: _connects(port), server)
+            wait_until(lambda: connects(port), server)
             client = command_of(pair.client, address, Durability.BEFORE_FSYNC)
             with Child(client, directory / "client.log", environment) as child:
                 for method in METHODS:
@@ -114,13 +115,6 @@ def echo(
         say(str(error))
         end = str(error).strip().rpartition("\n")[2]
         found.failures.append(f"echo, {pair.title}, round {number + 1}: {end}")
-
-
-def _connects(port: int) -> bool:
-    import socket
-
-    with socket.create_connection(("127.0.0.1", port), 1):
-        return True
 
 
 def _measure(

@@ -1,27 +1,15 @@
-"""The tables of echoes: what each stack does, and how near our calls come to the bare ones."""
+"""The tables of echoes: what each stack does."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.peers.echoes.run import METHODS, OURS
-from tests.peers.spread import Spread, short, spread_of
+from tests.peers.echoes.run import METHODS
+from tests.peers.spread import Spread, spread_of
 from tests.peers.values import Sample, sample_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-#: Method of our client to those echoes of the same stack that limit it.
-LIMITS = {
-    "put_one": ("unary_blocking", "stream_blocking"),
-    "put_one_asyncio": ("unary_asyncio", "stream_asyncio"),
-    "put_by_callers": ("unary_64",),
-}
-_CALLS = {
-    "put_one": "put, one at a time, blocking",
-    "put_one_asyncio": "put, one at a time, asyncio",
-    "put_by_callers": "put, 64 callers, one a call",
-}
 
 
 class Echoes:
@@ -61,25 +49,6 @@ def processor(echoes: Echoes) -> str:
         return None if server is None or client is None else f"{server.text()} + {client.text()}"
 
     return _table(echoes, cell)
-
-
-def beside(echoes: Echoes, rate_of: Callable[[str], Spread | None]) -> str:
-    """Our single calls, by method of the client, as shares of the echoes that limit them."""
-    lines = []
-    for method, limits in LIMITS.items():
-        ours = rate_of(method)
-        cells = []
-        for limit in limits:
-            bare = echoes.rate(OURS.title, limit)
-            if ours is not None and bare is not None:
-                share = short(ours.median / bare.median)
-                cells.append(f"**{share}** of {METHODS[limit]}, {bare.text()}")
-        if ours is not None and cells:
-            lines.append(f"| {_CALLS[method]} | {ours.text()} | {'; '.join(cells)} |")
-    if not lines:
-        return ""
-    head = ["| our call | a second | of the bare echo of its stack |", "|---|---|---|"]
-    return "\n".join([*head, *lines])
 
 
 def _table(echoes: Echoes, cell: Callable[[str, str], str | None]) -> str:

@@ -8,8 +8,7 @@ import pytest
 
 from tests.peers.echoes.clients import GrpcEcho
 from tests.peers.echoes.run import METHODS, OURS, PAIRS, Pair, echo, installed_pairs
-from tests.peers.echoes.table import Echoes, beside, processor, rates
-from tests.peers.spread import spread_of
+from tests.peers.echoes.table import Echoes, processor, rates
 from tests.peers.turns import Found
 from tests.peers.values import Sample, Timed
 
@@ -44,19 +43,17 @@ def test_stack_that_fails_is_noted(tmp_path: Path) -> None:
     assert failure.startswith("echo, X, round 1: ")
 
 
-def test_our_calls_stand_beside_the_echo_with_the_same_call() -> None:
+def test_tables_have_a_row_for_each_stack() -> None:
     def sample(method: str, number: int) -> Sample:
         timed = Timed(1000 + number, 1.0).document()
         return Sample(OURS.title, method, "", "", number, timed, 0.1, 0.2)
 
     samples = [sample(method, number) for method in METHODS for number in range(2)]
     echoes = Echoes({"echoes": [one.document() for one in samples]})
-    text = beside(echoes, lambda _: spread_of([500.0, 501.0]))
-    assert "| put, 64 callers, one a call | 500 (500 to 501) | **0.5** of unary, 64 in" in text
     assert "1,000 (1,000 to 1,000)" in rates(echoes)
     assert "200 (200 to 200) + 100 (99.9 to 100)" in processor(echoes)
 
 
 def test_without_echoes_there_is_no_table() -> None:
     echoes = Echoes({})
-    assert rates(echoes) == processor(echoes) == beside(echoes, lambda _: None) == ""
+    assert rates(echoes) == processor(echoes) == ""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.targets.remote import OwnServer
 from kvcq_client import LIGHT_PREFIX, AsyncClient, Client, Message, Queue
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.loop_thread import new_event_loop
 from server.version import VERSION
 from tests.peers.client import command_of
 from tests.peers.systems.calls import batches, by_callers, in_pulls, one_at_a_time
 from tests.peers.systems.protocol import System
-from tests.peers.values import AT_ONCE, BATCH, BODY_BYTES, CALLERS, Durability, Timed
+from tests.peers.values import AT_ONCE, BATCH, BODY_BYTES, CALLERS, OURS, Durability, Timed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable
     from pathlib import Path
 
 _MODES = {Durability.BEFORE_FSYNC: "async", Durability.AFTER_FSYNC: "sync"}
@@ -70,11 +72,25 @@ class KvcqClient:
             async with AsyncClient(self._address) as client:
                 return await by_callers(lambda _: client.put(message), callers, limit_s)
 
-        loop = new_event_loop()
-        try:
-            return loop.run_until_complete(run())
-        finally:
-            loop.close()
+        return _in_a_loop(run())
+
+    def put_unary(self, limit_s: float) -> Timed:
+        """As clients in other languages do, that have nothing but what gRPC makes of the proto."""
+        import grpc  # behind our client, which has a say in how it is imported
+
+        body = pb.Message(topic="callers", queue_id=0, body=self._body)
+        request = pb.PutRequest(message=body)
+
+        async def run() -> Timed:
+            async with grpc.aio.insecure_channel(self._address) as channel:
+                stub = kvcq_pb2_grpc.MessageServiceStub(channel)
+
+                async def one(_: int) -> None:
+                    await stub.Put(request)
+
+                return await by_callers(one, CALLERS, limit_s)
+
+        return _in_a_loop(run())
 
     def put_each(self, queue: str, count: int) -> Timed:
         body = self._body
@@ -150,8 +166,16 @@ class KvcqClient:
         self._client.close()
 
 
+def _in_a_loop(work: Coroutine[Any, Any, Timed]) -> Timed:
+    loop = new_event_loop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
 SYSTEM = System(
-    "kvcq",
+    OURS,
     "kvcq",
     lambda: None,
     KvcqServer,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from tests.peers.values import OURS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Set
     from pathlib import Path
 
     from tests.peers.values import Durability, Timed
+    from tests.peers.works import Work
 
 
 class Server(Protocol):
@@ -89,6 +92,7 @@ class System:
         server: Callable[[Path, Durability], Server],
         client_command: Callable[[str, Durability], list[str]],
         version: Callable[[], str],
+        limits: Set[str] = frozenset(),
     ) -> None:
         self.name = name
         self.title = title
@@ -98,3 +102,10 @@ class System:
         #: By address and durability.
         self.client_command = client_command
         self.version = version
+        #: Of what is no peer but shows what is possible: the methods whose works it bounds, which
+        #: are all that its client has. Its server is not started again.
+        self.limits = limits
+
+    def does(self, work: Work) -> bool:
+        """What is asked of it; a peer may answer that it cannot."""
+        return work.method in self.limits if self.limits else work.of_peers or self.name == OURS

@@ -1,0 +1,53 @@
+"""A kept document: its samples by what they are of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.peers.spread import Spread, spread_of
+from tests.peers.values import Durability, Sample, sample_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.peers.works import Work
+
+#: Of the kept documents.
+FORMAT = 1
+
+
+class Measured:
+    """The samples of a document by what they are of."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        if document.get("format") != FORMAT:
+            raise ValueError(f"format {document.get('format')!r}, not {FORMAT}")
+        self.document = document
+        self._samples = [sample_of(one) for one in document["samples"]]
+        there = {sample.system for sample in self._samples}
+        self.systems = [name for name in document["titles"] if name in there]
+        #: Those of them that are no peers: what is possible at all.
+        self.limits = [name for name in document.get("limits", ()) if name in there]
+
+    def title(self, system: str) -> str:
+        title: str = self.document["titles"][system]
+        return title
+
+    def of(self, system: str, durability: Durability, work: Work) -> list[Sample]:
+        """Its rounds."""
+        key = (system, work.name, durability, work.memory)
+        return [
+            one
+            for one in self._samples
+            if (one.system, one.work, one.durability, one.memory) == key
+        ]
+
+    def spread(
+        self, system: str, durability: Durability, work: Work, figure: Callable[[Sample], float]
+    ) -> Spread | None:
+        """None where the system has no two rounds of such a work: it stands without a figure."""
+        samples = [one for one in self.of(system, durability, work) if one.timed["count"]]
+        return spread_of([figure(one) for one in samples]) if len(samples) > 1 else None
+
+    def rate(self, system: str, durability: Durability, work: Work) -> Spread | None:
+        return self.spread(system, durability, work, lambda sample: sample.rate)

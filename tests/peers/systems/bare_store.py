@@ -1,0 +1,105 @@
+"""The limit of storing: the raw probe of a store in the client's own process, without a server."""
+
+from __future__ import annotations
+
+import os
+from itertools import count as numbers
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from kvcq_client import LIGHT_PREFIX
+from tests.benchmarks.bare_store import BareStore
+from tests.peers.client import command_of
+from tests.peers.systems.calls import batches
+from tests.peers.systems.protocol import System
+from tests.peers.values import AT_ONCE, BATCH, BODY_BYTES, Durability, Timed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class NoServer:
+    def __init__(self, directory: Path, durability: Durability) -> None:
+        self.address = str(directory / "store")
+        self.settings = (
+            "in the client's process, records packed with their CRC into a file, rows by WriteBatch"
+        )
+        if durability is Durability.AFTER_FSYNC:
+            self.settings += f", one fdatasync of the log for {AT_ONCE} batches"
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def pids(self) -> list[int]:
+        return []
+
+
+class BareStoreClient:
+    """Each piece of work has a store of its own."""
+
+    def __init__(self, address: str, durability: Durability) -> None:
+        self._root = Path(address)
+        self._sync_every = AT_ONCE if durability is Durability.AFTER_FSYNC else 0
+        self._body = os.urandom(BODY_BYTES)
+        self._numbers = numbers()
+
+    def put_each(self, queue: str, count: int) -> Timed:
+        return self.put_batches(queue, count, float("inf"))
+
+    def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
+        with self._store([queue]) as store:
+            return self._put(
+                lambda part: store.put(self._body, [0] * len(part)), batches(count, BATCH), limit_s
+            )
+
+    def new_queues(self, count: int, limit_s: float) -> Timed:
+        names = [f"queue-{number:07d}" for number in range(count)]
+        with self._store(names) as store:
+            return self._put(
+                lambda part: store.put(self._body, part), batches(count, BATCH), limit_s
+            )
+
+    def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
+        names = [f"{LIGHT_PREFIX}light-{number:07d}" for number in range(queues)]
+
+        def put(part: range) -> None:
+            firsts = (number * each % queues for number in part)
+            light = [slice(first, first + each) for first in firsts]
+            store.put(self._body, [0] * len(part), light)
+
+        with self._store(["light"], names) as store:
+            timed = self._put(put, batches(count, BATCH), limit_s)
+        return Timed(timed.count * each, timed.seconds)
+
+    def _store(self, queues: Sequence[str], light: Sequence[str] = ()) -> BareStore:
+        root = self._root / str(next(self._numbers))
+        pairs = [(name, 0) for name in queues]
+        return BareStore(root, pairs, light, sync_every=self._sync_every)
+
+    def _put(self, put: Callable[[range], object], parts: Sequence[range], limit_s: float) -> Timed:
+        done = 0
+        began_s = perf_counter()
+        for part in parts:
+            put(part)
+            done += len(part)
+            if perf_counter() - began_s > limit_s:
+                break
+        return Timed(done, perf_counter() - began_s)
+
+    def close(self) -> None:
+        pass
+
+
+SYSTEM = System(
+    "bare-store",
+    "bare store, no gRPC",
+    lambda: None,
+    NoServer,
+    lambda address, durability: command_of(BareStoreClient, address, durability),
+    lambda: "",
+    limits={"put_each", "put_batches", "new_queues", "light_queues"},
+)
