@@ -1,4 +1,5 @@
-"""Writes what the kept reports say into docs: plots, the table of goals, the tables of peers.
+"""Writes what the kept reports say into docs: plots, the table of goals, the tables of peers. Of
+each goal beside other systems that was missed it prints what bounds it.
 
     python -m docs.performance
 
@@ -181,7 +182,7 @@ def missed() -> list[str]:
     measured = Measured(peers_report.read())
     return [
         f"{goal.verdict}: {goal.name}: {goal.reached.text()}, wanted {goal.wanted}; "
-        f"limit: {goal.limits or 'not measured'}".replace("*", "")
+        f"limit: {goal.limit or 'not measured'}".replace("*", "")
         for goal in goals(measured)
         if goal.verdict != "met"
     ]

@@ -1,7 +1,7 @@
 """The goals, what was reached of each, and whether what bounds it leaves room for it.
 
 A goal is a number, or a multiple of what others reached in the same run. One that is missed is out
-of reach where a limit measured in that run lies on the wrong side of it.
+of reach where the nearest limit, in its best round of that run, does not reach it either.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Outcome:
     reached: Spread
     #: "met", "**missed**" or "**out of reach**".
     verdict: str
-    #: Each one's title, its figure, and how much of it ours is.
-    limits: str
+    #: The nearest one: its title, its figure, and how much of it ours is. "" where there is none.
+    limit: str
 
 
 def goals(measured: Measured) -> list[Outcome]:
@@ -114,29 +114,24 @@ def _outcome(goal: Goal, measured: Measured) -> Outcome | None:
         found = [(one.median, one, name) for name in goal.of if (one := spread(name, at))]
         if not found:
             return None
-        best, one, name = better(found)
-        wanted *= best
+        median, one, name = better(found)
+        wanted *= median
         words = ("as" if goal.factor == 1 else f"{words} times") + f" {measured.title(name)}"
         words += f", {at}" if goal.of_durability else ""
         words += f": {one.times(goal.factor).text()}"
     if reached is None:
         return None
-    limits = {}
-    if figure is not _MEMORY:  # theirs is not that of a server
-        limits = {name: one for name in measured.limits if (one := spread(name, goal.durability))}
     sign = 1 if figure.more_is_better else -1
     verdict = "met" if sign * reached.median >= sign * wanted else "**missed**"
-    if verdict != "met" and any(sign * one.median < sign * wanted for one in limits.values()):
-        verdict = "**out of reach**"
+    limit = ""
+    bounds = {name: one for name in measured.limits if (one := spread(name, goal.durability))}
+    if bounds and figure is not _MEMORY:  # they have no server whose memory is its own
+        name, one = min(bounds.items(), key=lambda found: sign * found[1].median)
+        share = short((reached.median / one.median) ** sign)
+        limit = f"{measured.title(name)}: {one.text()}, **{share}**"
+        best = one.high if figure.more_is_better else one.low
+        if verdict != "met" and sign * best < sign * wanted:
+            verdict = "**out of reach**"
     unit = figure.name or work_of(goal.durability, goal.work).unit
-    return Outcome(
-        f"{goal.work}, {goal.durability}, {unit}",
-        words,
-        reached,
-        verdict,
-        "; ".join(
-            f"{measured.title(name)}: {one.text()}, "
-            f"**{short((reached.median / one.median) ** sign)}**"
-            for name, one in limits.items()
-        ),
-    )
+    when = f", {goal.durability}" if goal.durability is _AFTER else ""
+    return Outcome(f"{goal.work}{when}, {unit}", words, reached, verdict, limit)

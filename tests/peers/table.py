@@ -108,10 +108,10 @@ def _run(document: dict[str, Any]) -> list[str]:
 
 def _goals(measured: Measured) -> str:
     lines = [
-        f"| {goal.name} | {goal.wanted} | {goal.reached.text()} | {goal.verdict} | {goal.limits} |"
+        f"| {goal.name} | {goal.wanted} | {goal.reached.text()} | {goal.verdict} | {goal.limit} |"
         for goal in goals(measured)
     ]
-    head = ["| goal | wanted | reached | | limit, and our share of it |", "|---" * 5 + "|"]
+    head = ["| goal | wanted | reached | | nearest limit, and our share of it |", "|---" * 5 + "|"]
     return "\n".join([*head, *lines]) if lines else ""
 
 

@@ -25,8 +25,14 @@ def _outcomes(rates: Mapping[str, float], work: str = _ONE, p99_us: float = 1.0)
     ]
     document: dict[str, Any] = {
         "format": FORMAT,
-        "titles": {"kvcq": "kvcq", "bare-stack": "bare", "redis": "Redis", "nats": "NATS"},
-        "limits": ["bare-stack"],
+        "titles": {
+            "kvcq": "kvcq",
+            "bare-stack": "bare",
+            "bare-stack-and-store": "bare, over store",
+            "redis": "Redis",
+            "nats": "NATS",
+        },
+        "limits": ["bare-stack", "bare-stack-and-store"],
         "samples": [one.document() for one in samples],
     }
     return goals(Measured(document))
@@ -51,11 +57,19 @@ def test_goal_is_met_or_missed() -> None:
 def test_limit_stands_beside_the_goal_and_says_whether_there_is_room() -> None:
     near = _of(_outcomes({"kvcq": 5000, "bare-stack": 10000}), "calls/s")
     assert near.verdict == "**missed**"
-    assert near.limits == "bare: 10,500 (10,000 to 11,000), **0.5**"
+    assert near.limit == "bare: 10,500 (10,000 to 11,000), **0.5**"
+    assert _of(_outcomes({"kvcq": 5000, "bare-stack": 6500}), "calls/s").verdict == "**missed**"
     far = _of(_outcomes({"kvcq": 5000, "bare-stack": 6000}), "calls/s")
     assert far.verdict == "**out of reach**"
     slow = _of(_outcomes({"kvcq": 5000, "bare-stack": 6000}, p99_us=4000), "p99, ms")
     assert slow.verdict == "**out of reach**"
+
+
+def test_nearest_limit_counts() -> None:
+    rates = {"kvcq": 5000, "bare-stack": 9000, "bare-stack-and-store": 6000}
+    found = _of(_outcomes(rates), "calls/s")
+    assert found.verdict == "**out of reach**"
+    assert found.limit.startswith("bare, over store: 6,300 (6,000 to 6,600)")
 
 
 def test_multiple_is_of_the_peer_in_the_same_run() -> None:

@@ -132,7 +132,7 @@ def test_tables_have_the_median_its_spread_and_the_ratio(tmp_path: Path) -> None
 def test_goals_stand_first_with_what_was_reached(tmp_path: Path) -> None:
     ours = fake_system("kvcq")
     text = markdown(document(run(ours, tmp_path, rounds=2), ours))
-    assert "| put, one at a time, blocking, before fsync, calls/s | 5,000 | 1,000 (1,000" in text
+    assert "| put, one at a time, blocking, calls/s | 5,000 | 1,000 (1,000" in text
 
 
 def test_limit_has_no_column_where_it_has_no_figure(tmp_path: Path) -> None:
