@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from store.consume_queue import DispatchRequest
 
@@ -37,6 +38,59 @@ class Message(NamedTuple):
     born_host: Host = ("127.0.0.1", 0)
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+
+
+#: Fewer messages than these are better handed over one by one.
+FEW = 12
+
+
+class PlainMessages(Sequence[Message]):
+    """Messages by columns: all of one producer, and what else they could have they have not.
+
+    Most batches are that, and as columns they cost half. Nothing is checked here: as with Message,
+    that is for the store.
+    """
+
+    __slots__ = ("bodies", "born_host", "born_times_ms", "queue_ids", "topics")
+
+    def __init__(
+        self,
+        topics: Sequence[str],
+        bodies: Sequence[bytes],
+        queue_ids: Sequence[int],
+        born_times_ms: Sequence[int],
+        born_host: Host,
+    ) -> None:
+        """The columns are of one length."""
+        self.topics = topics
+        self.bodies = bodies
+        self.queue_ids = queue_ids
+        self.born_times_ms = born_times_ms
+        self.born_host = born_host
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+    @overload
+    def __getitem__(self, at: slice) -> PlainMessages: ...
+    def __getitem__(self, at: int | slice) -> Message | PlainMessages:
+        if isinstance(at, slice):
+            return PlainMessages(
+                self.topics[at],
+                self.bodies[at],
+                self.queue_ids[at],
+                self.born_times_ms[at],
+                self.born_host,
+            )
+        return Message(
+            self.topics[at],
+            self.bodies[at],
+            self.queue_ids[at],
+            born_time_ms=self.born_times_ms[at],
+            born_host=self.born_host,
+        )
 
 
 class Placed(NamedTuple):

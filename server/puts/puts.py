@@ -32,7 +32,7 @@ from store.errors import InvalidArgumentError
 from store.format import pack_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from server.config import ServerConfig
     from server.edge import Requests
@@ -175,14 +175,14 @@ class Puts:
     async def _append(self, request: pb.PutBatchRequest, born_host: Host, *, large: bool) -> Answer:
         """Append the batch: in the loop, unless it is large, or has many messages or parts."""
 
-        def messages_in(budget: Budget | None = None) -> list[Message]:
+        def messages_in(budget: Budget | None = None) -> Sequence[Message]:
             return request_in(request, born_host, self._chooser.choose, budget or Budget())
 
-        def numbered_in() -> tuple[list[Message], int]:
+        def numbered_in() -> tuple[Sequence[Message], int]:
             found = messages_in()
             return found, checksum_of(request, found)
 
-        messages: list[Message] | None = None
+        messages: Sequence[Message] | None = None
         if not large:
             with suppress(TooMuchError):
                 messages = messages_in(inline_budget())

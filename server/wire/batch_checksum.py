@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from zlib_ng.zlib_ng import crc32
 
+from store.message import PlainMessages
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
 def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int:
     """CRC-32 of the batch; `messages` are those of the request."""
     columns = request.columns
+    plain = messages if isinstance(messages, PlainMessages) else None
     about: tuple[object, ...]
     if request.HasField("columns"):
         one_topic = not columns.topic_indexes
         about = (
-            columns.topics[0] if one_topic else _short([each.topic for each in messages]),
+            columns.topics[0]
+            if one_topic
+            else _short([each.topic for each in messages] if plain is None else plain.topics),
             _short(columns.tags[:]) if columns.tags else "",
             _short([each.keys for each in messages]) if columns.keys else (),
             _short([each.light_queues for each in messages]) if columns.light_queues else (),
@@ -52,8 +57,9 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
             ),
         )
     # A checksum for each body: where one ends and the next begins counts.
-    bodies = struct.pack(f"<{len(messages)}I", *[crc32(each.body) for each in messages])
-    return crc32(bodies, crc32(repr(about).encode()))
+    bodies = [each.body for each in messages] if plain is None else plain.bodies
+    checksums = struct.pack(f"<{len(messages)}I", *map(crc32, bodies))
+    return crc32(checksums, crc32(repr(about).encode()))
 
 
 def _short(column: Sequence[object]) -> object:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from server.wire.put_limits import SHORT_TAG
 from store.errors import InvalidArgumentError
 from store.format import pack_host
-from store.message import Host, Message
+from store.message import FEW, Host, Message, PlainMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +70,7 @@ def batch_in(
 
 def request_in(
     request: pb.PutBatchRequest, born_host: Host, choose: Callable[[str], int], budget: Budget
-) -> list[Message]:
+) -> Sequence[Message]:
     """The messages of a batch in either form.
 
     Raises InvalidArgumentError, naming the field; TooMuchError when the budget does not do.
@@ -84,11 +84,11 @@ def request_in(
 
 def columns_in(
     columns: pb.MessageColumns, born_host: Host, choose: Callable[[str], int], budget: Budget
-) -> list[Message]:
+) -> Sequence[Message]:
     """All messages of a batch by columns. Raises as `request_in` does, naming the column."""
     count = len(columns.bodies)
     budget.messages(count, "columns.bodies")
-    bodies = list(columns.bodies)
+    bodies = columns.bodies[:]
     topics = _topics_in(columns, count)
     if columns.queue_ids:
         queue_ids = _column("queue_ids", columns.queue_ids, count)
@@ -99,6 +99,11 @@ def columns_in(
             ]
     else:
         queue_ids = [choose(topic) for topic in topics]
+    born_times_ms: Sequence[int] = [0] * count
+    if columns.born_times_ms:
+        born_times_ms = _column("born_times_ms", columns.born_times_ms, count)
+    if count >= FEW and not (columns.tags or columns.keys or columns.light_queues or columns.flags):
+        return PlainMessages(topics, bodies, queue_ids, born_times_ms, born_host)
     tags: Iterable[str] = repeat("")
     if columns.tags:
         tags = _column("tags", columns.tags, count)
@@ -112,9 +117,6 @@ def columns_in(
     flags: Iterable[int] = repeat(0)
     if columns.flags:
         flags = _column("flags", columns.flags, count)
-    born_times_ms: Iterable[int] = repeat(0)
-    if columns.born_times_ms:
-        born_times_ms = _column("born_times_ms", columns.born_times_ms, count)
     new = tuple.__new__
     return [
         new(Message, fields)
@@ -141,7 +143,7 @@ def _topics_in(columns: pb.MessageColumns, count: int) -> list[str]:
         raise InvalidArgumentError(
             "columns.topics", f"{len(columns.topics)} topics of {count} messages"
         )
-    names = list(columns.topics)
+    names = columns.topics[:]
     if not columns.topic_indexes:
         if len(names) != 1:
             raise InvalidArgumentError(
@@ -156,10 +158,10 @@ def _topics_in(columns: pb.MessageColumns, count: int) -> list[str]:
     return [names[index] for index in indexes]
 
 
-def _column(name: str, values: Sequence[T], count: int) -> list[T]:
+def _column(name: str, values: Sequence[T], count: int) -> Sequence[T]:
     if len(values) != count:
         raise InvalidArgumentError(f"columns.{name}", f"{len(values)} values for {count} messages")
-    return list(values)
+    return values[:]
 
 
 def _split_column(

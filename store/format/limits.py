@@ -41,11 +41,12 @@ from store.format.properties import (
 )
 from store.format.record import CRC_ITEM_BYTES, TRANSACTION_MASK, java_hash
 from store.light_queue import LMQ_PREFIX, is_light
+from store.message import FEW, PlainMessages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from store.message import Host, Message
+    from store.message import Message
 
 #: Of one message.
 MAX_KEYS = 4096
@@ -171,39 +172,24 @@ class Prepared(NamedTuple):
 PLAIN = Prepared(b"", (), 0, ())
 
 
-#: Fewer messages are looked at one by one: that takes less.
-_FEW = 12
-
-
 class PlainBatch(list[Prepared]):
-    """As often PLAIN as there are messages, and the columns of these; all were born at one host,
-    and have neither flags nor a part in a transaction."""
+    """As often PLAIN as there are messages, and these: checked, and by columns."""
 
-    __slots__ = ("bodies", "born_host", "born_times_ms", "queue_ids", "topics")
+    __slots__ = ("messages",)
 
-    def __init__(
-        self,
-        topics: Sequence[str],
-        bodies: Sequence[bytes],
-        queue_ids: Sequence[int],
-        born_times_ms: Sequence[int],
-        born_host: Host,
-    ) -> None:
-        super().__init__([PLAIN] * len(topics))
-        self.topics = topics
-        self.bodies = bodies
-        self.queue_ids = queue_ids
-        self.born_times_ms = born_times_ms
-        self.born_host = born_host
+    def __init__(self, messages: PlainMessages) -> None:
+        super().__init__([PLAIN] * len(messages))
+        self.messages = messages
 
 
 def prepare_all(
     messages: Sequence[Message], max_body_bytes: int, max_light_queues: int
 ) -> list[Prepared]:
     """`prepare` of each. Raises as it does; what most batches are is seen in one look."""
-    plain = _plain_batch(messages, max_body_bytes) if len(messages) >= _FEW else None
-    if plain is not None:
-        return plain
+    if len(messages) >= FEW:
+        plain = messages if isinstance(messages, PlainMessages) else _plain_messages(messages)
+        if plain is not None and _are_right(plain, max_body_bytes):
+            return PlainBatch(plain)
     prepared: list[Prepared] = []
     add = prepared.append
     for message in messages:
@@ -237,26 +223,32 @@ def prepare_all(
     return prepared
 
 
-def _plain_batch(messages: Sequence[Message], max_body_bytes: int) -> PlainBatch | None:
-    """The messages, if all of them are plain, and nothing is wrong with any of them."""
+def _plain_messages(messages: Sequence[Message]) -> PlainMessages | None:
+    """The same by columns, if that is all there is in them."""
     topics, bodies, queue_ids, *texts, numbers, more, born_times_ms, hosts, again, place = zip(
         *messages, strict=True
     )
-    if (
-        any(map(any, (*texts, numbers, more, again, place)))
-        or set(map(type, bodies)) != _BYTES
-        or max(map(len, bodies)) > max_body_bytes
-        or min(queue_ids) < 0
-        or hosts.count(hosts[0]) != len(hosts)
-    ):
+    if any(map(any, (*texts, numbers, more, again, place))) or hosts.count(hosts[0]) != len(hosts):
         return None
-    if any(born_times_ms) and (
-        set(map(type, born_times_ms)) != _INT
-        or min(born_times_ms) < 0
-        or max(born_times_ms) > _LAST_I64
-    ):
-        return None
-    return PlainBatch(topics, bodies, queue_ids, born_times_ms, hosts[0])
+    return PlainMessages(topics, bodies, queue_ids, born_times_ms, hosts[0])
+
+
+def _are_right(messages: PlainMessages, max_body_bytes: int) -> bool:
+    """Whether `prepare` would find nothing wrong with any of them."""
+    bodies, born_times_ms = messages.bodies, messages.born_times_ms
+    return (
+        set(map(type, bodies)) == _BYTES
+        and max(map(len, bodies)) <= max_body_bytes
+        and min(messages.queue_ids) >= 0
+        and (
+            not any(born_times_ms)
+            or (
+                set(map(type, born_times_ms)) == _INT
+                and min(born_times_ms) >= 0
+                and max(born_times_ms) <= _LAST_I64
+            )
+        )
+    )
 
 
 def prepare(message: Message, index: int, max_body_bytes: int, max_light_queues: int) -> Prepared:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from store.format import BatchMark, Prepared
     from store.log.queue_offsets import Hot
-    from store.message import Message
+    from store.message import Message, PlainMessages
 
 _HEADER_FRONT = packing(FRONT)
 _HEADER_BACK = packing(BACK)
@@ -150,7 +150,7 @@ class BatchEncoder:
                     if not encoded.count:
                         return encoded
                     first, mark = first + 1, None
-                if self._encode_plain(encoded, prepared, first, hot, end, now_ms, begin):
+                if self._encode_plain(encoded, prepared.messages, first, hot, end, now_ms, begin):
                     return encoded
             self._encode(
                 encoded, messages, prepared, first, len(messages), hot, end, now_ms, begin, mark
@@ -296,7 +296,7 @@ class BatchEncoder:
     def _encode_plain(
         self,
         encoded: Encoded,
-        batch: PlainBatch,
+        messages: PlainMessages,
         first: int,
         hot: Hot,
         end: int,
@@ -306,10 +306,9 @@ class BatchEncoder:
         """Encode those from `first` on, all or, where it returns False, none."""
         at = encoded.end_offset
         records = plain_records(
-            batch,
-            first,
+            messages[first:] if first else messages,
             hot.queues,
-            self._pack_born_host(batch.born_host),
+            self._pack_born_host(messages.born_host),
             self._store_host,
             at,
             end,

@@ -159,7 +159,8 @@ class CommitLog:
         missing_light: set[str] = set()
         row_count = len(prepared)
         if isinstance(prepared, PlainBatch):
-            missing = set(zip(prepared.topics, prepared.queue_ids, strict=True)).difference(queues)
+            plain = prepared.messages
+            missing = set(zip(plain.topics, plain.queue_ids, strict=True)).difference(queues)
         else:
             missing = set(map(_QUEUE, messages)).difference(queues)
             for details in prepared:

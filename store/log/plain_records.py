@@ -1,6 +1,6 @@
 """Many plain messages into the bytes of their records, by columns.
 
-Plain is what most batches are, see PlainBatch in store/format/limits.py. Headers of their records
+Plain is what most batches are, see PlainMessages in store/message.py. Headers of their records
 differ in a few numbers, which are written into copies of one header, a whole column at once: half
 of what batch_encoder.py takes, message by message. That one is the reference; a test holds both
 against each other.
@@ -29,8 +29,8 @@ from store.format import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from store.format import PlainBatch
     from store.log.queue_offsets import HotQueue
+    from store.message import PlainMessages
 
 #: What differs from header to header.
 _FORMATS = {
@@ -80,8 +80,7 @@ class PlainRecords:
 
 
 def plain_records(
-    batch: PlainBatch,
-    first: int,
+    messages: PlainMessages,
     queues: Mapping[tuple[str, int], HotQueue],
     born_host: bytes,
     store_host: bytes,
@@ -92,14 +91,14 @@ def plain_records(
     *,
     crc_item: bool,
 ) -> PlainRecords | None:
-    """The records of the messages from `first` on, from physical offset `at` on.
+    """The records of the messages, from physical offset `at` on.
 
     None when they do not fit below `end`, or a host is no IPv4 address. `place` is what the first
     of them says of its place in its batch, 0 when each is by itself; the last one ends the batch.
     """
     if not len(born_host) == len(store_host) == HOST_V4_BYTES:
         return None
-    topics, bodies, queue_ids = batch.topics[first:], batch.bodies[first:], batch.queue_ids[first:]
+    topics, bodies, queue_ids = messages.topics, messages.bodies, messages.queue_ids
     count = len(bodies)
     if not count:
         return None
@@ -147,8 +146,8 @@ def plain_records(
     if not one_queue:
         rows["magic"] = [queue.magic for queue in of_each]
         rows["queue_id"] = queue_ids
-    if any(batch.born_times_ms):
-        rows["born_time_ms"] = [one or now_ms for one in batch.born_times_ms[first:]]
+    if any(messages.born_times_ms):
+        rows["born_time_ms"] = [one or now_ms for one in messages.born_times_ms]
     if place:
         places = (offsets << DISTANCE_SHIFT) + np.arange(place, place + count)
         places[-1] += LAST

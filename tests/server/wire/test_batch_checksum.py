@@ -109,3 +109,16 @@ def test_both_forms_of_a_request_have_the_same_checksum(
     assert checksum(batch(*one)) == checksum(by_columns(one))
     same = by_columns(one) == by_columns(other)
     assert (checksum(batch(*one)) == checksum(batch(*other))) == same
+
+
+@given(st.lists(st.tuples(st.sampled_from("tu"), st.binary(max_size=4)), min_size=12, max_size=20))
+def test_plain_messages_have_one_checksum_whatever_their_form(
+    sent: list[tuple[str, bytes]],
+) -> None:
+    whole = [{"topic": topic, "body": body} for topic, body in sent]
+    columns = pb.MessageColumns(
+        topics="tu",
+        topic_indexes=["tu".index(topic) for topic, _ in sent],
+        bodies=[body for _, body in sent],
+    )
+    assert checksum(batch(*whole)) == checksum(pb.PutBatchRequest(columns=columns))

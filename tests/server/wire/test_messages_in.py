@@ -10,6 +10,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire import messages_in
 from server.wire.put_limits import MAX_MESSAGES, Budget, TooMuchError, parts_of
 from store.errors import InvalidArgumentError
+from store.message import FEW, PlainMessages
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,36 @@ def test_a_message_without_a_queue_gets_one() -> None:
 def test_a_batch_has_some_messages_but_not_too_many(count: int) -> None:
     with pytest.raises(InvalidArgumentError, match="messages"):
         messages_in.batch_in([pb.Message(queue_id=0)] * count, ("::1", 1), lambda _: 0, Budget())
+
+
+@pytest.mark.parametrize("count", [1, FEW, 20])
+@pytest.mark.parametrize("tag", ["", "a"])
+@pytest.mark.parametrize("born_time_ms", [0, 7])
+def test_columns_are_the_messages_they_stand_for(count: int, tag: str, born_time_ms: int) -> None:
+    whole = [
+        pb.Message(
+            topic="tu"[at % 2],
+            body=bytes([at]),
+            queue_id=None if at % 3 else at,
+            tag=tag,
+            born_time_ms=born_time_ms,
+        )
+        for at in range(count)
+    ]
+    columns = pb.MessageColumns(
+        topics="tu" if count > 1 else "t",
+        topic_indexes=[at % 2 for at in range(count)],
+        bodies=[each.body for each in whole],
+        queue_ids=[-1 if at % 3 else at for at in range(count)],
+        tags=[tag] * count if tag else (),
+        born_times_ms=[born_time_ms] * count if born_time_ms else (),
+    )
+    found = [
+        messages_in.request_in(request, ("::1", 1), lambda topic: ord(topic), Budget())
+        for request in (pb.PutBatchRequest(messages=whole), pb.PutBatchRequest(columns=columns))
+    ]
+    assert [*found[0]] == [*found[1]]
+    assert isinstance(found[1], PlainMessages) == (count >= FEW and not tag)
 
 
 def _of_parts(form: str, counts: list[int]) -> pb.PutBatchRequest:

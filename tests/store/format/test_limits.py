@@ -210,8 +210,8 @@ def test_a_plain_batch_has_its_columns() -> None:
     prepared = prepare_all(batch, 100, 3)
     assert isinstance(prepared, PlainBatch)
     assert prepared == [PLAIN] * 20
-    assert [*prepared.queue_ids] == [*range(20)]
-    assert {*prepared.born_times_ms} == {7}
+    assert [*prepared.messages] == batch
+    assert [*prepared.messages[5:7]] == batch[5:7]
     batch[19] = batch[19]._replace(born_host=("10.0.0.9", 1))
     assert not isinstance(prepare_all(batch, 100, 3), PlainBatch)
 
