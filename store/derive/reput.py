@@ -2,8 +2,9 @@
 
 In ASYNC mode a batch is dispatched by the appending thread itself, as long as nothing lies
 before it: what the appender knows need not be parsed again, and a reader sees the message at
-once. In SYNC mode, and whenever the consume queue cannot keep up, batches wait in a bounded list
-for the reput thread. What does not fit in the list is read from the log again.
+once. In SYNC mode, and whenever the consume queue cannot keep up, batches wait in a bounded list:
+in SYNC mode for the flush thread, which dispatches a few rows itself, otherwise for the reput
+thread. What does not fit in the list is read from the log again.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ _PENDING_BYTES = 64 << 20
 #: One dispatch makes this many rows, but for the last message in it: a write of that many holds the
 #: interpreter for about 10 ms. A message is never divided.
 SLICE_ROWS = 4096
-#: Batches of more rows are dispatched together with those behind them, where that is cheaper.
+#: Batches of more rows are dispatched together with those behind them, where that is cheaper; the
+#: flush thread dispatches no more of them.
 _GATHERED_ROWS = 64
 #: A stalled consume queue is tried again after this long.
 _BUSY_WAIT_S = 0.02
@@ -57,8 +59,8 @@ _BUSY_WAIT_S = 0.02
 class ReputService:
     """Feeds the dispatchers. Owns the watermark `dispatched`.
 
-    Thread: "reput", and any appending thread through `offer`; `_dispatching` lets one at a time
-    through.
+    Thread: "reput", any appending thread through `offer`, and the flush thread through `follow`;
+    `_dispatching` lets one at a time through.
     Locks: `_dispatching`, taken after the append lock, never before it; see docs/threads.md.
     Failure: final. An error other than "busy" stops dispatch; the watermark fails with it, so that
     appends are refused. The log goes on being readable; opening again dispatches the rest.
@@ -136,13 +138,40 @@ class ReputService:
             self._wake.set()
 
     def wake(self) -> None:
-        """The limit has risen, or an append was interrupted before all of it was dispatched."""
+        """An append was interrupted before all of it was dispatched."""
         self._wake.set()
+
+    def follow(self) -> None:
+        """The limit has risen. For the flush thread; never blocks on the disk.
+
+        What is due is dispatched here, if it is little: to hand it to another thread may take
+        longer than that, and callers wait for it. Otherwise the next flush must not wait, and the
+        reput thread dispatches it.
+        """
+        limit = self._limit()
+        if self._is_little(limit) and not self._dispatching.locked():
+            self.dispatch_to(limit)
+        if self.dispatched.value < limit:
+            self._wake.set()
+
+    def _is_little(self, limit: int) -> bool:
+        """Whether a few rows are due, and none of them has to be parsed from the log."""
+        due = tuple(self._pending)
+        if not due or due[0].start_offset > self.dispatched.value:
+            return False
+        row_count = 0
+        for batch in due:
+            if batch.end_offset > limit:
+                break
+            row_count += batch.row_count
+            if row_count > _GATHERED_ROWS:
+                return False
+        return True
 
     def dispatch_to(self, end: int) -> None:
         """Dispatch what is appended, up to `end` at least, unless that must wait for RocksDB.
 
-        For an appender whose batch was too large for `offer`, once it holds no lock.
+        For an appender whose batch was too large for `offer`, once it holds no lock, and `follow`.
         """
         try:
             while self.dispatched.failure is None and self.dispatched.value < end:

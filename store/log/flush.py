@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 #: How often the gathering time may be taken again, since puts keep coming.
 _GATHER_STEPS = 8
-#: Puts for which a flush begins without gathering more.
+#: Puts for which a flush begins without gathering more, however many the last one answered.
 ENOUGH_PUTS = 32
 #: Of a flush, seconds: from a disk with a cache of its own to one that stands still.
 _BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -68,6 +68,7 @@ class FlushService:
         self._idle = False
         self._gathering = False
         self._puts = 0  # asked for since the last round began
+        self._enough = 1  # of them: a round begins without gathering more
         # Owned by the thread; read anywhere.
         self._rounds = 0
         #: Seconds of each flush that had something to do.
@@ -95,7 +96,7 @@ class FlushService:
                 self._puts += puts
                 # A thread that is flushing looks at the requests again before it rests; one that
                 # gathers is woken when it has enough.
-                if self._idle and (not self._gathering or self._puts >= ENOUGH_PUTS):
+                if self._idle and (not self._gathering or self._puts >= self._enough):
                     self._changed.notify()
 
     def stop(self) -> None:
@@ -172,16 +173,15 @@ class GroupCommitService(FlushService):
     """Makes appended bytes durable at once: one flush answers all callers that wait for it.
 
     What is asked for while a flush runs shares the next one. When the last round answered several
-    puts, more are to be expected: the next one waits as long as each `gather_s` brings another, a
-    few times at most, or until there are enough. Otherwise, on a fast disk, 64 callers
-    cause about 20 fsyncs. A lone caller never waits.
+    puts, as many are to be expected: until they are there, or enough of them, the next one waits as
+    long as each `gather_s` brings another, a few times at most. Otherwise, on a fast disk, 64
+    callers cause about 20 fsyncs. A lone caller never waits.
     Thread: "group-commit". Locks and failure: as FlushService says.
     """
 
     def __init__(self, log: Flushable, flushed: Watermark, gather_s: float = 0.0) -> None:
         super().__init__("group-commit", log, flushed)
         self._gather_s = gather_s  # replaced by `reconfigure`; read once a round
-        self._shared = False  # owned by the thread: the last round answered several puts
 
     def reconfigure(self, config: StoreConfig) -> None:
         self._gather_s = config.group_commit_gather_ms / 1000
@@ -190,10 +190,10 @@ class GroupCommitService(FlushService):
         with self._lock:
             self._idle = True
             self._changed.wait_for(lambda: self._stopping or self._requested > self.flushed.value)
-            if self._shared and self._gather_s > 0 and self._puts < ENOUGH_PUTS:
+            if self._gather_s > 0 and self._puts < self._enough:
                 self._gather()
             self._idle = False
-            self._shared = self._puts > 1
+            self._enough = min(self._puts, ENOUGH_PUTS)
             self._puts = 0
             return not self._stopping
 
@@ -203,7 +203,7 @@ class GroupCommitService(FlushService):
         for _ in range(_GATHER_STEPS):
             before = self._puts
             enough = self._changed.wait_for(
-                lambda: self._stopping or self._puts >= ENOUGH_PUTS, self._gather_s
+                lambda: self._stopping or self._puts >= self._enough, self._gather_s
             )
             if enough or self._puts == before:
                 break

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.derive.reput import ReputService
+from store.derive.reput import _GATHERED_ROWS, ReputService
 from store.errors import (
     CorruptRecordError,
     DiskFullError,
@@ -176,6 +176,73 @@ def test_nothing_beyond_the_limit_is_dispatched(tmp_path: Path) -> None:
     assert harness.recorder.requests == harness.appended
     with pytest.raises(StoreClosedError):
         harness.dispatched.wait_for(ends[2] + 1, 0)
+    harness.close()
+
+
+def test_whoever_raises_the_limit_dispatches_a_few_rows_up_to_it(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "log", inline=False)
+    harness.limit = 0
+    ends = [harness.append(*SOME) for _ in range(2)]
+    harness.reput.follow()
+    assert harness.recorder.calls == []  # nothing is due
+    harness.limit = ends[0]
+    harness.reput.follow()  # there is no thread yet
+    assert harness.recorder.end == ends[0]
+    harness.limit = ends[1]
+    harness.reput.follow()
+    assert harness.recorder.requests == harness.appended
+    harness.close()
+
+
+@pytest.mark.parametrize("in_one", [True, False])
+def test_many_rows_are_left_to_the_thread(tmp_path: Path, in_one: bool) -> None:
+    harness = Harness(tmp_path / "log", inline=False)
+    many = [Message("T", b"x")] * (_GATHERED_ROWS + 1)
+    for messages in [many] if in_one else [[message] for message in many]:
+        harness.append(*messages)
+    harness.reput.follow()
+    assert harness.recorder.calls == []
+    harness.reput.start()
+    assert harness.dispatched.wait_for(harness.log.appended_offset, 30)
+    assert harness.recorder.requests == harness.appended
+    harness.close()
+
+
+def test_what_the_list_did_not_take_is_left_to_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = Harness(tmp_path / "log", inline=False)
+    with monkeypatch.context() as small:
+        small.setattr("store.derive.reput._PENDING_BYTES", 0)
+        harness.append(*SOME)
+    end = harness.append(*SOME)
+    harness.reput.follow()
+    assert harness.recorder.calls == []
+    harness.reput.start()
+    assert harness.dispatched.wait_for(end, 30)
+    assert harness.recorder.requests == harness.appended
+    harness.close()
+
+
+def test_a_stall_of_whoever_raises_the_limit_is_waited_for_by_the_thread(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "log", inline=False)
+    end = harness.append(*SOME)
+    harness.recorder.busy = 1
+    harness.reput.follow()
+    assert harness.dispatched.value == harness.log.start_offset
+    harness.reput.start()  # it was woken before
+    assert harness.dispatched.wait_for(end, 30)
+    assert harness.recorder.requests == harness.appended
+    harness.close()
+
+
+def test_a_failure_of_whoever_raises_the_limit_is_final_too(tmp_path: Path) -> None:
+    harness = Harness(tmp_path / "log", inline=False)
+    end = harness.append(*SOME)
+    harness.recorder.error = RuntimeError("planted")
+    harness.reput.follow()
+    with pytest.raises(StoreFailedError):
+        harness.dispatched.wait_for(end, 0)
     harness.close()
 
 

@@ -211,7 +211,7 @@ def test_interval_failure_is_final(tmp_path: Path) -> None:
 
 
 def test_callers_that_come_together_share_a_flush_and_a_lone_one_never_waits() -> None:
-    """After a round that answered several puts the next one gathers, until it has enough."""
+    """After a round that answered many puts the next one gathers, until it has enough."""
     log, mark = FakeLog(), Watermark("flushed")
     service = GroupCommitService(log, mark, gather_s=60.0)
     service.start()
@@ -220,7 +220,7 @@ def test_callers_that_come_together_share_a_flush_and_a_lone_one_never_waits() -
         service.request(1)
         assert mark.wait_for(1, 10)  # alone: at once, though gathering may take a minute
         log.appended = 2
-        service.request(2, puts=2)
+        service.request(2, puts=2 * ENOUGH_PUTS)
         assert mark.wait_for(2, 10)
         before = service.flush_count
         for end in range(3, 3 + ENOUGH_PUTS):
@@ -228,6 +228,25 @@ def test_callers_that_come_together_share_a_flush_and_a_lone_one_never_waits() -
             service.request(end)
         assert mark.wait_for(2 + ENOUGH_PUTS, 10)
         assert service.flush_count == before + 1
+    finally:
+        service.stop()
+
+
+def test_as_many_as_the_last_flush_answered_are_waited_for_and_no_more() -> None:
+    log, mark = FakeLog(), Watermark("flushed")
+    service = GroupCommitService(log, mark, gather_s=60.0)
+    service.start()
+    try:
+        log.appended = 1
+        service.request(1, puts=3)
+        assert mark.wait_for(1, 10)
+        for end in (2, 3):
+            log.appended = end
+            service.request(end)
+        log.appended = 4
+        service.request(4)
+        assert mark.wait_for(4, 10)
+        assert service.flush_count == 2
     finally:
         service.stop()
 
