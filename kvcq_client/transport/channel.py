@@ -4,14 +4,22 @@ For a new certificate: the calls and streams that begin after it came use it; th
 on the connection they have. And it may be let go of, when nothing is under way on it, until
 something begins: gRPC has a thread for the channels of all event loops, which waits for the sockets
 of the whole process and would come between a thread and its own.
+
+With the last of those channels gRPC closes the socket by which that thread told its loops, from the
+thread of the last one. Another loop that reads it at that moment would say so in the log. So a
+channel is let go of while no loop but its own has had one.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import deque
 from sys import getrefcount
 from time import monotonic
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import grpc
 
@@ -26,9 +34,34 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 1.0
 #: Channels of former certificates whose streams may go on.
 _OLD_CHANNELS = 2
-#: References to gRPC's own object when nothing but its channel has one: that, and those of
-#: whoever counts.
-_UNUSED = 3
+
+
+class _Loops:
+    """The event loops of this process that had such a channel. Thread: any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+    def add(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            self._loops.add(loop)
+
+    def is_alone(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether all others are closed."""
+        with self._lock:
+            return all(each is loop or each.is_closed() for each in self._loops)
+
+
+def _references(channel: Any) -> int:  # noqa: ANN401 - the stubs leave out what is below it
+    """To gRPC's own object, which whatever is under way on the channel has one to."""
+    inner = channel._channel  # noqa: SLF001 - see above
+    return getrefcount(inner)
+
+
+_loops = _Loops()
+#: When nothing but the channel has one; how many whoever counts has depends on the interpreter.
+_UNUSED = _references(SimpleNamespace(_channel=object()))
 
 
 class Channel:
@@ -51,10 +84,14 @@ class Channel:
         self._look_s = monotonic() + _LOOK_EVERY_S
         self._methods: list[_Method] = []
         self._old: deque[grpc.aio.Channel] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
         self._channel: grpc.aio.Channel | None = self._open()
 
     def channel(self) -> grpc.aio.Channel:
-        """The one for what begins now."""
+        """The one for what begins now. Raises UsageError when it is closed."""
+        if self._closed:
+            raise grpc.aio.UsageError("the channel is closed")
         if self._tls is not None and monotonic() >= self._look_s:
             self._look_s = monotonic() + _LOOK_EVERY_S
             self._look_again(self._tls)
@@ -64,13 +101,13 @@ class Channel:
 
     def let_go(self) -> None:
         """Unless something is under way on it. Repeatable; `channel` makes another one."""
-        if self._channel is None or self._old:
+        if not _loops.is_alone(self._loop):
             return
         for method in self._methods:
             method.forget()
         # gRPC ends its thread with the last reference, which has to be given up in this one.
-        inner = self._channel._channel  # type: ignore[attr-defined] # noqa: SLF001 - see above
-        if getrefcount(inner) == _UNUSED:
+        self._old = deque(each for each in self._old if _references(each) > _UNUSED)
+        if self._channel is not None and _references(self._channel) == _UNUSED:
             self._channel = None
 
     def headers(self) -> tuple[tuple[str, str], ...]:
@@ -82,8 +119,15 @@ class Channel:
         return self.channel().get_state(try_to_connect=try_to_connect)
 
     async def close(self, grace: float | None = None) -> None:
-        for each in (*self._old, self._channel):
-            if each is not None:
+        """Repeatable. What was under way has the last references."""
+        self._closed = True
+        for method in self._methods:
+            method.forget()
+        channels = [*self._old, self._channel]
+        self._old.clear()
+        self._channel = None
+        while channels:
+            if (each := channels.pop()) is not None:
                 await each.close(grace)
 
     def unary_unary(self, *args: Any, **options: Any) -> Callable[..., Any]:  # noqa: ANN401
@@ -120,6 +164,7 @@ class Channel:
         self._channel = None
 
     def _open(self) -> grpc.aio.Channel:
+        _loops.add(self._loop)
         if self._secured is None:
             return grpc.aio.insecure_channel(self._target, options=self._options)
         return grpc.aio.secure_channel(self._target, self._secured, options=self._options)

@@ -315,6 +315,8 @@ class Connection:
 
     def let_go(self) -> None:
         """Of the channel, as soon as nothing is under way on it: see Channel. Repeatable."""
+        if self._closed:
+            return
         if self.calls.is_idle:
             closing = asyncio.create_task(self.calls.close())
             self._closing.add(closing)

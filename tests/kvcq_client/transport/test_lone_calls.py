@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client import Client, ClosedError, DeadlineError, Message, Start, UnavailableError
-from kvcq_client.transport import lone_calls
+from kvcq_client.transport import channel, lone_calls
 from kvcq_client.transport.lone_calls import LoneCalls, LoneStream
 from server.edge.call_gate import CallKind
 
@@ -243,7 +243,10 @@ async def test_a_call_is_timed_also_when_an_interrupt_came_as_its_stream_was_ope
     await asyncio.to_thread(client.close)
 
 
-async def test_a_channel_that_is_in_use_is_not_let_go_of(served: Served) -> None:
+async def test_a_channel_that_is_in_use_is_not_let_go_of(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "_loops", channel._Loops())  # whatever other tests left open
     client = await asyncio.to_thread(connected, served.target)
     connection = client._connection
 
@@ -268,6 +271,29 @@ async def test_a_channel_that_is_in_use_is_not_let_go_of(served: Served) -> None
     await asyncio.to_thread(client.close)
 
 
+async def test_a_channel_is_not_let_go_of_while_another_loop_may_read_what_grpc_closes_then(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "_loops", channel._Loops())
+
+    def work() -> None:
+        with connected(served.target) as client:
+
+            async def let_go() -> bool:
+                client._connection.let_go()
+                await asyncio.gather(*client._connection._closing)
+                client._connection.let_go()
+                return client._connection._channel._channel is None
+
+            with Client(served.target, timeout_s=20) as other:
+                other.create_topic("U", 1)
+                assert not client._thread.run(let_go())
+            assert client._thread.run(let_go())
+            assert client.describe_topic("U").queue_count == 1
+
+    await asyncio.to_thread(work)
+
+
 #: A process of its own: where a server runs, the thread is there for it.
 ALONE = """
 import sys, threading
@@ -289,6 +315,7 @@ with Client(sys.argv[1], timeout_s=20) as client:
                 client.put(Message("T", b"x", 0))
             assert monotonic() < end_s
     assert client.describe_topic("T").queue_count == 1
+assert not polls(), "nobody is left whom it could tell"
 print("ended")
 """
 

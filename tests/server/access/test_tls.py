@@ -20,6 +20,7 @@ from kvcq_client import (
     Start,
     UnavailableError,
 )
+from kvcq_client.transport import channel as channels
 from server.access import ReloadedTls, TlsFiles
 from server.config import ServerConfig
 from store.errors import InvalidArgumentError
@@ -302,8 +303,9 @@ def test_a_client_says_what_is_wrong_with_its_files(authority: Authority, tmp_pa
 
 
 async def test_a_channel_that_was_let_go_of_comes_back_whatever_its_files_are(
-    tmp_path: Path, authority: Authority
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(channels, "_loops", channels._Loops())  # whatever other tests left open
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(authority.ca.read_bytes())
     async with (
@@ -322,3 +324,9 @@ async def test_a_channel_that_was_let_go_of_comes_back_whatever_its_files_are(
             act()
             channel._look_s = 0.0  # a second has passed
             assert (await client.describe_topic("T")).queue_count == 1
+        trusted.write_bytes(authority.ca.read_bytes())
+        channel._look_s = 0.0
+        assert (await client.describe_topic("T")).queue_count == 1
+        assert channel._old
+        channel.let_go()
+        assert (channel._channel, *channel._old) == (None,), "of the former one as well"
