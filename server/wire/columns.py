@@ -39,6 +39,6 @@ class Stored(NamedTuple):
 
 def columns_of(requests: Sequence[DispatchRequest]) -> Columns:
     """The places of messages that were appended."""
-    _, queue_ids, queue_offsets, physical_offsets, *_ = zip(*requests, strict=True)
-    light = [offset for request in requests if request[8] for _, offset in request[8]]
+    _, queue_ids, queue_offsets, physical_offsets, *_, light_queues, _ = zip(*requests, strict=True)
+    light = [offset for places in light_queues for _, offset in places]
     return Columns(list(queue_ids), list(queue_offsets), list(physical_offsets), light)

@@ -41,6 +41,7 @@ from store.format.limits import (
     check_light_queue,
     check_queue_count,
     check_topic,
+    check_topics,
     prepare_all,
 )
 from store.format.properties import (
@@ -148,6 +149,7 @@ __all__ = [
     "check_queue_count",
     "check_record",
     "check_topic",
+    "check_topics",
     "crc_item",
     "crc_mismatch",
     "decode_properties",

@@ -62,7 +62,9 @@ _LIGHT_QUEUE = re.compile(_LIGHT_NAME).fullmatch
 _LIGHT_QUEUES = re.compile(f"(?:{_LIGHT_NAME},)*+{_LIGHT_NAME}").fullmatch
 assert LMQ_PREFIX == "%LMQ%"
 # Most topics, in one look: short, and not beginning with %, which is for names with a meaning.
-_PLAIN_TOPIC = re.compile(r"[|a-zA-Z0-9_-][%|a-zA-Z0-9_-]{0,126}").fullmatch
+_PLAIN_NAME = r"[|a-zA-Z0-9_-][%|a-zA-Z0-9_-]{0,126}+"
+_PLAIN_TOPIC = re.compile(_PLAIN_NAME).fullmatch
+_PLAIN_TOPICS = re.compile(f"(?:{_PLAIN_NAME},)*+{_PLAIN_NAME}").fullmatch
 _LONG_PREFIXES = ("%RETRY%", "%DLQ%")
 _NO_CARRIER_PREFIXES = ("%RETRY%", "rmq_sys_")
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -111,6 +113,17 @@ def check_topic(topic: str, field: str = "topic") -> None:
     _check_name(topic, field, limit)
     if topic == CHECKPOINT_TOPIC:
         raise InvalidArgumentError(field, f"{topic!r} is reserved")
+
+
+def check_topics(topics: Sequence[str]) -> None:
+    """`check_topic` of each. Names that are plain are seen in one look."""
+    if max(map(len, topics)) <= _LONGEST_NAME and CHECKPOINT_TOPIC not in topics:
+        text = ",".join(topics)
+        # A comma within a name would pass for one between two.
+        if _PLAIN_TOPICS(text) and text.count(",") == len(topics) - 1:
+            return
+    for topic in topics:
+        check_topic(topic)
 
 
 def check_light_queue(name: str, field: str) -> None:

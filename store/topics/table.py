@@ -16,7 +16,7 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from store.format import check_queue_count, check_topic
+from store.format import check_queue_count, check_topic, check_topics
 from store.light_queue import is_light, limits_of
 from store.metadata import KEEP_ALL, Retention, TopicConfig
 from store.topics.admission import Admission
@@ -151,8 +151,7 @@ class Topics:
         """Topics that a message names and that may come into being by that."""
         count = self._config.default_queue_count
         now_ms = self._clock.now_ms()
-        for topic in names:
-            check_topic(topic)
+        check_topics(names)
         if not self._config.auto_create_topics:
             raise UnknownTopicError(names[0])
         new = tuple.__new__

@@ -17,6 +17,7 @@ from store.format.limits import (
     check_light_queue,
     check_queue_count,
     check_topic,
+    check_topics,
     prepare,
     prepare_all,
 )
@@ -64,6 +65,15 @@ def test_bad_topics(name: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         check_topic(name, "topics[2].name")
     assert caught.value.field == "topics[2].name"
+    with pytest.raises(InvalidArgumentError):
+        check_topics(["good", name, "good"])
+
+
+def test_good_topics_may_come_together() -> None:
+    check_topics(["a"])
+    check_topics(["t" * 127, "%RETRY%group", "|", "a%b"])
+    with pytest.raises(InvalidArgumentError):
+        check_topics(["a,b", "c"])
 
 
 @pytest.mark.parametrize("name", ["%LMQ%", "a", "", "%LMQ%a/b", "%LMQ%" + "x" * 251, "%LMQ%,"])
