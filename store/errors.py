@@ -27,8 +27,8 @@ class InvalidArgumentError(StoreError):
 class UnknownTopicError(StoreError):
     """No topic of that name. Create it first, or turn on automatic creation."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"no topic {topic!r}")
+    def __init__(self, topic: str, kind: str = "topic") -> None:
+        super().__init__(f"no {kind} {topic!r}")
         self.topic = topic
 
 

@@ -23,11 +23,12 @@ from server.cli.terminal import (
     Bars,
     CommandError,
     Sections,
+    counted,
     json_option,
     print_json,
     text,
 )
-from store.errors import StoreError
+from store.errors import StoreError, StoreLockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -220,7 +221,7 @@ def export_command(
 
         chosen = choose(store, **_of_times(choice))
         result = export(session, chosen, output, overwrite=overwrite, progress=progress)
-    told = f"{result.messages:,} messages of {result.topics:,} topics in {result.seconds:.1f} s"
+    told = f"{_amount(result.messages, result.topics)} in {result.seconds:.1f} s"
     run.show(result.as_json(), f"{told}\n{output}")
 
 
@@ -245,8 +246,12 @@ def report_command(
         chosen = choose(store, **_of_times(choice))
         report = gather_report(session, chosen, progress=progress)
         page.write_text(render(report), encoding="utf-8")
-    told = f"{report.messages:,} messages of {report.topic_count:,} topics"
-    run.show(report.as_json() | {"page": str(page)}, f"{told}, {report.holes:,} holes\n{page}")
+    told = f"{_amount(report.messages, report.topic_count)}, {counted(report.holes, 'hole')}"
+    run.show(report.as_json() | {"page": str(page)}, f"{told}\n{page}")
+
+
+def _amount(messages: int, topics: int) -> str:
+    return f"{counted(messages, 'message')} of {counted(topics, 'topic')}"
 
 
 def _of_times(choice: dict[str, Any]) -> dict[str, Any]:
@@ -259,6 +264,8 @@ def _of_times(choice: dict[str, Any]) -> dict[str, Any]:
 def _refusals() -> Iterator[None]:
     try:
         yield
+    except StoreLockedError as error:
+        raise CommandError(str(error), "stop its server first") from error
     except StoreError as error:
         raise CommandError(str(error)) from error
     except Exception as error:

@@ -82,7 +82,7 @@ class Topics:
         if not is_light(name):
             return self.get(name).queue_count
         if self._queues.next_offsets([(name, 0)])[0] == 0:
-            raise UnknownTopicError(name)
+            raise UnknownTopicError(name, "light queue")
         return 1
 
     def require_queue(self, topic: str, queue_id: int) -> QueueRules:

@@ -257,6 +257,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("get", "7F00000100001FA300000000FFFFFFFF"), 1, "MESSAGE_NOT_FOUND"),
         (("pull", "t", "--limit", "0"), 2, "--limit"),
         (("pull", "%LMQ%none"), 1, "kvcq topic list --light-queues"),
+        (("pull", "%LMQ%none"), 1, "no light queue '%LMQ%none'"),
         (("pull", "%LMQ%$none$a"), 1, "by the first message that names it"),
         (("topic", "delete", "none"), 1, "kvcq topic delete none --yes"),
         (("bench", "run", "none"), 2, "kvcq bench list"),
@@ -486,6 +487,16 @@ def test_consume_reads_a_topic_and_goes_on_for_its_group(target: str) -> None:
     assert len(_lines(target, "consume", "feed", "--from", "-1h")) == 3
     assert "no time such as" in _run(target, "consume", "feed", "--from", "soon").stderr
     assert _lines(target, "consume", "%LMQ%nobody") == []
+
+
+def test_a_light_queue_is_shown_with_its_own_queue_and_offsets(target: str) -> None:
+    for light in ((), ("--light-queue", "%LMQ%own")):
+        _json(target, "put", "elsewhere", "hi", "--queue", "3", *light)
+    assert _run(target, "pull", "elsewhere").stdout.splitlines()[-1].split()[:2] == ["3", "1"]
+    assert _run(target, "pull", "%LMQ%own").stdout.splitlines()[-1].split()[:2] == ["0", "0"]
+    assert "  0:0  " in _run(target, "consume", "%LMQ%own").stdout
+    assert "  3:1  " in _run(target, "consume", "elsewhere").stdout
+    assert _run(target, "topic", "describe", "%LMQ%own").stdout.startswith("%LMQ%own\n")
 
 
 def test_consume_follows_a_light_queue_from_its_first_message(target: str) -> None:

@@ -23,7 +23,7 @@ README = read("README.md")
 
 
 def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
-    [python] = blocks(README, "python")
+    blocking, asynchronous = blocks(README, "python")
     session = README.partition("## A first session")[2].partition("```python")[0]
     with ServerProcess(tmp_path) as server:
         server.wait_for("ready")
@@ -41,12 +41,14 @@ def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
             )
             assert done.exit_code == 0, (command, done.stderr)
             assert done.stdout or done.stderr, command
-        assert [_run(python, server.target) for _ in range(2)] == [
+        assert [_run(blocking, server.target) for _ in range(2)] == [
             ["0 b'hello'", "0 b'hello'"],
             ["0 b'hello'"],
         ], "the second run reads what is behind the first"
-        [of_client] = blocks(read("kvcq_client/README.md"), "python")
-        assert len(_run(of_client, server.target)) == 4, "without a group: all of them"
+        assert len(_run(asynchronous, server.target)) == 4, "another group: all of them"
+        of_client, in_a_loop = blocks(read("kvcq_client/README.md"), "python")
+        assert len(_run(of_client, server.target)) == 5, "without a group: all of them"
+        assert len(_run(in_a_loop, server.target)) == 2, "behind what the group has read"
 
 
 def _run(python: str, target: str) -> list[str]:

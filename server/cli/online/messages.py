@@ -122,7 +122,7 @@ def pull(
     elif raw:
         print_bodies(found)
     elif found or damage is None:
-        print_messages(found)
+        print_messages(found, topic)
     if damage is None and not raw:
         _tell_what_is_left(positions)
     if damage is not None:
@@ -202,7 +202,7 @@ def query(
     if as_json:
         print_documents(found)
     else:
-        print_messages(found)
+        print_messages(found, topic)
     if not complete:
         say("there are more; show them with a larger --limit")
 
@@ -246,11 +246,16 @@ def print_bodies(messages: Iterable[StoredMessage]) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_messages(messages: Iterable[StoredMessage]) -> None:
-    """A table for people."""
+def queue_read(topic: str, message: StoredMessage) -> int:
+    """The queue of `topic` that its offset is of: a light queue has one, wherever it was sent."""
+    return 0 if topic.startswith(LIGHT_PREFIX) else message.queue_id
+
+
+def print_messages(messages: Iterable[StoredMessage], topic: str) -> None:
+    """A table for people, of messages that were read from `topic`."""
     rows = [
         (
-            message.queue_id,
+            queue_read(topic, message),
             message.queue_offset,
             time_text(message.store_time_ms),
             one_line(message.tag),

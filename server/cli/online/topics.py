@@ -144,7 +144,7 @@ def describe(name: str, server: str, as_json: bool) -> None:
         document["queues"] = [{**document_of(each, _QUEUE_FIELDS)} for each in queues]
         print_json(document)
         return
-    title = f"{found.name}: created {time_text(found.created_time_ms)}"
+    title = found.name if is_light else f"{name}: created {time_text(found.created_time_ms)}"
     columns = ["queue", "min offset", "max offset", "messages"]
     rows = [
         [each.queue_id, each.min_offset, each.max_offset, each.max_offset - each.min_offset]

@@ -140,6 +140,7 @@ def test_a_running_store_is_refused_and_can_still_be_exported(tmp_path: Path) ->
             result = kvcq("spark", command, root)
             assert result.exit_code == 1
             assert "in this process" in result.stderr
+            assert "stop its server first" in result.stderr
         result = kvcq("spark", "export", root, tmp_path / "parquet", "--json")
         assert result.exit_code == 0, result.output
         assert document(result) | {"seconds": 0} == {

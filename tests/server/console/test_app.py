@@ -105,6 +105,13 @@ async def test_an_administrator_may_change_things(served: Served) -> None:
         assert "3 queues" in page.text
 
 
+async def test_where_nobody_signs_in_the_page_says_what_changes_take(served: Served) -> None:
+    async with console_of(served) as client:
+        assert "console_admin" in (await client.get("/")).text
+    async with console_of(served, may_administer=True) as client:
+        assert "Read-only" not in (await client.get("/")).text
+
+
 async def test_wrong_credentials_are_refused_without_saying_which(served: Served) -> None:
     for name, secret in [("bob", "Pa55"), ("nobody", "pa55"), ("", ""), ("bob", "")]:
         async with console_of(served, Users()) as client:
