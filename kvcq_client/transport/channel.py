@@ -152,10 +152,13 @@ class Channel:
         if stamps == self._stamps:
             return
         try:
-            self._secured = tls.channel_credentials()
+            secured = tls.channel_credentials()
+            tls.check_files()
         except OSError:
             return  # half-way through a change: the old one serves until it is done
-        self._stamps = stamps
+        if stamps_of(tls.files) != stamps:
+            return  # in the midst of one
+        self._secured, self._stamps = secured, stamps
         if self._channel is None:
             return
         if len(self._old) == _OLD_CHANNELS:

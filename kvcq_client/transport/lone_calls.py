@@ -28,7 +28,7 @@ loop.
 
 While there is a channel of an event loop in the process, gRPC's thread for it waits for all
 sockets, and each answer goes through it: 90 us. So the loop lets go of its channel while a thread
-makes one call after the other.
+makes one call after the other, in a process that has no other client.
 """
 
 from __future__ import annotations

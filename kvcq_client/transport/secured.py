@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import ssl
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,6 +59,16 @@ class TLS:
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """From the files as they are now. Raises OSError."""
         return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.cert))
+
+    def check_files(self) -> None:
+        """Raises OSError when one is missing or cut short, or the key is not the certificate's:
+        what gRPC would say of that is that the server is away."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.set_ciphers("DEFAULT@SECLEVEL=0")  # how strong they have to be is for gRPC to say
+        if self.ca is not None:
+            context.load_verify_locations(self.ca)
+        if self.cert is not None:
+            context.load_cert_chain(self.cert, self.key, password="")
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,38 @@ async def test_certificates_are_rotated_while_calls_go_on(
         await producer.put(Message("T", b"still"))
 
 
+async def test_a_client_takes_new_files_when_all_of_them_are_there(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """One that is written in place is empty first, then cut short."""
+    ca = tmp_path / "trusted.pem"
+    ca.write_bytes(authority.ca.read_bytes())
+    cert, key = authority.issue()
+    channel = channels.Channel("127.0.0.1:1", [], TLS(ca=ca, cert=cert, key=key), None)
+
+    def changed() -> bool:
+        before = channel.channel()
+        channel._look_s = 0.0  # a second has passed
+        return channel.channel() is not before
+
+    for file in (ca, cert, key):
+        whole = file.read_bytes()
+        for damaged in (b"", whole[: len(whole) // 2], whole[:-4]):
+            file.write_bytes(damaged)
+            assert not changed()
+        file.write_bytes(whole)
+        assert changed()
+        assert not changed()
+    former = key.read_bytes()
+    authority.issue()
+    renewed = key.read_bytes()
+    key.write_bytes(former)
+    assert not changed()
+    key.write_bytes(renewed)
+    assert changed()
+    await channel.close()
+
+
 def test_a_change_that_is_half_done_changes_nothing(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
