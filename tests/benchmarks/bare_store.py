@@ -41,11 +41,8 @@ class BareStore:
         root: Path,
         queues: Sequence[tuple[str, int]],
         light_queues: Sequence[str] = (),
-        *,
-        sync_every: int = 0,
     ) -> None:
-        """The queues' keys are made here, so that their names cost nothing later. One `fdatasync`
-        of the log for so many batches; 0: none."""
+        """The queues' keys are made here, so that their names cost nothing later."""
         root.mkdir(parents=True)
         self._file = (root / "log").open("w+b")
         self._allocated = 0
@@ -63,8 +60,6 @@ class BareStore:
         self._light_names = [name.encode() for name in light_queues]
         self._next = [0] * len(queues)
         self._light_next = [0] * len(light_queues)
-        self._sync_every = sync_every
-        self._batches = 0
         self._at = 0
 
     def put(self, body: bytes, queues: Sequence[int], light: Sequence[slice] = ()) -> None:
@@ -113,9 +108,10 @@ class BareStore:
         rows.set_default_column_family(self._bounds)
         deque(starmap(rows.put, sorted(bounds.items())), maxlen=0)
         self._db.write(rows, self._options)
-        self._batches += 1
-        if self._sync_every and self._batches % self._sync_every == 0:
-            os.fdatasync(self._file.fileno())
+
+    def sync(self) -> None:
+        """All records are on disk. Thread: any; puts may go on."""
+        os.fdatasync(self._file.fileno())
 
     def _light_rows(
         self,

@@ -20,9 +20,10 @@ def test_records_are_ours_and_rows_are_those_of_queues_and_light_queues(tmp_path
     root = tmp_path / "bare"
     body = os.urandom(100)
     light = [f"{LIGHT_PREFIX}{number}" for number in range(3)]
-    with BareStore(root, [("a", 0), ("b", 2)], light, sync_every=2) as store:
+    with BareStore(root, [("a", 0), ("b", 2)], light) as store:
         store.put(body, [0, 1, 0], [slice(0, 1), slice(0, 3), slice(2, 3)])
         store.put(body, [0, 0], [slice(0, 0)] * 2)
+        store.sync()
         end = store._at
     records = (root / "log").read_bytes()[:end]
     messages = split_records(records, [0, 0, 1, 2, 3])

@@ -42,7 +42,7 @@ METHODS = {
     "stream_blocking": "one stream, blocking",
     "stream_asyncio": "one stream, asyncio",
 }
-_LIMIT_S = 1.0
+_LIMIT_S = 0.8
 _WARM_UP_SHARE = 0.2
 
 

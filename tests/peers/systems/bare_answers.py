@@ -9,6 +9,7 @@ from kvcq_client.transport import keep_freed_memory
 
 # isort: split
 
+import asyncio
 import os
 import struct
 import sys
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 _SERVICE = "bare.Bare"
-UNARY, STREAM, CALLS = (f"/{_SERVICE}/{name}" for name in ("Unary", "Stream", "Calls"))
+UNARY, STREAM, GROUPED, CALLS = (
+    f"/{_SERVICE}/{name}" for name in ("Unary", "Stream", "Grouped", "Calls")
+)
 NOTHING, STORE = "nothing", "store"
 #: Of a request: bytes of its answer; messages to put; messages to read, and from which on.
 _HEAD = struct.Struct(">iiiq")
@@ -42,7 +45,7 @@ def asking(answer: int, filler: bytes, put: int = 0, read: int = 0, first: int =
 
 
 class Nothing:
-    """Behind it there is at most one `fdatasync` for each message of gRPC."""
+    """Behind it there is at most a file that is written when messages are to be on disk."""
 
     def __init__(self, store: Path, durability: Durability) -> None:
         store.mkdir()
@@ -60,8 +63,10 @@ class Nothing:
         if self._at + size > _FILE_BYTES:
             self._at = 0
         os.pwrite(self._file, request[:size].ljust(size), self._at)
-        os.fdatasync(self._file)
         self._at += size
+
+    def sync(self) -> None:
+        os.fdatasync(self._file)
 
     def read(self, first: int, count: int, size: int) -> bytes:
         return _bytes(size)
@@ -70,9 +75,9 @@ class Nothing:
 class Store:
     """The raw probe of a store. The first body of a message of gRPC stands for all."""
 
-    def __init__(self, store: Path, durability: Durability) -> None:
-        sync_every = 1 if durability is Durability.AFTER_FSYNC else 0
-        self._store = BareStore(store, [("bare", 0)], sync_every=sync_every)
+    def __init__(self, store: Path) -> None:
+        self._store = BareStore(store, [("bare", 0)])
+        self.sync = self._store.sync
 
     def put(self, request: bytes, count: int) -> None:
         self._store.put(request[:BODY_BYTES], [0] * count)
@@ -81,8 +86,9 @@ class Store:
         return self._store.read(first, count)
 
 
-async def serve(port: int, behind: Nothing | Store) -> None:
+async def serve(port: int, behind: Nothing | Store, durability: Durability) -> None:
     """One message of gRPC after the other, in the loop: a thread for it would cost more."""
+    is_durable = durability is Durability.AFTER_FSYNC
 
     def answer(request: bytes) -> bytes:
         size, put, read, first = _HEAD.unpack_from(request)
@@ -94,6 +100,8 @@ async def serve(port: int, behind: Nothing | Store) -> None:
         """In the frames of our client, for many calls in one message; they are put together."""
         calls = pb.CallsRequest.FromString(request).calls
         behind.put(calls[0].request, len(calls))
+        if is_durable:
+            behind.sync()
         sizes = [_HEAD.unpack_from(call.request)[0] for call in calls]
         return pb.CallsResponse(
             results=[
@@ -102,8 +110,34 @@ async def serve(port: int, behind: Nothing | Store) -> None:
             ]
         ).SerializeToString()
 
+    def lone_answer(request: bytes) -> bytes:
+        found = answer(request)
+        if is_durable:
+            behind.sync()
+        return found
+
     async def unary(request: bytes, _: object) -> bytes:
-        return answer(request)
+        return lone_answer(request)
+
+    async def grouped(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
+        """What comes while the disk is waited for shares the next wait."""
+        waiting: list[bytes] = []
+        came = asyncio.Event()
+
+        async def read() -> None:
+            async for request in requests:
+                waiting.append(answer(request))
+                came.set()
+
+        reader = asyncio.ensure_future(read())
+        reader.add_done_callback(lambda _: came.set())
+        while await came.wait() and (waiting or not reader.done()):
+            came.clear()
+            group = waiting[:]
+            waiting.clear()
+            await asyncio.to_thread(behind.sync)
+            for one in group:
+                yield one
 
     def stream(answer: Callable[[bytes], bytes]) -> Any:  # noqa: ANN401 - a handler, in two kinds
         async def call(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
@@ -115,7 +149,8 @@ async def serve(port: int, behind: Nothing | Store) -> None:
     server = grpc.aio.server(options=(("grpc.max_receive_message_length", -1),))
     handlers = {
         "Unary": grpc.unary_unary_rpc_method_handler(unary),
-        "Stream": stream(answer),
+        "Stream": stream(lone_answer),
+        "Grouped": grpc.stream_stream_rpc_method_handler(grouped),
         "Calls": stream(calls_answer),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
@@ -127,8 +162,9 @@ async def serve(port: int, behind: Nothing | Store) -> None:
 def main() -> None:
     port, durability, store, behind = sys.argv[1:]
     keep_freed_memory()
-    kind = Store if behind == STORE else Nothing
-    new_event_loop().run_until_complete(serve(int(port), kind(Path(store), Durability(durability))))
+    when, place = Durability(durability), Path(store)
+    kept = Store(place) if behind == STORE else Nothing(place, when)
+    new_event_loop().run_until_complete(serve(int(port), kept, when))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from kvcq_client.transport.loop_thread import new_event_loop
 from tests.benchmarks.bare_store import bodies_of
 from tests.peers.client import command_of
 from tests.peers.processes import ServerProcess, connects, free_port, plain_environment, wait_until
-from tests.peers.systems.bare_answers import CALLS, NOTHING, STORE, STREAM, UNARY, asking
+from tests.peers.systems.bare_answers import CALLS, GROUPED, NOTHING, STORE, STREAM, UNARY, asking
 from tests.peers.systems.calls import by_callers, in_pulls, one_at_a_time
 from tests.peers.systems.protocol import System
 from tests.peers.values import (
@@ -68,7 +68,7 @@ class BareStackServer:
         self._process: ServerProcess | None = None
         self.settings = f"grpc.aio on uvloop, {self.behind} behind it"
         if durability is Durability.AFTER_FSYNC:
-            self.settings += ", one fdatasync for each message of gRPC"
+            self.settings += ", one fdatasync for each message, or all batches that came meanwhile"
 
     def start(self) -> None:
         module = "tests.peers.systems.bare_answers"
@@ -106,6 +106,8 @@ class BareStackClient:
         keep_freed_memory()
         self._address = address
         self._loop = new_event_loop()
+        # Of batches, several wait for the disk together.
+        self._batches = GROUPED if durability is Durability.AFTER_FSYNC else STREAM
         self._put = asking(_PUT_ANSWER_BYTES, os.urandom(_PUT_BYTES), put=1)
         self._batch = asking(_BATCH_ANSWER_BYTES, os.urandom(_BATCH_BYTES), put=BATCH)
 
@@ -152,7 +154,13 @@ class BareStackClient:
 
     def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
         return self._under_way(
-            lambda _: self._batch, count * self.times, BATCH, AT_ONCE, lambda _: BATCH, limit_s
+            self._batches,
+            lambda _: self._batch,
+            count * self.times,
+            BATCH,
+            AT_ONCE,
+            lambda _: BATCH,
+            limit_s,
         )
 
     def read_back(self, queue: str, count: int) -> Timed:
@@ -160,7 +168,7 @@ class BareStackClient:
             return _pull(number * _CONSUMED, _CONSUMED)
 
         count -= count % _CONSUMED
-        return self._under_way(request, count, _CONSUMED, _AHEAD, self._taken)
+        return self._under_way(STREAM, request, count, _CONSUMED, _AHEAD, self._taken)
 
     def pull(self, queue: str, each: int, count: int) -> Timed:
         with _LoneStream(self._address) as stream:
@@ -176,6 +184,7 @@ class BareStackClient:
 
     def _under_way(
         self,
+        path: str,
         request: Callable[[int], bytes],
         count: int,
         each: int,
@@ -186,7 +195,7 @@ class BareStackClient:
         """Requests for `each` messages on one stream, so many of them under way at once."""
 
         async def work(channel: Any) -> Timed:  # noqa: ANN401 - as above
-            stream = channel.stream_stream(STREAM)()
+            stream = channel.stream_stream(path)()
             began_s = perf_counter()
             sent = answered = done = 0
             while True:
@@ -195,7 +204,10 @@ class BareStackClient:
                     await stream.write(request(sent))
                     sent += 1
                 elif answered < sent:
-                    done += taken(await stream.read())
+                    answer = await stream.read()
+                    if answer is grpc.aio.EOF:
+                        raise RuntimeError("the stream ended")
+                    done += taken(answer)
                     answered += 1
                 else:
                     break

@@ -6,7 +6,7 @@ import os
 from itertools import count as numbers
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvcq_client import LIGHT_PREFIX
 from tests.benchmarks.bare_store import BareStore
@@ -43,7 +43,7 @@ class BareStoreClient:
 
     def __init__(self, address: str, durability: Durability) -> None:
         self._root = Path(address)
-        self._sync_every = AT_ONCE if durability is Durability.AFTER_FSYNC else 0
+        self._is_durable = durability is Durability.AFTER_FSYNC
         self._body = os.urandom(BODY_BYTES)
         self._numbers = numbers()
 
@@ -52,39 +52,41 @@ class BareStoreClient:
 
     def put_batches(self, queue: str, count: int, limit_s: float) -> Timed:
         with self._store([queue]) as store:
-            return self._put(
-                lambda part: store.put(self._body, [0] * len(part)), batches(count, BATCH), limit_s
-            )
+            return self._put(store, lambda part: (self._body, [0] * len(part)), count, limit_s)
 
     def new_queues(self, count: int, limit_s: float) -> Timed:
-        names = [f"queue-{number:07d}" for number in range(count)]
-        with self._store(names) as store:
-            return self._put(
-                lambda part: store.put(self._body, part), batches(count, BATCH), limit_s
-            )
+        with self._store([f"queue-{number:07d}" for number in range(count)]) as store:
+            return self._put(store, lambda part: (self._body, part), count, limit_s)
 
     def light_queues(self, queues: int, each: int, count: int, limit_s: float) -> Timed:
         names = [f"{LIGHT_PREFIX}light-{number:07d}" for number in range(queues)]
 
-        def put(part: range) -> None:
+        def batch(part: range) -> tuple[bytes, Sequence[int], list[slice]]:
             firsts = (number * each % queues for number in part)
-            light = [slice(first, first + each) for first in firsts]
-            store.put(self._body, [0] * len(part), light)
+            return self._body, [0] * len(part), [slice(first, first + each) for first in firsts]
 
         with self._store(["light"], names) as store:
-            timed = self._put(put, batches(count, BATCH), limit_s)
+            timed = self._put(store, batch, count, limit_s)
         return Timed(timed.count * each, timed.seconds)
 
     def _store(self, queues: Sequence[str], light: Sequence[str] = ()) -> BareStore:
         root = self._root / str(next(self._numbers))
         pairs = [(name, 0) for name in queues]
-        return BareStore(root, pairs, light, sync_every=self._sync_every)
+        return BareStore(root, pairs, light)
 
-    def _put(self, put: Callable[[range], object], parts: Sequence[range], limit_s: float) -> Timed:
+    def _put(
+        self,
+        store: BareStore,
+        batch: Callable[[range], tuple[Any, ...]],
+        count: int,
+        limit_s: float,
+    ) -> Timed:
         done = 0
         began_s = perf_counter()
-        for part in parts:
-            put(part)
+        for number, part in enumerate(batches(count, BATCH), 1):
+            store.put(*batch(part))
+            if self._is_durable and number % AT_ONCE == 0:
+                store.sync()
             done += len(part)
             if perf_counter() - began_s > limit_s:
                 break
