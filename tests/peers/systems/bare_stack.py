@@ -205,7 +205,7 @@ class BareStackClient:
                     sent += 1
                 elif answered < sent:
                     answer = await stream.read()
-                    if answer is grpc.aio.EOF:
+                    if not isinstance(answer, bytes):
                         raise RuntimeError("the stream ended")
                     done += taken(answer)
                     answered += 1
