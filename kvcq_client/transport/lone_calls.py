@@ -93,15 +93,19 @@ class LoneStream:
             _BEGUN: cygrpc.ReceiveInitialMetadataOperation(0),
             _ENDED: self._status,
         }
-        self._call = channel._channel.segregated_call(  # noqa: SLF001 - see above
-            cygrpc.PropagationConstants.GRPC_PROPAGATE_DEFAULTS,
-            _METHOD,
-            None,
-            None,
-            headers,
-            None,
-            [((operation,), tag) for tag, operation in operations.items()],
-        )
+        try:
+            self._call = channel._channel.segregated_call(  # noqa: SLF001 - see above
+                cygrpc.PropagationConstants.GRPC_PROPAGATE_DEFAULTS,
+                _METHOD,
+                None,
+                None,
+                headers,
+                None,
+                [((operation,), tag) for tag, operation in operations.items()],
+            )
+        except BaseException:
+            self._close_channel()
+            raise
         self._due = len(operations)
         self._next_id = 0
         self._begun = False
@@ -151,13 +155,19 @@ class LoneStream:
         self.closed = True
         self.cancel()
         self._drain()
-        self._channel.close()
+        self._close_channel()
 
     def abandon(self) -> None:
         """End it without waiting for anything: the event to wait for may have been lost. What
         that leaves behind in gRPC is 20 KB."""
         self.closed = True
         self.cancel()
+        self._close_channel()
+
+    def _close_channel(self) -> None:
+        """By this thread and no other: an interrupt may have left it the lock of gRPC's channel,
+        which that takes once more when it is collected, in whatever thread."""
+        self._channel._call_state.channel = None  # noqa: SLF001 - nothing to close any more
         self._channel.close()
 
     def _operate(self, operations: tuple[object, ...], tag: str) -> bool:

@@ -46,6 +46,11 @@ def connected(target: str) -> Client:
     return with_stream(Client(target, timeout_s=20))
 
 
+def put_for_ever(client: Client) -> None:
+    while True:
+        client.put(a_message())
+
+
 def bodies(client: Client) -> list[bytes]:
     found: list[bytes] = []
     while part := client.pull("T", 0, len(found)).messages:
@@ -240,6 +245,46 @@ async def test_a_call_is_timed_also_when_an_interrupt_came_as_its_stream_was_ope
         await asyncio.to_thread(client.put, a_message(), timeout_s=lone_calls.SHORTEST_S)
     assert monotonic() - begun < 15  # after 30 gRPC gives the connection up
     line.let_go()
+    await asyncio.to_thread(client.close)
+
+
+async def test_a_lock_of_grpc_that_an_interrupt_left_behind_holds_nobody_up(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the last reference to what was thrown away, as the loop may."""
+    client = await asyncio.to_thread(connected, served.target)
+    enter = threading.Condition.__enter__
+    left: list[int] = []  # of the thread that is interrupted: locks that it takes before
+
+    def interrupted(self: threading.Condition) -> bool:
+        taken = enter(self)
+        if left and threading.get_ident() == interrupted_thread:
+            left[0] -= 1
+            if not left[0]:
+                left.clear()
+                raise KeyboardInterrupt
+        return taken
+
+    monkeypatch.setattr(threading.Condition, "__enter__", interrupted)
+    interrupted_thread = 0
+
+    def work() -> bool:
+        nonlocal interrupted_thread
+        interrupted_thread = threading.get_ident()
+        for taken in range(1, 7):
+            held = [*client._lone._idle]
+            left.append(taken)
+            with pytest.raises(KeyboardInterrupt):
+                put_for_ever(client)
+            with_stream(client)
+            letting_go = threading.Thread(target=held.clear, daemon=True)
+            letting_go.start()
+            letting_go.join(10)
+            if letting_go.is_alive():
+                return True
+        return False
+
+    assert not await asyncio.to_thread(work)
     await asyncio.to_thread(client.close)
 
 
