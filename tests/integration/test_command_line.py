@@ -84,6 +84,7 @@ def test_lines_become_messages(target: str) -> None:
     assert [message["body"] for message in part] == ["line 1199"]
     shown = _run(target, "pull", "lines", "--queue", "0", "--limit", "2")
     assert "1,198 more;" in shown.stderr
+    assert "--queue 0 --offset 2" in shown.stderr
 
 
 def test_what_is_left_is_counted_over_all_queues(target: str) -> None:

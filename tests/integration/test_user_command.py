@@ -133,6 +133,8 @@ def test_secrets_are_rotated_and_users_removed(site: Site, tmp_path: Path) -> No
 
 
 def test_commands_say_what_is_missing(site: Site, tmp_path: Path) -> None:
+    unknown = site.run("ops", "acl", "grant", "nobody", "publish", "--topic", "x")
+    assert (unknown.returncode, b"kvcq user list" in unknown.stderr) == (1, True)
     nobody = site.run(None, "stats")
     assert nobody.returncode == 1
     assert b"--access-key" in nobody.stderr

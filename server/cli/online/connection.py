@@ -235,6 +235,8 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             job_id = metadata.get("jobId", "")
             watch = command_at(server, "job watch" if job_id else "job list", name=job_id)
             return watch, "start it again when that one has ended, or cancel that one first"
+        case "UNKNOWN_USER":
+            return command_at(server, "user list"), ""
         case "UNKNOWN_JOB":
             return "", "`kvcq job list` and `kvcq migrate status` have the jobs there are"
         case "ILLEGAL_STEP":

@@ -146,8 +146,12 @@ def _tell_what_is_left(positions: list[dict[str, Any]]) -> None:
     behind = sum(left)
     if behind <= 0:
         return
-    where = f" in {sum(one > 0 for one in left)} queues" if len(left) > 1 else ""
-    say(f"{behind:,} more{where}; see them with --limit, or --queue and --offset")
+    if len(left) > 1:
+        where = f" in {sum(one > 0 for one in left)} queues"
+        say(f"{behind:,} more{where}; see them with --limit, or --queue and --offset")
+    else:
+        on = f"--queue {positions[0]['queueId']} --offset {positions[0]['nextOffset']}"
+        say(f"{behind:,} more; see them with --limit, or {on}")
 
 
 def _starts(
