@@ -1,7 +1,8 @@
 """The goals, what was reached of each, and whether what bounds it leaves room for it.
 
 A goal is a number, or a multiple of what others reached in the same run. One that is missed is out
-of reach where the nearest limit, in its best round of that run, does not reach it either.
+of reach where the nearest limit, in its best round of that run, does not reach it either. One that
+was never as good as our best round is no limit.
 """
 
 from __future__ import annotations
@@ -100,6 +101,11 @@ def goals(measured: Measured) -> list[Outcome]:
     return [found for goal in GOALS if (found := _outcome(goal, measured)) is not None]
 
 
+def _is_passed(limit: Spread, reached: Spread, sign: int) -> bool:
+    """Whether we were better in some round than what should bound us was in any: it is no bound."""
+    return reached.high > limit.high if sign > 0 else reached.low < limit.low
+
+
 def _outcome(goal: Goal, measured: Measured) -> Outcome | None:
     figure = goal.figure
     better = max if figure.more_is_better else min
@@ -124,7 +130,11 @@ def _outcome(goal: Goal, measured: Measured) -> Outcome | None:
     sign = 1 if figure.more_is_better else -1
     verdict = "met" if sign * reached.median >= sign * wanted else "**missed**"
     limit = ""
-    bounds = {name: one for name in measured.limits if (one := spread(name, goal.durability))}
+    bounds = {
+        name: one
+        for name in measured.limits
+        if (one := spread(name, goal.durability)) and not _is_passed(one, reached, sign)
+    }
     if bounds and figure is not _MEMORY:  # they have no server whose memory is its own
         name, one = min(bounds.items(), key=lambda found: sign * found[1].median)
         share = short((reached.median / one.median) ** sign)

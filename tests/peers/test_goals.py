@@ -72,6 +72,13 @@ def test_nearest_limit_counts() -> None:
     assert found.limit.startswith("bare, over store: 6,300 (6,000 to 6,600)")
 
 
+def test_what_we_have_passed_is_no_limit() -> None:
+    rates = {"kvcq": 5000, "bare-stack": 9000, "bare-stack-and-store": 4900}
+    found = _of(_outcomes(rates), "calls/s")
+    assert found.verdict == "**missed**"
+    assert found.limit.startswith("bare: ")
+
+
 def test_multiple_is_of_the_peer_in_the_same_run() -> None:
     rates = {"kvcq": 100_000, "redis": 80_000, "nats": 20_000}
     redis, nats = _outcomes(rates, "put, batches of 128")
