@@ -254,6 +254,8 @@ def _footprint(measured: Measured) -> str:
 
 def _fdatasync(document: dict[str, Any]) -> str:
     found = document["fdatasync"]
+    if not found:  # only stacks were compared
+        return ""
     median = spread_of([one["p50_us"] for one in found])
     high = spread_of([one["p99_us"] for one in found])
     return (

@@ -152,6 +152,12 @@ def test_limit_has_no_column_where_it_has_no_figure(tmp_path: Path) -> None:
     assert "|  | The kvcq one |" in tables  # its memory and disk are not those of a server
 
 
+def test_tables_of_no_system_are_empty() -> None:
+    """As where only the stacks are compared."""
+    nothing = document(Found()) | {"fdatasync": []}
+    assert "kvcq" not in markdown(nothing)
+
+
 def test_one_round_gives_no_table(tmp_path: Path) -> None:
     system = fake_system("kvcq")
     with pytest.raises(NoSpreadError, match="at least 2 rounds"):
