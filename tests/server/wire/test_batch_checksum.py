@@ -12,6 +12,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire.batch_checksum import checksum_of
 from server.wire.messages_in import request_in
 from server.wire.put_limits import Budget
+from store.message import FEW
 
 
 def checksum(request: pb.PutBatchRequest, port: int = 1, chosen: int = 3) -> int:
@@ -111,7 +112,11 @@ def test_both_forms_of_a_request_have_the_same_checksum(
     assert (checksum(batch(*one)) == checksum(batch(*other))) == same
 
 
-@given(st.lists(st.tuples(st.sampled_from("tu"), st.binary(max_size=4)), min_size=12, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("tu"), st.binary(max_size=4)), min_size=FEW, max_size=FEW + 8
+    )
+)
 def test_plain_messages_have_one_checksum_whatever_their_form(
     sent: list[tuple[str, bytes]],
 ) -> None:

@@ -23,7 +23,7 @@ from store.format.limits import (
 )
 from store.format.properties import MAX_PROPERTIES_BYTES
 from store.format.record import CRC_ITEM_BYTES, dispatch_request
-from store.message import Message
+from store.message import FEW, Message
 from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
@@ -216,13 +216,13 @@ def test_a_plain_message_needs_nothing() -> None:
 
 
 def test_a_plain_batch_has_its_columns() -> None:
-    batch = [PLAIN_MESSAGE._replace(queue_id=number, born_time_ms=7) for number in range(20)]
+    batch = [PLAIN_MESSAGE._replace(queue_id=number, born_time_ms=7) for number in range(FEW)]
     prepared = prepare_all(batch, 100, 3)
     assert isinstance(prepared, PlainBatch)
-    assert prepared == [PLAIN] * 20
+    assert prepared == [PLAIN] * FEW
     assert [*prepared.messages] == batch
     assert [*prepared.messages[5:7]] == batch[5:7]
-    batch[19] = batch[19]._replace(born_host=("10.0.0.9", 1))
+    batch[-1] = batch[-1]._replace(born_host=("10.0.0.9", 1))
     assert not isinstance(prepare_all(batch, 100, 3), PlainBatch)
 
 
@@ -246,7 +246,7 @@ some_messages = st.builds(
 
 @given(
     st.lists(some_messages | st.just(PLAIN_MESSAGE), max_size=4),
-    st.sampled_from([0, 0, 20]),
+    st.sampled_from([0, 0, FEW]),
 )
 def test_many_are_prepared_as_one_by_one(messages: list[Message], plain: int) -> None:
     messages = [PLAIN_MESSAGE] * plain + messages

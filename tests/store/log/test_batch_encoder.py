@@ -22,7 +22,7 @@ from store.format.record import (
 )
 from store.log.batch_encoder import BatchEncoder, Encoded, topic_field
 from store.log.queue_offsets import Hot
-from store.message import Message
+from store.message import FEW, Message
 from tests.support.log_writer import Entry, LogWriter
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def plain_batches(draw: st.DrawFn) -> list[Message]:
     """Messages without properties; now and then one that is not so plain."""
     places = draw(st.lists(st.tuples(words, st.integers(0, 2)), min_size=1, max_size=3))
     host = draw(hosts)
-    bodies = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=30))
+    bodies = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=2 * FEW))
     batch = []
     for body in bodies:
         topic, queue_id = draw(st.sampled_from(places))
@@ -227,9 +227,9 @@ def test_columns_give_what_one_after_the_other_gives(
     assert next_offsets(hot) == {5}
 
 
-@pytest.mark.parametrize("mark", [None, BatchMark("p", 0, 20, 0, 20)])
+@pytest.mark.parametrize("mark", [None, BatchMark("p", 0, FEW, 0, FEW)])
 def test_many_plain_messages_go_by_columns(mark: BatchMark | None) -> None:
-    batch = [Message("T", b"x")] * 20
+    batch = [Message("T", b"x")] * FEW
     prepared = prepare_all(batch, 9, 9)
     encoder = BatchEncoder(HOST, crc_item=True)
     with patch.object(encoder, "_encode", wraps=encoder._encode) as one_by_one:
