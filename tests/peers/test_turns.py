@@ -34,12 +34,14 @@ _OF_PEERS = {
 }
 
 
-def run(system: System, directory: Path, rounds: int = 1, scale: float = 0.0) -> Found:
+def run(directory: Path, *systems: System, rounds: int = 1) -> Found:
+    """The systems one after the other, round by round, with the least amounts."""
     found = Found()
     with ColdMemory(limit_bytes=0) as cold:
         for number in range(rounds):
-            place = directory / str(number)
-            Turn(system, number, place, found, cold, scale, lambda _: None).run()
+            for system in systems:
+                place = directory / f"{system.name}{number}"
+                Turn(system, number, place, found, cold, 0.0, lambda _: None).run()
     return found
 
 
@@ -85,21 +87,21 @@ def test_system_that_is_not_installed_is_left_out_with_how_to_install_it() -> No
 
 
 def test_turn_does_all_works_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    found = run(fake_system(), tmp_path)
+    found = run(tmp_path, fake_system())
     assert not found.failures
     assert {(one.work, one.memory, one.durability) for one in found.samples} == {
         one for one in _OF_PEERS if "one send each" not in one[0]
     }
     assert list(found.not_offered["fake"].values()) == ["no batches of its own"]
     assert FakeServer.running == 0
-    assert list((tmp_path / "0").iterdir()) == []
+    assert list((tmp_path / "fake0").iterdir()) == []
     batches = next(one for one in found.samples if "batches" in one.work)
     assert batches.rate == pytest.approx(1000)
     assert batches.more["is_cold"] == 0.0
 
 
 def test_failure_is_noted_and_the_other_durability_still_measured(tmp_path: Path) -> None:
-    found = run(fake_system(client=FailingClient), tmp_path)
+    found = run(tmp_path, fake_system(client=FailingClient))
     [failure] = found.failures
     assert failure.startswith("The fake one, before fsync, round 1: ")
     assert "two of them are missing" in failure
@@ -109,12 +111,7 @@ def test_failure_is_noted_and_the_other_durability_still_measured(tmp_path: Path
 
 def test_tables_have_the_median_its_spread_and_the_ratio(tmp_path: Path) -> None:
     ours, other = fake_system("kvcq"), fake_system("other")
-    found = Found()
-    with ColdMemory(limit_bytes=0) as cold:
-        for number in range(2):
-            for system in (ours, other):
-                place = tmp_path / f"{system.name}{number}"
-                Turn(system, number, place, found, cold, 0.0, lambda _: None).run()
+    found = run(tmp_path, ours, other, rounds=2)
     found.left_out["absent"] = "The absent one is not installed: apt-get install it"
     text = markdown(document(found, ours, other))
     figure = "1,000 (1,000 to 1,000)"
@@ -131,18 +128,13 @@ def test_tables_have_the_median_its_spread_and_the_ratio(tmp_path: Path) -> None
 
 def test_goals_stand_first_with_what_was_reached(tmp_path: Path) -> None:
     ours = fake_system("kvcq")
-    text = markdown(document(run(ours, tmp_path, rounds=2), ours))
+    text = markdown(document(run(tmp_path, ours, rounds=2), ours))
     assert "| put, one at a time, blocking, calls/s | 5,000 | 1,000 (1,000" in text
 
 
 def test_limit_has_no_column_where_it_has_no_figure(tmp_path: Path) -> None:
     ours, limit = fake_system("kvcq"), fake_system("bare", limits={"put_batches"})
-    found = Found()
-    with ColdMemory(limit_bytes=0) as cold:
-        for number in range(2):
-            for system in (ours, limit):
-                place = tmp_path / f"{system.name}{number}"
-                Turn(system, number, place, found, cold, 0.0, lambda _: None).run()
+    found = run(tmp_path, ours, limit, rounds=2)
     assert {one.work for one in found.samples if one.system == "bare"} == {"put, batches of 128"}
     parts = markdown(document(found, ours, limit)).split("\n\n")
     tables = {part.splitlines()[0]: part for part in parts if part.startswith("|")}
@@ -161,13 +153,13 @@ def test_tables_of_no_system_are_empty() -> None:
 def test_one_round_gives_no_table(tmp_path: Path) -> None:
     system = fake_system("kvcq")
     with pytest.raises(NoSpreadError, match="at least 2 rounds"):
-        markdown(document(run(system, tmp_path), system, rounds=1))
+        markdown(document(run(tmp_path, system), system, rounds=1))
 
 
 @pytest.mark.slow
 @pytest.mark.integration
 def test_our_own_server_and_client_through_the_plug(tmp_path: Path) -> None:
-    found = run(kvcq.SYSTEM, tmp_path, scale=0.0)
+    found = run(tmp_path, kvcq.SYSTEM)
     assert not found.failures
     assert not found.not_offered
     assert {(one.work, one.memory, one.durability) for one in found.samples} == _WORKS

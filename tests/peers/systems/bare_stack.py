@@ -323,26 +323,24 @@ class _ManyCalls:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-_LIMITS = {
-    *("put_one", "put_one_asyncio", "put_by_callers", "put_unary", "put_each", "put_batches"),
-    *("read_back", "pull"),
-}
+def _system(
+    name: str, title: str, server: type[BareStackServer], client: type[BareStackClient]
+) -> System:
+    return System(
+        name,
+        title,
+        lambda: None,
+        server,
+        lambda address, durability: command_of(client, address, durability),
+        lambda: version("grpcio"),
+        limits={
+            *("put_one", "put_one_asyncio", "put_by_callers", "put_unary", "put_each"),
+            *("put_batches", "read_back", "pull"),
+        },
+    )
 
-SYSTEM = System(
-    "bare-stack",
-    "bare stack, nothing stored",
-    lambda: None,
-    BareStackServer,
-    lambda address, durability: command_of(BareStackClient, address, durability),
-    lambda: version("grpcio"),
-    limits=_LIMITS,
-)
-OVER_STORE = System(
-    "bare-stack-and-store",
-    "bare stack over bare store",
-    lambda: None,
-    BareOverStore,
-    lambda address, durability: command_of(BareOverStoreClient, address, durability),
-    lambda: version("grpcio"),
-    limits=_LIMITS,
+
+SYSTEM = _system("bare-stack", "bare stack, nothing stored", BareStackServer, BareStackClient)
+OVER_STORE = _system(
+    "bare-stack-and-store", "bare stack over bare store", BareOverStore, BareOverStoreClient
 )
