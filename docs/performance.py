@@ -181,7 +181,7 @@ def missed() -> list[str]:
         return []
     measured = Measured(peers_report.read())
     return [
-        f"{goal.verdict}: {goal.name}: {goal.reached.text()}, wanted {goal.wanted}; "
+        f"{goal.verdict}: {goal.name}: {goal.reached}, wanted {goal.wanted}; "
         f"limit: {goal.limit or 'not measured'}".replace("*", "")
         for goal in goals(measured)
         if goal.verdict != "met"

@@ -1,8 +1,9 @@
 """The goals, what was reached of each, and whether what bounds it leaves room for it.
 
-A goal is a number, or a multiple of what others reached in the same run. One that is missed is out
-of reach where the nearest limit, in its best round of that run, does not reach it either. One that
-was never as good as our best round is no limit.
+A goal is a number, or a multiple of what another system reached, or of what the same system reached
+before fsync. Multiples are taken round by round, ours and those of what bounds us alike. A goal is
+met where their median gets there. One that is missed is out of reach where the nearest limit does
+not get there in any round. One that was never as good as our best round is no limit.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.peers.spread import Spread, short
+from tests.peers.spread import short, spread_if
 from tests.peers.values import OURS, Durability, Sample
 from tests.peers.works import work_of
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.peers.measured import Measured
+    from tests.peers.spread import Spread
 
 _BEFORE, _AFTER = Durability.BEFORE_FSYNC, Durability.AFTER_FSYNC
 _STACK, _STORE = ("bare-stack",), ("bare-store",)
@@ -47,7 +49,7 @@ _MEMORY = Figure(
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`factor` times the best of `of`, or that number."""
+    """`factor` times the best of `of`, or that number; ours of `of`: each system against itself."""
 
     work: str
     factor: float
@@ -89,59 +91,102 @@ class Outcome:
 
     name: str
     wanted: str
-    reached: Spread
+    #: Our figure, and where a multiple is wanted, which one it is.
+    reached: str
     #: "met", "**missed**" or "**out of reach**".
     verdict: str
-    #: The nearest one: its title, its figure, and how much of it ours is. "" where there is none.
+    #: The nearest one: its title, its figure, which multiple that is, and how much of it ours is;
+    #: "" where there is none.
     limit: str
 
 
 def goals(measured: Measured) -> list[Outcome]:
     """Those of which there is a figure of ours, and of what it is compared to."""
-    return [found for goal in GOALS if (found := _outcome(goal, measured)) is not None]
+    return [found for goal in GOALS if (found := _Judged(goal, measured).outcome()) is not None]
 
 
-def _is_passed(limit: Spread, reached: Spread, sign: int) -> bool:
-    """Whether we were better in some round than what should bound us was in any: it is no bound."""
-    return reached.high > limit.high if sign > 0 else reached.low < limit.low
+class _Judged:
+    """A goal beside what was measured."""
 
+    def __init__(self, goal: Goal, measured: Measured) -> None:
+        self._goal = goal
+        self._measured = measured
+        self._figure = goal.figure
+        self._sign = 1 if goal.figure.more_is_better else -1
+        #: The others' best, of which a multiple is wanted; "" where each is compared to itself.
+        self._other = ""
+        self._is_of_itself = goal.of == (OURS,)
 
-def _outcome(goal: Goal, measured: Measured) -> Outcome | None:
-    figure = goal.figure
-    better = max if figure.more_is_better else min
-
-    def spread(system: str, durability: Durability) -> Spread | None:
-        return measured.spread(system, durability, work_of(durability, goal.work), figure.of)
-
-    reached = spread(OURS, goal.durability)
-    wanted, words = goal.factor, short(goal.factor)
-    if goal.of:
-        at = goal.of_durability or goal.durability
-        found = [(one.median, one, name) for name in goal.of if (one := spread(name, at))]
-        if not found:
+    def outcome(self) -> Outcome | None:
+        goal, at = self._goal, self._goal.of_durability or self._goal.durability
+        words = short(goal.factor)
+        if goal.of:
+            found = [(one.median, one, name) for name in goal.of if (one := self._spread(name, at))]
+            if not found:
+                return None
+            _, one, name = (max if self._sign > 0 else min)(found)
+            self._other = "" if self._is_of_itself else name
+            words = ("as" if goal.factor == 1 else f"{words} times") + f" {self._title(name)}"
+            words += f", {at}" if goal.of_durability else ""
+            words += f": {one.times(goal.factor).text()}"
+        reached, compared = self._spread(OURS, goal.durability), self._compared(OURS)
+        if reached is None or compared is None:
             return None
-        median, one, name = better(found)
-        wanted *= median
-        words = ("as" if goal.factor == 1 else f"{words} times") + f" {measured.title(name)}"
-        words += f", {at}" if goal.of_durability else ""
-        words += f": {one.times(goal.factor).text()}"
-    if reached is None:
-        return None
-    sign = 1 if figure.more_is_better else -1
-    verdict = "met" if sign * reached.median >= sign * wanted else "**missed**"
-    limit = ""
-    bounds = {
-        name: one
-        for name in measured.limits
-        if (one := spread(name, goal.durability)) and not _is_passed(one, reached, sign)
-    }
-    if bounds and figure is not _MEMORY:  # they have no server whose memory is its own
-        name, one = min(bounds.items(), key=lambda found: sign * found[1].median)
-        share = short((reached.median / one.median) ** sign)
-        limit = f"{measured.title(name)}: {one.text()}, **{share}**"
-        best = one.high if figure.more_is_better else one.low
-        if verdict != "met" and sign * best < sign * wanted:
-            verdict = "**out of reach**"
-    unit = figure.name or work_of(goal.durability, goal.work).unit
-    when = f", {goal.durability}" if goal.durability is _AFTER else ""
-    return Outcome(f"{goal.work}{when}, {unit}", words, reached, verdict, limit)
+        is_met = self._sign * compared.median >= self._sign * goal.factor
+        verdict, limit = "met" if is_met else "**missed**", ""
+        if found_limit := self._nearest_limit(compared):
+            name, one = found_limit
+            limit = self._limit_text(name, one, reached, compared)
+            if not is_met and self._best(one) < self._sign * goal.factor:
+                verdict = "**out of reach**"
+        unit = self._figure.name or work_of(goal.durability, goal.work).unit
+        when = f", {goal.durability}" if goal.durability is _AFTER else ""
+        ours = reached.text() + (f", {compared.text()} times" if goal.of else "")
+        return Outcome(f"{goal.work}{when}, {unit}", words, ours, verdict, limit)
+
+    def _nearest_limit(self, reached: Spread) -> tuple[str, Spread] | None:
+        if self._figure is _MEMORY:  # they have no server whose memory is its own
+            return None
+        bounds = [
+            (self._sign * one.median, name, one)
+            for name in self._measured.limits
+            # Where we were better in some round than it was in any, it is no bound.
+            if (one := self._compared(name)) and self._best(one) >= self._best(reached)
+        ]
+        return min(bounds)[1:] if bounds else None
+
+    def _limit_text(self, name: str, limit: Spread, reached: Spread, compared: Spread) -> str:
+        goal, title = self._goal, self._title(name)
+        if self._is_of_itself:
+            what = f"{goal.durability} over {goal.of_durability}"
+            return f"{title}, {what}: {limit.text()}, {self._share(compared, limit)}"
+        figure = self._spread(name, goal.durability)
+        assert figure is not None  # it was compared
+        times = f", {limit.text()} times" if goal.of else ""
+        return f"{title}: {figure.text()}{times}, {self._share(reached, figure)}"
+
+    def _share(self, ours: Spread, limit: Spread) -> str:
+        return f"**{short((ours.median / limit.median) ** self._sign)}**"
+
+    def _best(self, one: Spread) -> float:
+        """Of its rounds, so that more is better."""
+        return one.high if self._sign > 0 else -one.low
+
+    def _compared(self, system: str) -> Spread | None:
+        """In each round, what is held against the factor; None below two rounds."""
+        goal = self._goal
+        figures = self._rounds(system, goal.durability)
+        if not goal.of:
+            return spread_if(figures.values())
+        of = self._rounds(self._other or system, goal.of_durability or goal.durability)
+        return spread_if(one / of[at] for at, one in figures.items() if of.get(at))
+
+    def _spread(self, system: str, durability: Durability) -> Spread | None:
+        return spread_if(self._rounds(system, durability).values())
+
+    def _rounds(self, system: str, durability: Durability) -> dict[int, float]:
+        work = work_of(durability, self._goal.work)
+        return self._measured.rounds(system, durability, work, self._figure.of)
+
+    def _title(self, system: str) -> str:
+        return self._measured.title(system)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.peers.spread import Spread, spread_of
+from tests.peers.spread import Spread, spread_if
 from tests.peers.values import Durability, Sample, sample_of
 
 if TYPE_CHECKING:
@@ -42,12 +42,18 @@ class Measured:
             if (one.system, one.work, one.durability, one.memory) == key
         ]
 
+    def rounds(
+        self, system: str, durability: Durability, work: Work, figure: Callable[[Sample], float]
+    ) -> dict[int, float]:
+        """Its figure by the number of the round, of those in which something was done."""
+        samples = self.of(system, durability, work)
+        return {one.round: figure(one) for one in samples if one.timed["count"]}
+
     def spread(
         self, system: str, durability: Durability, work: Work, figure: Callable[[Sample], float]
     ) -> Spread | None:
         """None where the system has no two rounds of such a work: it stands without a figure."""
-        samples = [one for one in self.of(system, durability, work) if one.timed["count"]]
-        return spread_of([figure(one) for one in samples]) if len(samples) > 1 else None
+        return spread_if(self.rounds(system, durability, work, figure).values())
 
     def rate(self, system: str, durability: Durability, work: Work) -> Spread | None:
         return self.spread(system, durability, work, lambda sample: sample.rate)

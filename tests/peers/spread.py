@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 class NoSpreadError(Exception):
@@ -41,6 +41,12 @@ class Spread:
 def spread_of(values: Sequence[float]) -> Spread:
     """Raises NoSpreadError."""
     return Spread(median(values), min(values), max(values), len(values))
+
+
+def spread_if(values: Iterable[float]) -> Spread | None:
+    """None where there are no two rounds."""
+    found = list(values)
+    return spread_of(found) if len(found) > 1 else None
 
 
 def short(value: float) -> str:

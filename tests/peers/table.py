@@ -108,7 +108,7 @@ def _run(document: dict[str, Any]) -> list[str]:
 
 def _goals(measured: Measured) -> str:
     lines = [
-        f"| {goal.name} | {goal.wanted} | {goal.reached.text()} | {goal.verdict} | {goal.limit} |"
+        f"| {goal.name} | {goal.wanted} | {goal.reached} | {goal.verdict} | {goal.limit} |"
         for goal in goals(measured)
     ]
     head = ["| goal | wanted | reached | | nearest limit, and our share of it |", "|---" * 5 + "|"]
