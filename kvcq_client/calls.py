@@ -129,7 +129,7 @@ class Calls:
             limit_s + wait_s,
         )
         return Pulled(
-            split_records(answer.records, answer.queue_offsets),
+            split_records(answer.records, answer.queue_offsets, queue=Queue(topic, queue_id)),
             answer.next_offset,
             answer.min_offset,
             answer.max_offset,

@@ -137,7 +137,11 @@ UNITS |= {
 UNITS |= {
     "kvcq_client.values": set(),
     "kvcq_client.errors": {"kvcq_client.values"},
-    "kvcq_client.format": {"kvcq_client.errors", "kvcq_client.pb.v1.kvcq_pb2"},
+    "kvcq_client.format": {
+        "kvcq_client.errors",
+        "kvcq_client.pb.v1.kvcq_pb2",
+        "kvcq_client.values",
+    },
     "kvcq_client.transport": {
         "kvcq_client.errors",
         "kvcq_client.pb.v1.access_pb2_grpc",

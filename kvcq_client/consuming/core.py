@@ -88,7 +88,12 @@ class ConsumerCore:
         records = fetched.records
         try:
             messages = (
-                split_records(records, fetched.queue_offsets, verify=self.config.verify)
+                split_records(
+                    records,
+                    fetched.queue_offsets,
+                    queue=fetched.queue,
+                    verify=self.config.verify,
+                )
                 if records
                 else []
             )

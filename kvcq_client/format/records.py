@@ -34,12 +34,14 @@ from __future__ import annotations
 
 import socket
 import struct
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from zlib_ng.zlib_ng import crc32
 
 from kvcq_client.errors import CorruptRecordError
 from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
+from kvcq_client.values import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,19 +79,25 @@ assert _FRONT.size == 48
 class StoredMessage:
     """A message that was read. Fields are taken out of the record when they are asked for.
 
+    `queue` and `queue_offset` say where it was read: there the next one has `queue_offset` + 1.
+    `topic`, `queue_id` and `topic_queue_offset` say where it was put. The two places differ when a
+    light queue was read.
+
     It owns the bytes of its record and nothing else. Equal when the bytes and the queue offset
     are equal.
     """
 
     # Only what every reader needs is set when it is made: a consumer makes hundreds of thousands
     # a second.
-    __slots__ = ("_plain_body", "_properties", "queue_offset", "record")
+    __slots__ = ("_plain_body", "_properties", "_queue", "queue_offset", "record")
 
-    def __init__(self, record: bytes, queue_offset: int) -> None:
+    def __init__(self, record: bytes, queue_offset: int, queue: Queue | None = None) -> None:
+        """`queue` None: the one that it was put into."""
         #: The whole record as it lies in the commit log.
         self.record = record
-        #: Offset in the queue that was read: for a light queue, the light queue's own.
+        #: Offset in `queue`.
         self.queue_offset = queue_offset
+        self._queue = queue
         self._properties: dict[str, str] | None = None
 
     # --- the message -----------------------------------------------------------------------
@@ -132,7 +140,7 @@ class StoredMessage:
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to; also when it was read from a light queue."""
+        """The topic it was put into; also when it was read from a light queue."""
         begin, end = self._topic_place()
         try:
             return self.record[begin:end].decode()
@@ -163,8 +171,20 @@ class StoredMessage:
     # --- where and when --------------------------------------------------------------------
 
     @property
+    def queue(self) -> Queue:
+        """The queue that was read; for a message found by key or id, the one it was put into."""
+        return self._queue or Queue(self.topic, self.queue_id)
+
+    @property
     def queue_id(self) -> int:
+        """The queue of its topic; also when it was read from a light queue."""
         value: int = _SIZE.unpack_from(self.record, _QUEUE_ID_AT)[0]
+        return value
+
+    @property
+    def topic_queue_offset(self) -> int:
+        """Its offset in the queue of its topic; also when it was read from a light queue."""
+        value: int = _I64.unpack_from(self.record, _QUEUE_OFFSET_AT)[0]
         return value
 
     @property
@@ -249,15 +269,21 @@ class StoredMessage:
     def __repr__(self) -> str:
         body = self.raw_body
         shown = repr(body) if len(body) <= 40 else f"{body[:40]!r}… {len(body)} bytes"
-        return f"<{self.topic} queue {self.queue_id} offset {self.queue_offset}: {shown}>"
+        topic, queue_id = self.queue
+        return f"<{topic} queue {queue_id} offset {self.queue_offset}: {shown}>"
 
 
 def split_records(
-    data: bytes, queue_offsets: Sequence[int] | None = None, *, verify: bool = True
+    data: bytes,
+    queue_offsets: Sequence[int] | None = None,
+    *,
+    queue: Queue | None = None,
+    verify: bool = True,
 ) -> list[StoredMessage]:
     """Records that lie one after another, as messages.
 
-    `queue_offsets` has one for each, in the queue that was read; None takes the records' own.
+    `queue` is the one that was read, and `queue_offsets` has the offset in it of each; None takes
+    the records' own.
     Raises CorruptRecordError when they do not fill `data` exactly, their count differs, or (with
     `verify`) one does not match its CRC.
     """
@@ -288,7 +314,7 @@ def split_records(
         queue_offsets = [_I64.unpack_from(record, _QUEUE_OFFSET_AT)[0] for record in records]
     elif len(records) != len(queue_offsets):
         raise CorruptRecordError(f"{len(records)} records for {len(queue_offsets)} queue offsets")
-    return list(map(StoredMessage, records, queue_offsets))
+    return list(map(StoredMessage, records, queue_offsets, repeat(queue)))
 
 
 def _match_their_crc(records: Sequence[bytes]) -> bool:

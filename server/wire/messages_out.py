@@ -63,7 +63,7 @@ def batch_out(columns: Columns, store_time_ms: int, store_host: bytes) -> pb.Put
 
 
 def stored_out(record: bytes, queue_offset: int | None = None) -> pb.StoredMessage:
-    """The record as a message; `queue_offset` is the one in the queue that was asked for."""
+    """The record as a message; `queue_offset` is the one in the queue that was read."""
     # The store has verified every record that it hands out.
     message = unpack_record(record, verify=False)
     # Tag and keys have fields of their own, as in a put.
@@ -74,6 +74,7 @@ def stored_out(record: bytes, queue_offset: int | None = None) -> pb.StoredMessa
         topic=message.topic,
         queue_id=message.queue_id,
         queue_offset=message.queue_offset if queue_offset is None else queue_offset,
+        topic_queue_offset=message.queue_offset,
         physical_offset=message.physical_offset,
         message_id=message_id(_packed(message.store_host), message.physical_offset),
         body=message.body,

@@ -495,6 +495,15 @@ def test_a_light_queue_is_shown_with_its_own_queue_and_offsets(target: str) -> N
         _json(target, "put", "elsewhere", "hi", "--queue", "3", *light)
     assert _run(target, "pull", "elsewhere").stdout.splitlines()[-1].split()[:2] == ["3", "1"]
     assert _run(target, "pull", "%LMQ%own").stdout.splitlines()[-1].split()[:2] == ["0", "0"]
+    own = {"topic": "elsewhere", "queueId": 3}
+    for command in ("pull", "consume"):
+        for queue, read in (
+            (own, _lines(target, command, "elsewhere")[1]),
+            ({"topic": "%LMQ%own", "queueId": 0}, _lines(target, command, "%LMQ%own")[0]),
+        ):
+            assert (read["queue"], read["queueOffset"]) == (queue, 1 if queue is own else 0)
+            put = {name: read[name] for name in (*own, "topicQueueOffset")}
+            assert put == {**own, "topicQueueOffset": 1}
     assert "  0:0  " in _run(target, "consume", "%LMQ%own").stdout
     assert "  3:1  " in _run(target, "consume", "elsewhere").stdout
     assert _run(target, "topic", "describe", "%LMQ%own").stdout.startswith("%LMQ%own\n")

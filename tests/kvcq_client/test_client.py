@@ -317,6 +317,32 @@ async def test_a_consumer_waits_for_the_first_message_of_a_light_queue(
         )
 
 
+async def test_a_message_says_where_it_was_read_and_where_it_was_put(client: AsyncClient) -> None:
+    topic, light = Queue("t", 3), Queue("%LMQ%alice")
+    await client.put(Message("t", b"x", topic.queue_id))
+    placed = await client.put(Message("t", b"x", topic.queue_id, "", ("key",), (light.topic,)))
+    read = {
+        topic: (await client.pull(*topic, 1)).messages,
+        light: (await client.pull(*light, 0)).messages,
+    }
+    async with await client.consumer([topic, light], start=Start.EARLIEST) as consumer:
+        async for message in consumer.to_end():
+            assert consumer.queue is not None
+            read[consumer.queue].append(message)
+    del read[topic][1]  # the one without a light queue
+    found = [await client.get(placed.message_id)]
+    found += (await client.query("t", "key")).messages
+    for queue, offset, messages in (
+        (topic, 1, read[topic] + found),
+        (light, 0, read[light]),
+    ):
+        assert len(messages) >= 2
+        for message in messages:
+            assert (message.queue, message.queue_offset) == (queue, offset)
+            assert (message.topic, message.queue_id, message.topic_queue_offset) == (*topic, 1)
+            assert f"{queue.topic} queue {queue.queue_id} offset {offset}" in repr(message)
+
+
 async def test_an_id_that_points_into_a_body_is_no_message(
     served: Served, client: AsyncClient
 ) -> None:

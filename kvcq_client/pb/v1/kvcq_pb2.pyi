@@ -80,7 +80,7 @@ class Placed(_message.Message):
     def __init__(self, queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., light_queue_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StoredMessage(_message.Message):
-    __slots__ = ("topic", "queue_id", "queue_offset", "physical_offset", "message_id", "body", "tag", "keys", "properties", "flag", "sys_flag", "born_time_ms", "born_host", "store_time_ms", "store_host", "reconsume_times")
+    __slots__ = ("topic", "queue_id", "queue_offset", "physical_offset", "message_id", "body", "tag", "keys", "properties", "flag", "sys_flag", "born_time_ms", "born_host", "store_time_ms", "store_host", "reconsume_times", "topic_queue_offset")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -104,6 +104,7 @@ class StoredMessage(_message.Message):
     STORE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     STORE_HOST_FIELD_NUMBER: _ClassVar[int]
     RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     queue_id: int
     queue_offset: int
@@ -120,7 +121,8 @@ class StoredMessage(_message.Message):
     store_time_ms: int
     store_host: str
     reconsume_times: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., body: _Optional[bytes] = ..., tag: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., flag: _Optional[int] = ..., sys_flag: _Optional[int] = ..., born_time_ms: _Optional[int] = ..., born_host: _Optional[str] = ..., store_time_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., reconsume_times: _Optional[int] = ...) -> None: ...
+    topic_queue_offset: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., body: _Optional[bytes] = ..., tag: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., flag: _Optional[int] = ..., sys_flag: _Optional[int] = ..., born_time_ms: _Optional[int] = ..., born_host: _Optional[str] = ..., store_time_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., reconsume_times: _Optional[int] = ..., topic_queue_offset: _Optional[int] = ...) -> None: ...
 
 class PutRequest(_message.Message):
     __slots__ = ("message",)

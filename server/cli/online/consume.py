@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from server.cli.online.messages import (
     body_of,
     print_bodies,
     print_documents,
-    queue_read,
     skip_damaged_option,
 )
 from server.cli.terminal import (
@@ -85,7 +83,7 @@ def consume(
     """
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
-    show = print_documents if as_json else print_bodies if raw else partial(_print_lines, topic)
+    show = print_documents if as_json else print_bodies if raw else _print_lines
     count = 0
     with (
         client_log_shown(),
@@ -212,9 +210,9 @@ def _at_time(client: Client, queue: Queue, time_ms: int) -> int:
     raise AssertionError("the last look returns or raises")
 
 
-def _print_lines(topic: str, messages: list[StoredMessage]) -> None:
+def _print_lines(messages: list[StoredMessage]) -> None:
     for message in messages:
         marks = one_line(" ".join(one for one in (message.tag, *message.keys) if one))
-        place = f"{queue_read(topic, message)}:{message.queue_offset}"
+        place = f"{message.queue.queue_id}:{message.queue_offset}"
         line = f"{time_text(message.store_time_ms)}  {place:<10}  {marks:<12}  "
         console.print(escape(line + body_text(body_of(message))), highlight=False, soft_wrap=True)

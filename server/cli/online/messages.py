@@ -122,7 +122,7 @@ def pull(
     elif raw:
         print_bodies(found)
     elif found or damage is None:
-        print_messages(found, topic)
+        print_messages(found)
     if damage is None and not raw:
         _tell_what_is_left(positions)
     if damage is not None:
@@ -206,7 +206,7 @@ def query(
     if as_json:
         print_documents(found)
     else:
-        print_messages(found, topic)
+        print_messages(found)
     if not complete:
         say("there are more; show them with a larger --limit")
 
@@ -226,6 +226,7 @@ def get(message_id: str, raw: bool, server: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
+    del document["queue"], document["queueOffset"]  # found by its id: those where it was put
     document["body"] = body_text(body_of(message))
     document["bornTime"] = time_text(document.pop("bornTimeMs"))
     document["storeTime"] = time_text(document.pop("storeTimeMs"))
@@ -250,16 +251,11 @@ def print_bodies(messages: Iterable[StoredMessage]) -> None:
     sys.stdout.buffer.flush()
 
 
-def queue_read(topic: str, message: StoredMessage) -> int:
-    """The queue of `topic` that its offset is of: a light queue has one, wherever it was sent."""
-    return 0 if topic.startswith(LIGHT_PREFIX) else message.queue_id
-
-
-def print_messages(messages: Iterable[StoredMessage], topic: str) -> None:
-    """A table for people, of messages that were read from `topic`."""
+def print_messages(messages: Iterable[StoredMessage]) -> None:
+    """A table for people; queue and offset are those that were read."""
     rows = [
         (
-            queue_read(topic, message),
+            message.queue.queue_id,
             message.queue_offset,
             time_text(message.store_time_ms),
             one_line(message.tag),
@@ -279,9 +275,11 @@ def body_of(message: StoredMessage) -> bytes:
 
 
 def _document(message: StoredMessage) -> dict[str, Any]:
-    place = "topic queue_id queue_offset physical_offset message_id"
+    place = "topic queue_id topic_queue_offset physical_offset message_id"
     given = "tag keys light_queues properties flag sys_flag born_time_ms born_host"
     return {
+        "queue": document_of(message.queue, "topic queue_id"),
+        "queueOffset": message.queue_offset,
         **document_of(message, place),
         **body_fields(body_of(message)),
         **document_of(message, f"{given} store_time_ms store_host reconsume_times"),

@@ -40,7 +40,8 @@ def test_fields_are_those_of_the_store(crc_item: bool) -> None:
         assert message.record == record
         assert message.topic == stored.topic
         assert message.queue_id == stored.queue_id
-        assert message.queue_offset == stored.queue_offset
+        assert message.queue_offset == message.topic_queue_offset == stored.queue_offset
+        assert message.queue == (stored.topic, stored.queue_id)
         assert message.physical_offset == stored.physical_offset
         assert message.body == stored.body
         assert message.properties == stored.properties

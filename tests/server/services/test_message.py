@@ -107,6 +107,7 @@ async def test_a_light_queue_gives_its_own_offsets(served: Served) -> None:
     pulled = await served.messages.Pull(pb.PullRequest(topic="%LMQ%x"))
     [got] = pulled.messages
     assert (got.body, got.topic, got.queue_offset) == (b"c", "orders", 0)
+    assert got.topic_queue_offset == 2
 
 
 async def test_a_lite_topic_of_rocketmqs_is_a_light_queue(served: Served) -> None:
