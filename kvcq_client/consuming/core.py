@@ -200,10 +200,14 @@ class ConsumerCore:
         }
 
     async def ends(self) -> dict[Queue, int]:
-        """The present end of each queue that is followed."""
+        """The present end of each queue that is followed.
+
+        A queue that failed, and whose error nobody has seen, ends behind what could not be read.
+        """
         queues = self.subscription.queues
         bounds = await self._look_up(queues, self._calls.offsets, Bounds(0, 0))
-        return {queue: one.max_offset for queue, one in bounds.items()}
+        ends = {queue: one.max_offset for queue, one in bounds.items()}
+        return {**ends, **{queue: at + 1 for queue, at in self.subscription.failed().items()}}
 
     async def _committed(self, queues: Iterable[Queue]) -> dict[Queue, int]:
         found = await self._calls.group_offsets(self.config.group, queues)

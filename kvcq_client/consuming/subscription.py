@@ -62,7 +62,10 @@ _QUEUES_A_REQUEST = 10_000
 
 
 class Fetched(NamedTuple):
-    """What a response brought of one queue, not decoded; or the error of the queue."""
+    """What a response brought of one queue, not decoded; or the error of the queue.
+
+    With an error, `next_offset` is the offset that could not be read.
+    """
 
     queue: Queue
     records: bytes
@@ -139,6 +142,11 @@ class Subscription:
     def queues(self) -> list[Queue]:
         """Those that are followed."""
         return [*self._offsets, *self._mended]
+
+    def failed(self) -> dict[Queue, int]:
+        """Queues that are followed no longer, of an error that was not taken yet, and where."""
+        with self._lock:
+            return {one.queue: one.next_offset for one in self._buffer if one.error is not None}
 
     def fail(self, error: KvcqError) -> None:
         """End: readers get what was fetched, then the error."""
@@ -351,7 +359,7 @@ class Subscription:
             self._loop.call_later(MENDED_S, self._ask_again, queue)
             return None
         self._left.add(queue)
-        return Fetched(queue, b"", [], 0, error)
+        return Fetched(queue, b"", [], asked, error)
 
     def _goes_on_at(self, error: KvcqError) -> int | None:
         """Where the settings say to go on by itself; None: the reader is told."""

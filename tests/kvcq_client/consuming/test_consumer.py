@@ -196,6 +196,31 @@ async def test_an_offset_outside_is_an_error_or_a_new_start(client: AsyncClient)
         assert (await asyncio.wait_for(anext(consumer), 10)).queue_offset == 0
 
 
+@pytest.mark.parametrize("read_before", [0, 4])
+async def test_to_end_tells_of_a_queue_that_failed_before_it_began(
+    client: AsyncClient, served: Served, monkeypatch: pytest.MonkeyPatch, read_before: int
+) -> None:
+    await _fill(client, 10)
+    plan_pull = served.store.plan_pull
+
+    def damaged(topic: str, queue_id: int, offset: int, **rest: Any) -> PullPlan:  # noqa: ANN401 - handed on
+        if offset >= 4:
+            raise store.errors.DamagedQueueError(topic, queue_id, 4, "no unit")
+        return plan_pull(topic, queue_id, offset, **{**rest, "max_messages": 4 - offset})
+
+    monkeypatch.setattr(served.store, "plan_pull", damaged)
+    async with await client.consumer({QUEUE: read_before}) as consumer:
+        while QUEUE in consumer._core.subscription._offsets:
+            await asyncio.sleep(0)
+        to_end = consumer.to_end(10)
+        seen = [(await anext(to_end)).queue_offset for _ in range(read_before, 4)]
+        with pytest.raises(DataLossError):
+            await anext(to_end)
+        assert seen == list(range(read_before, 4))
+        assert consumer.positions() == {QUEUE: 4}
+        assert [message async for message in consumer.to_end(10)] == []
+
+
 async def test_a_queue_whose_messages_all_expired_is_at_its_end(
     client: AsyncClient, monkeypatch: pytest.MonkeyPatch, served: Served
 ) -> None:
