@@ -186,12 +186,11 @@ class StoreConfig:
     # Consume queue. 128 Ki hot queues are about 30 MB; nothing is kept per idle queue, but for
     # offsets of light queues that were written to, in a table that does not grow beyond its bound.
     hot_queue_limit: int = setting(
-        131_072, "queues whose next offset is kept in memory", bounds=(16, 100_000_000)
+        131_072, "queues of topics whose next offset is kept in memory", bounds=(16, 100_000_000)
     )
     light_offset_bytes: int = setting(
         64 << 20,
-        "memory for next offsets of light queues beyond those, in bytes, at most; one takes 20 to "
-        "80; 0: none",
+        "memory for next offsets of light queues, in bytes, at most; one takes 20 to 80",
         bounds=(0, 1 << 40),
     )
     max_dispatch_lag_bytes: int = setting(

@@ -10,13 +10,12 @@ Read: by physical offset, from the mapping when the bytes are hot, otherwise thr
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import filterfalse
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
 from store.errors import (
-    AppendWouldWaitError,
     CorruptRecordError,
     InvalidArgumentError,
     MessageNotFoundError,
@@ -156,24 +155,27 @@ class CommitLog:
             raise StoreClosedError("commit log")
         hot = self.hot_queues.turn(self.appended_offset)
         queues = hot.queues
-        missing_light: set[str] = set()
+        light: Sequence[str] = ()
         row_count = len(prepared)
         if isinstance(prepared, PlainBatch):
             plain = prepared.messages
             missing = set(zip(plain.topics, plain.queue_ids, strict=True)).difference(queues)
         else:
             missing = set(map(_QUEUE, messages)).difference(queues)
+            all_names = []
             for details in prepared:
                 if details is not PLAIN:
                     names = details[3]
                     row_count += len(details[1]) + len(names)
                     if names:
-                        missing_light.update(filterfalse(hot.light.__contains__, names))
-        if missing or missing_light:
-            count = len(missing) + len(missing_light)
-            if not wait and count > _FEW_QUEUES:
-                raise AppendWouldWaitError(f"{count} queues must be looked up")
-            self.hot_queues.warm(missing, missing_light, self.appended_offset)
+                        all_names.append(names)
+            if all_names:
+                light = list(dict.fromkeys(chain.from_iterable(all_names)))
+        hot.light = {}
+        if missing or light:
+            self.hot_queues.warm(
+                missing, light, self.appended_offset, None if wait else _FEW_QUEUES
+            )
         # Store times never fall along the log: search by time and expiry stand on it.
         now_ms = max(self._clock.now_ms(), self.last_store_time_ms)
         segment = self._segments.last
@@ -204,6 +206,8 @@ class CommitLog:
                 # `_finish`, in short.
                 self.last_store_time_ms = now_ms
                 segment.append(data)
+                if light:
+                    self.hot_queues.keep_light()
                 self.appended_offset = done.end_offset
                 self._published = (done.end_offset, now_ms)
             else:
@@ -251,6 +255,7 @@ class CommitLog:
                 segment.append(data)
             end = segment.start_offset + segment.appended
             assert end >= start + len(data), f"bytes at {start} do not follow the end {end}"
+        self.hot_queues.keep_light()
         self.appended_offset = done.end_offset
         self._published = (done.end_offset, done.store_time_ms)
 

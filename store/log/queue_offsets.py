@@ -1,14 +1,15 @@
 """The next offset of each queue that was written to lately.
 
-A bounded cache in front of the consume queue store, in two generations: `young` takes what is
-used, and when it is full the generation before it is forgotten whole. What is forgotten is loaded
-again from the consume queue, so it must be dispatched by then: the older generation is only let
-go once dispatch has passed the log's end as it was when that generation was closed. Freeing one at
-once would stop an append for 20 ms: it goes bit by bit, while the next one fills.
+Of topics' queues, a bounded cache in front of the consume queue store, in two generations: `young`
+takes what is used, and when it is full the generation before it is forgotten whole. What is
+forgotten is loaded again from the consume queue, so it must be dispatched by then: the older
+generation is only let go once dispatch has passed the log's end as it was when that generation was
+closed. Freeing one at once would stop an append for 20 ms: it goes bit by bit, while the next one
+fills.
 
-Light queues that are let go move to a compact table (known_offsets.py), which may forget any of
-them. A queue that comes into use again leaves it: so what the table says of a queue is where it
-ends, as long as every append to it is preceded by `warm`.
+Light queues are in a compact table (known_offsets.py), which may forget any of them. What it forgot
+is loaded as well: so what is not dispatched yet is kept aside, by name, in two generations that
+turn with dispatch.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from __future__ import annotations
 from itertools import filterfalse
 from typing import TYPE_CHECKING
 
+from store.errors import AppendWouldWaitError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from store.log.known_offsets import KnownOffsets
+    from store.log.known_offsets import KnownOffsets, Looked
 
 #: (topic, queue id), or the name of a light queue. A message whose topic names a light queue never
 #: finds one here, and is refused like any other bad topic.
@@ -32,8 +35,8 @@ QueueKey = tuple[str, int] | str
 #: at very many. Numbers are nothing to it.
 _GONE_QUEUES = 16
 _GONE_LIGHT = 2
-#: So many light queues move to the table together: a call of it takes 50 us, and then 0.4 a name.
-_MOVED = 256
+#: So many light queues, and as many as come twice over, go at once: one millisecond.
+_FEW_GONE = 4096
 
 
 class HotQueue:
@@ -56,126 +59,160 @@ class Hot:
 
     def __init__(self) -> None:
         self.queues: dict[tuple[str, int], HotQueue] = {}
+        #: Those of the append that is under way.
         self.light: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.queues) + len(self.light)
 
     def drop_queues(self, count: int) -> None:
         """So many, or all there are."""
         for _ in range(min(count, len(self.queues))):
             self.queues.popitem()
 
-    def take_light(self, count: int) -> list[tuple[str, int]]:
-        """So many, or all there are: they are not here any more."""
-        take = self.light.popitem
-        return [take() for _ in range(min(count, len(self.light)))]
+
+class LightOffsets:
+    """Next offsets of light queues: the table, and what is not dispatched yet.
+
+    Thread: only under the append lock. Memory: that of the table, plus what was written to since
+    the last dispatch.
+    """
+
+    def __init__(self, table: KnownOffsets, dispatched: Callable[[], int]) -> None:
+        self._table = table
+        self._dispatched = dispatched
+        # By name, of appends up to the log's end, and up to `_before_end`.
+        self._recent: dict[str, int] = {}
+        self._before: dict[str, int] = {}
+        self._before_end = 0
+        self._gone: dict[str, int] = {}  # let go, bit by bit
+        self._looked: Looked | None = None  # of the append under way
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def find(self, names: Sequence[str], log_end: int) -> tuple[dict[str, int], list[str]]:
+        """What is known of these names, all different, and those of which nothing is."""
+        self._let_go(len(names), log_end)
+        self._looked = looked = self._table.find(names)
+        found = dict(zip(names, looked.offsets, strict=True))
+        if all(looked.offsets):
+            return found, []
+        missing = []
+        for name in [name for name, offset in found.items() if not offset]:
+            offset = self._recent.get(name) or self._before.get(name)
+            if offset:
+                found[name] = offset
+            else:
+                missing.append(name)
+        return found, missing
+
+    def keep(self, offsets: dict[str, int]) -> None:
+        """The next offsets of the names that were found last, after their append. Repeatable."""
+        assert self._looked is not None, "names are looked for first"
+        if self._recent:
+            self._recent |= offsets
+        else:
+            self._recent = offsets
+        self._table.put(self._looked, list(offsets.values()))
+
+    def forget(self, name: str) -> None:
+        for known in (self._recent, self._before):
+            known.pop(name, None)
+        self._table.forget(name)
+
+    def _let_go(self, count: int, log_end: int) -> None:
+        """Some of what goes, so many come; then a new generation, if the older one may go."""
+        gone = self._gone
+        if len(gone) > _FEW_GONE + _GONE_LIGHT * count:
+            for _ in range(_GONE_LIGHT * count):
+                gone.popitem()
+        elif self._recent and self._dispatched() >= self._before_end:
+            # No call in between, so no interrupt: none is lost.
+            self._gone = self._before
+            self._before = self._recent
+            self._before_end = log_end
+            self._recent = {}
 
 
 class QueueOffsets:
     """Hot queues, of topics and light ones.
 
-    Thread: only under the append lock. Memory: at most `limit` queues, plus those written to
-    since the last dispatch, plus what is left of a generation that is let go; and the table.
+    Thread: only under the append lock. Memory: of topics at most `limit` queues, plus those written
+    to since the last dispatch, plus what is left of a generation that is let go.
     """
 
     def __init__(
         self,
         limit: int,
-        table_bytes: int,
+        light_bytes: int,
         load: Callable[[Sequence[tuple[str, int]], Sequence[str], int], Sequence[int]],
         make: Callable[[tuple[str, int], int], HotQueue],
         dispatched: Callable[[], int],
     ) -> None:
-        """`table_bytes` is the most that the table of light queues takes; 0: there is none.
+        """`light_bytes` is the most that the table of light queues takes.
 
         `load` looks the next offsets of queues and light queues up, for a log that ends there.
 
         It returns those of the queues, then those of the light queues.
         """
+        # Only here: a front, which loads this room, does without numpy.
+        from store.log.known_offsets import KnownOffsets
+
         self.young = Hot()
         self._old = Hot()
         self._old_end = 0  # log end when `_old` was closed
         # Let go, bit by bit. What it says of a queue counts if that is in no younger one.
         self._gone = Hot()
-        self._due_light = 0  # so many of those should have gone by now
-        self._table = _table(table_bytes)
+        self._light = LightOffsets(KnownOffsets(light_bytes), dispatched)
         self._generation = max(1, limit // 2)
         self._load = load
         self._make = make
         self._dispatched = dispatched
 
     def __len__(self) -> int:
-        young, old = self.young, self._old
-        return len(young.queues.keys() | old.queues.keys()) + len(
-            young.light.keys() | old.light.keys()
-        )
+        return len(self.young.queues.keys() | self._old.queues.keys()) + len(self._light)
 
     def warm(
-        self, queues: Collection[tuple[str, int]], light: Collection[str], log_end: int
+        self,
+        queues: Collection[tuple[str, int]],
+        light: Sequence[str],
+        log_end: int,
+        most: int | None = None,
     ) -> None:
-        """These, which are not in `young`, are in it afterwards.
+        """These queues, which are not in `young`, are in it afterwards, and of light queues these
+        alone, all different.
 
-        Raises what `load` raises, and changes nothing.
+        Raises what `load` raises, and AppendWouldWaitError when more than `most` must be looked up;
+        it changes nothing then.
         """
         young, old = self.young, self._old
-        self._let_go(len(queues) + len(light))
+        self._gone.drop_queues(_GONE_QUEUES * len(queues))
         missing = list(filterfalse(old.queues.__contains__, queues))
-        missing_light = list(filterfalse(old.light.__contains__, light))
-        known: dict[str, int] = {}
-        if missing_light and self._table is not None:
-            known = self._known(missing_light)
-            if known:
-                missing_light = list(filterfalse(known.__contains__, missing_light))
+        found: dict[str, int] = {}
+        missing_light: list[str] = []
+        if light:
+            found, missing_light = self._light.find(light, log_end)
         loaded: Sequence[int] = ()
         if missing or missing_light:
+            count = len(missing) + len(missing_light)
+            if most is not None and count > most:
+                raise AppendWouldWaitError(f"{count} queues must be looked up")
             loaded = self._load(missing, missing_light, log_end)
         # Nothing is taken out of the older ones: an interrupt must not lose a queue that is not
         # dispatched yet.
         if len(missing) < len(queues):
             young.queues |= {key: old.queues[key] for key in queues if key in old.queues}
-        if len(missing_light) + len(known) < len(light):
-            young.light |= {name: old.light[name] for name in light if name in old.light}
-        young.light |= known
         young.queues.update(zip(missing, map(self._make, missing, loaded), strict=True))
-        young.light.update(zip(missing_light, loaded[len(missing) :], strict=True))
+        found.update(zip(missing_light, loaded[len(missing) :], strict=True))
+        young.light = found
 
-    def _known(self, light: Sequence[str]) -> dict[str, int]:
-        """The next offsets of those that were let go, which are in no generation. They are nowhere
-        afterwards: losing one is harmless, since it is dispatched."""
-        gone, table = self._gone.light, self._table
-        known = {name: gone.pop(name) for name in light if name in gone} if gone else {}
-        if table is not None and len(table):
-            if known:
-                light = [name for name in light if name not in known]
-            found = table.take(light)
-            if any(found):
-                known |= {name: offset for name, offset in zip(light, found, strict=True) if offset}
-        return known
-
-    def _let_go(self, count: int) -> None:
-        """Some of the generation that goes: so many queues come."""
-        gone, table = self._gone, self._table
-        gone.drop_queues(_GONE_QUEUES * count)
-        if not gone.light:
-            return
-        self._due_light += _GONE_LIGHT * count
-        if table is None:
-            gone.take_light(self._due_light)
-        elif self._due_light < _MOVED:
-            return
-        else:
-            # Those that were used since are in the next one, and their offsets here are old.
-            old = self._old.light
-            moved = [each for each in gone.take_light(self._due_light) if each[0] not in old]
-            if moved:
-                names, offsets = zip(*moved, strict=True)
-                table.put(names, offsets)
-        self._due_light = 0
+    def keep_light(self) -> None:
+        """The append is certain: what it took of light queues is remembered. Repeatable."""
+        if self.young.light:
+            self._light.keep(self.young.light)
 
     def turn(self, log_end: int) -> Hot:
         """The young ones, a new generation of them when there are enough for one. Before `warm`."""
-        if len(self.young) >= self._generation and self._dispatched() >= self._old_end:
+        young = self.young
+        if len(young.queues) >= self._generation and self._dispatched() >= self._old_end:
             # Otherwise some of the older ones are not in the consume queue yet: grow for a moment.
             fresh = Hot()
             self._old_end = log_end
@@ -188,19 +225,8 @@ class QueueOffsets:
     def forget(self, keys: Iterable[QueueKey]) -> None:
         """The topic of these queues is deleted."""
         for key in keys:
-            for hot in (self.young, self._old, self._gone):
-                if isinstance(key, str):
-                    hot.light.pop(key, None)
-                else:
+            if isinstance(key, str):
+                self._light.forget(key)
+            else:
+                for hot in (self.young, self._old, self._gone):
                     hot.queues.pop(key, None)
-            if isinstance(key, str) and self._table is not None:
-                self._table.take([key])
-
-
-def _table(limit_bytes: int) -> KnownOffsets | None:
-    if not limit_bytes:
-        return None
-    # Only here: a front, which loads this room, does without numpy.
-    from store.log.known_offsets import KnownOffsets
-
-    return KnownOffsets(limit_bytes)
