@@ -35,6 +35,10 @@ QueueKey = tuple[str, int] | str
 #: at very many. Numbers are nothing to it.
 _GONE_QUEUES = 16
 _GONE_LIGHT = 2
+#: An append to fewer light queues looks them up one by one: a call for columns takes 100 us. What
+#: such appends leave moves to the table when there are so many of them: half a millisecond.
+_SMALL = 64
+_MOST_SMALL = 1024
 #: So many light queues, and as many as come twice over, go at once: one millisecond.
 _FEW_GONE = 4096
 
@@ -69,7 +73,8 @@ class Hot:
 
 
 class LightOffsets:
-    """Next offsets of light queues: the table, and what is not dispatched yet.
+    """Next offsets of light queues: of a few by name, then the table, and by name what is not
+    dispatched yet.
 
     Thread: only under the append lock. Memory: that of the table, plus what was written to since
     the last dispatch.
@@ -78,23 +83,35 @@ class LightOffsets:
     def __init__(self, table: KnownOffsets, dispatched: Callable[[], int]) -> None:
         self._table = table
         self._dispatched = dispatched
-        # By name, of appends up to the log's end, and up to `_before_end`.
+        # Of small appends: what they leave here is not in the table, or is older there.
+        self._small: dict[str, int] = {}
+        # All others, of appends up to the log's end, and up to `_before_end`.
         self._recent: dict[str, int] = {}
         self._before: dict[str, int] = {}
         self._before_end = 0
         self._gone: dict[str, int] = {}  # let go, bit by bit
-        self._looked: Looked | None = None  # of the append under way
+        self._looked: Looked | None = None  # of the append under way; None: it is a small one
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._table) + len(self._small)
 
     def find(self, names: Sequence[str], log_end: int) -> tuple[dict[str, int], list[str]]:
         """What is known of these names, all different, and those of which nothing is."""
-        self._let_go(len(names), log_end)
-        self._looked = looked = self._table.find(names)
-        found = dict(zip(names, looked.offsets, strict=True))
-        if all(looked.offsets):
-            return found, []
+        is_small = len(names) < _SMALL
+        if self._small and (not is_small or len(self._small) >= _MOST_SMALL):
+            self._move(log_end)
+        if is_small:
+            self._looked = None
+            small, known = self._small, self._table.get
+            found = {name: small.get(name) or known(name) for name in names}
+            if all(found.values()):
+                return found, []
+        else:
+            self._let_go(len(names), log_end)
+            self._looked = looked = self._table.find(names)
+            found = dict(zip(names, looked.offsets, strict=True))
+            if all(looked.offsets):
+                return found, []
         missing = []
         for name in [name for name, offset in found.items() if not offset]:
             offset = self._recent.get(name) or self._before.get(name)
@@ -106,15 +123,27 @@ class LightOffsets:
 
     def keep(self, offsets: dict[str, int]) -> None:
         """The next offsets of the names that were found last, after their append. Repeatable."""
-        assert self._looked is not None, "names are looked for first"
+        if self._looked is None:
+            self._small.update(offsets)
+        else:
+            self._put(self._looked, offsets)
+
+    def _put(self, looked: Looked, offsets: dict[str, int]) -> None:
         if self._recent:
             self._recent |= offsets
         else:
             self._recent = offsets
-        self._table.put(self._looked, list(offsets.values()))
+        self._table.put(looked, list(offsets.values()))
+
+    def _move(self, log_end: int) -> None:
+        """What small appends left goes to the table. An interrupt leaves it here as well."""
+        small = self._small
+        self._let_go(len(small), log_end)
+        self._put(self._table.find(list(small)), small)
+        self._small = {}
 
     def forget(self, name: str) -> None:
-        for known in (self._recent, self._before):
+        for known in (self._small, self._recent, self._before):
             known.pop(name, None)
         self._table.forget(name)
 
@@ -184,24 +213,27 @@ class QueueOffsets:
         it changes nothing then.
         """
         young, old = self.young, self._old
-        self._gone.drop_queues(_GONE_QUEUES * len(queues))
-        missing = list(filterfalse(old.queues.__contains__, queues))
+        missing: list[tuple[str, int]] = []
+        made: dict[tuple[str, int], HotQueue] = {}
+        if queues:
+            self._gone.drop_queues(_GONE_QUEUES * len(queues))
+            missing = list(filterfalse(old.queues.__contains__, queues))
         found: dict[str, int] = {}
         missing_light: list[str] = []
         if light:
             found, missing_light = self._light.find(light, log_end)
-        loaded: Sequence[int] = ()
         if missing or missing_light:
             count = len(missing) + len(missing_light)
             if most is not None and count > most:
                 raise AppendWouldWaitError(f"{count} queues must be looked up")
             loaded = self._load(missing, missing_light, log_end)
+            found.update(zip(missing_light, loaded[len(missing) :], strict=True))
+            made |= zip(missing, map(self._make, missing, loaded), strict=True)
         # Nothing is taken out of the older ones: an interrupt must not lose a queue that is not
         # dispatched yet.
         if len(missing) < len(queues):
             young.queues |= {key: old.queues[key] for key in queues if key in old.queues}
-        young.queues.update(zip(missing, map(self._make, missing, loaded), strict=True))
-        found.update(zip(missing_light, loaded[len(missing) :], strict=True))
+        young.queues |= made
         young.light = found
 
     def keep_light(self) -> None:

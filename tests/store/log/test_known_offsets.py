@@ -5,22 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.log import known_offsets
 from store.log.known_offsets import KnownOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-
-@pytest.fixture(params=[0, 1 << 30], ids=["by columns", "one by one"], autouse=True)
-def few(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_offsets, "_FEW", request.param)
-        yield
+    from collections.abc import Sequence
 
 
 class Alike(str):
@@ -54,7 +45,9 @@ def put(known: KnownOffsets, texts: Sequence[str], offsets: Sequence[int]) -> No
 
 
 def find(known: KnownOffsets, *texts: str) -> list[int]:
-    return known.find(texts).offsets
+    found = known.find(texts).offsets
+    assert found == [known.get(text) for text in texts]
+    return found
 
 
 def test_what_is_put_is_known_until_it_is_forgotten() -> None:
@@ -134,17 +127,15 @@ def test_known_is_what_was_put_last_and_not_forgotten_since(
     known = KnownOffsets(160 * buckets)
     known._size = 1  # so that it grows
     model: dict[int, int] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_offsets, "_STEP", 1)
-        for step in steps:
-            if isinstance(step, dict):
-                put(known, [f"%LMQ%{number}" for number in step], list(step.values()))
-                model |= step
-            elif isinstance(step, int):
-                known.forget(f"%LMQ%{step}")
-                model[step] = 0
-            else:
-                found = find(known, *(f"%LMQ%{number}" for number in step))
-                for number, offset in zip(step, found, strict=True):
-                    assert offset in (0, model.get(number))
-            assert len(known) == np.count_nonzero(known._hash) <= 8 * known._size
+    for step in steps:
+        if isinstance(step, dict):
+            put(known, [f"%LMQ%{number}" for number in step], list(step.values()))
+            model |= step
+        elif isinstance(step, int):
+            known.forget(f"%LMQ%{step}")
+            model[step] = 0
+        else:
+            found = find(known, *(f"%LMQ%{number}" for number in step))
+            for number, offset in zip(step, found, strict=True):
+                assert offset in (0, model.get(number))
+        assert len(known) == np.count_nonzero(known._hash) <= 8 * known._size

@@ -106,9 +106,13 @@ def test_undispatched_queues_are_not_forgotten() -> None:
 def test_memory_is_bounded_once_dispatched() -> None:
     appender = Appender(32)
     for number in range(500):
-        appender.append([key(number)])
+        appender.append([key(2 * number + 1)])
         appender.dispatched = len(appender.log)
     assert len(appender.offsets) <= 34
+    for number in range(10_000):
+        appender.append([key(2 * number)])
+        appender.dispatched = len(appender.log)
+    assert len(appender.offsets) <= 34 + 8 + 1024
 
 
 def test_a_generation_is_let_go_bit_by_bit_and_is_gone_before_the_next_one() -> None:
@@ -123,7 +127,10 @@ def test_a_generation_is_let_go_bit_by_bit_and_is_gone_before_the_next_one() -> 
     assert steps == steps[:7] * 8
 
 
-def test_light_queues_that_are_dispatched_are_let_go_bit_by_bit() -> None:
+def test_light_queues_that_are_dispatched_are_let_go_bit_by_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("store.log.queue_offsets._SMALL", 0)
     appender = Appender(2)
     light = [key(2 * number) for number in range(6000)]
     for number in light:
@@ -194,8 +201,8 @@ def test_offsets_are_dense_with_a_table(seed: int, monkeypatch: pytest.MonkeyPat
     # Long runs: what the table says of a queue is wrong only many turns after the error.
     chance = random.Random(seed)
     monkeypatch.setattr("store.log.queue_offsets._FEW_GONE", chance.choice((0, 3, 100)))
-    monkeypatch.setattr("store.log.known_offsets._FEW", chance.choice((0, 3, 100)))
-    monkeypatch.setattr("store.log.known_offsets._STEP", 1)
+    monkeypatch.setattr("store.log.queue_offsets._SMALL", chance.choice((0, 3, 100)))
+    monkeypatch.setattr("store.log.queue_offsets._MOST_SMALL", chance.choice((1, 8)))
     appender = Appender(2, 160 * chance.choice((1, 4)))
     appender.interrupted = chance.random() < 0.5
     numbers = range(chance.choice((10, 40)))
