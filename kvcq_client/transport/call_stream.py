@@ -15,6 +15,7 @@ import grpc
 from kvcq_client.errors import DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.grpc_environment import IS_MEASURED
+from kvcq_client.transport.own_stream import OwnStream
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 from kvcq_client.transport.waiting import run_at_once
 
@@ -28,6 +29,9 @@ LARGEST_BYTES = 64 << 10
 #: Calls of one message, and their bytes; the server takes 64, and 320 KiB.
 _CALLS_A_MESSAGE = 64
 _MESSAGE_BYTES = 256 << 10
+#: Calls one after the other before a stream of their own is opened: a script that asks a few things
+#: does without, and a thread has another one by then.
+CALLS_BEFORE = 64
 #: How long the server has for the end of a stream that is closed.
 _CLOSING_S = 1.0
 #: Reason of an error of the client's own: the server has not seen the call.
@@ -69,11 +73,14 @@ class CallStream:
         #: The last answer came by itself. Otherwise whoever makes a call has company.
         self.is_lone = True
         self._closing = False
+        self._own: OwnStream | None = None
+        self._alone = 0  # calls on this stream, one after the other
 
     async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
         """The encoded response. Raises what the server answered, DeadlineError when the time is
         up, and UnavailableError when the stream broke; its reason is NOT_SENT when the server
         cannot have seen the call."""
+        self._count()
         call_id = self._next_id
         self._next_id += 1
         answer: asyncio.Future[bytes] = self._loop.create_future()
@@ -93,8 +100,24 @@ class CallStream:
             timer.cancel()
 
     @property
+    def own(self) -> OwnStream | None:
+        """The stream for a call that begins now and has nobody beside it; None: this one."""
+        own = self._own
+        return None if own is None or self._answers or not own.is_free else own
+
+    def _count(self) -> None:
+        """Open a stream for callers of their own when it is worth it."""
+        self._alone = 0 if self._answers else self._alone + 1
+        if self._alone >= CALLS_BEFORE and IS_MEASURED and not self._closing:
+            self._alone = 0
+            if self._own is None or self._own.has_ended:
+                self._own = OwnStream(self._open_stream)
+
+    @property
     def is_idle(self) -> bool:
         """Whether it is open for nobody."""
+        if self._own is not None and not (self._own.is_free or self._own.has_ended):
+            return False
         return self._task is not None and not self._answers and not self._waiting
 
     async def close(self) -> None:
@@ -107,6 +130,8 @@ class CallStream:
             self._give_up(call_id)
             answer.cancel()
         self._closing = True
+        if self._own is not None:
+            await self._own.close(_CLOSING_S)
         self._send_soon()
         if (task := self._task) is not None:
             _, pending = await asyncio.wait([task], timeout=_CLOSING_S)

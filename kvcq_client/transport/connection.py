@@ -103,6 +103,11 @@ def may_try_again(error: KvcqError, *, may_repeat: bool) -> bool:
     return bool(repeatable) and may_pass(error)
 
 
+def may_be_parked(request: Message | bytes) -> bool:
+    """Whether it would hold a stream of one call at a time for long, and has no use for it."""
+    return isinstance(request, pb.PullRequest) and bool(request.wait_ms)
+
+
 def is_target(target: object) -> bool:
     """Whether it is HOST:PORT, or another form that gRPC knows."""
     if not isinstance(target, str):
@@ -209,20 +214,26 @@ class Connection:
         """The response. Raises KvcqError; UnavailableError only when the time is up, or at once
         a HandshakeError."""
         end_s = monotonic() + self.limit_s(timeout_s)
+        shared = self.shared(method, request)
+        parked = may_be_parked(request)
         backoff = Backoff()
         while True:
             self.check_open()
             if not self._first.is_made:
                 await self.first_contact(end_s)
             try:
+                if shared is not None and (own := self.calls.own) is not None and not parked:
+                    name, data, kind = shared
+                    left_s = max(0.001, end_s - monotonic())
+                    return cast("R", kind.FromString(await own.call(name, data, left_s)))
                 if method is self.messages.Pull:  # may be parked, by the thousand
-                    return await self._send(method, request, end_s, may_repeat)
+                    return await self._send(method, request, shared, end_s, may_repeat)
                 if self._turns.locked():
                     await self._turn(end_s)
                 else:
                     await self._turns.acquire()
                 try:
-                    return await self._send(method, request, end_s, may_repeat)
+                    return await self._send(method, request, shared, end_s, may_repeat)
                 finally:
                     self._turns.release()
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
@@ -288,11 +299,11 @@ class Connection:
         self,
         method: Callable[..., Awaitable[R]],
         request: Message | bytes,
+        shared: tuple[str, bytes, type[Message]] | None,
         end_s: float,
         may_repeat: bool,  # noqa: FBT001 - as `call` has it
     ) -> R:
         left_s = max(0.001, end_s - monotonic())
-        shared = self.shared(method, request)
         if shared is not None:
             name, data, kind = shared
             return cast("R", kind.FromString(await self.calls.call(name, data, left_s)))

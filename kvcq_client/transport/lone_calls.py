@@ -44,7 +44,7 @@ import grpc
 
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.connection import may_try_again
+from kvcq_client.transport.connection import may_be_parked, may_try_again
 from kvcq_client.transport.grpc_environment import IS_MEASURED
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 
@@ -233,7 +233,7 @@ class LoneCalls:
         connection.check_open()
         limit_s = connection.limit_s(timeout_s)
         end_s = monotonic() + limit_s
-        if connection.calls.is_lone and limit_s >= SHORTEST_S and not _may_be_parked(request):
+        if connection.calls.is_lone and limit_s >= SHORTEST_S and not may_be_parked(request):
             shared = connection.shared(method, request)
             if shared is not None:
                 name, data, kind = shared
@@ -336,8 +336,3 @@ class LoneCalls:
                 self._idle.pop().close()
         for stream in self._streams():
             stream.cancel()  # its caller closes it
-
-
-def _may_be_parked(request: Message | bytes) -> bool:
-    """It would hold the stream for long, and has no use for it."""
-    return isinstance(request, pb.PullRequest) and bool(request.wait_ms)

@@ -1,0 +1,145 @@
+"""A stream of calls that one caller at a time has for its own, in an event loop.
+
+On the stream that callers share one task reads for all, and gRPC tells of the end of each write, by
+a thread, before it tells of the answer. Here the caller hands gRPC request and wait for the answer
+at once, and is told once: a quarter less of the client's processor time. Meanwhile nobody can
+write, so it is a shortcut and never the only way: a caller who finds the stream taken, not open
+yet, or ended takes the one that is shared, and so does a call that may be parked.
+
+When anything but an answer ends a call the stream is thrown away. It is below gRPC's public calls,
+and used with the releases that were measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport.grpc_environment import IS_MEASURED
+from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: The layer below; the stubs of grpc leave it out.
+_cygrpc: Any = import_module("grpc._cython.cygrpc") if IS_MEASURED else None
+
+
+class OwnStream:
+    """One call at a time. Owned by the event loop that it was made in."""
+
+    def __init__(self, open_stream: Callable[..., Any]) -> None:
+        """Begins to open it."""
+        self._loop = asyncio.get_running_loop()
+        self._stream = open_stream()
+        self._is_taken = True  # until the server has said that it is there, and by a call
+        self._timer: asyncio.TimerHandle | None = None
+        self._end_s = 0.0  # of the call under way
+        self._is_late = False
+        self._opening = self._loop.create_task(self._open(), name="kvcq-own-stream")
+
+    async def _open(self) -> None:
+        with suppress(grpc.aio.AioRpcError):
+            await self._stream.initial_metadata()
+            self._is_taken = False
+
+    @property
+    def has_ended(self) -> bool:
+        """It is of no use any more."""
+        ended: bool = self._stream.done()
+        return ended
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a call may begin."""
+        return not (self._is_taken or self._stream.done())
+
+    async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
+        """The encoded response. Only while it `is_free`.
+
+        Raises what the server answered, DeadlineError when the time is up, and UnavailableError
+        when the stream broke: the server may have seen the call.
+        """
+        call = pb.Call(id=1, method=method, request=request, timeout_ms=int(timeout_s * 1000) + 1)
+        data = pb.CallsRequest(calls=[call]).SerializeToString()
+        answer = _cygrpc.ReceiveMessageOperation(0)
+        both = (_cygrpc.SendMessageOperation(data, 0), answer)
+        self._is_taken = True
+        self._end_s = self._loop.time() + timeout_s
+        if self._timer is None or self._timer.when() > self._end_s:
+            self._watch()
+        try:
+            below = self._stream._cython_call  # noqa: SLF001 - see above
+            await _cygrpc.execute_batch(below, both, self._loop)
+            message = answer.message()
+        except _cygrpc.ExecuteBatchError:
+            message = None
+        except BaseException:
+            self._drop()
+            raise
+        if message is None:
+            raise await self._why(timeout_s)
+        (result,) = pb.CallsResponse.FromString(message).results
+        self._is_taken = False
+        if result.HasField("error"):
+            raise from_batch_error(result.error)
+        response: bytes = result.response
+        return response
+
+    def _watch(self) -> None:
+        """One timer for all calls: nearly all end before it does."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._end_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._is_taken:
+            return
+        if self._loop.time() < self._end_s:
+            self._watch()
+            return
+        self._is_late = True
+        self._drop()
+
+    async def _why(self, timeout_s: float) -> KvcqError:
+        try:
+            if not self._is_late:
+                await self._stream.read()
+        except grpc.aio.AioRpcError as error:
+            return from_shared_stream(error)
+        except asyncio.CancelledError:
+            if not self._is_late:
+                raise  # by the caller, or by `close`
+        finally:
+            self._drop()
+        if self._is_late:
+            return DeadlineError(f"no answer within {timeout_s:g} s")
+        return UnavailableError("the stream of calls ended")
+
+    def _drop(self) -> None:
+        self._stream.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def close(self, limit_s: float) -> None:
+        """End the stream; a call under way is cancelled. Repeatable.
+
+        The server is told, and has `limit_s` to end it. Otherwise gRPC tells of the end of its
+        operations later, when the event loop may be closed.
+        """
+        if self.is_free:
+            self._is_taken = True
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await self._stream.done_writing()
+                    await self._stream.read()
+        self._drop()
+        await asyncio.wait([self._opening])
