@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcq_client.arguments import checked, of_kind
 from kvcq_client.pb.v1 import access_pb2 as pb
 from kvcq_client.transport import Blocking, blocking, paged
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from kvcq_client.transport import Connection
 
 
+@checked()
 class AsyncAccess:
     """Manages the users of a server that asks its callers who they are.
 
@@ -76,14 +78,14 @@ class AsyncAccess:
         self, user: str, rights: Sequence[pb.AccessRight], *, timeout_s: float | None = None
     ) -> pb.User:
         """The user has these as well. Repeatable."""
-        request = pb.ChangeRightsRequest(user=user, rights=rights)
+        request = _change(user, rights)
         return await self._connection.call(self._stub.Grant, request, timeout_s)
 
     async def revoke(
         self, user: str, rights: Sequence[pb.AccessRight], *, timeout_s: float | None = None
     ) -> pb.User:
         """The user has these no more, given as they were granted. Repeatable."""
-        request = pb.ChangeRightsRequest(user=user, rights=rights)
+        request = _change(user, rights)
         return await self._connection.call(self._stub.Revoke, request, timeout_s)
 
     async def users(self, *, timeout_s: float | None = None) -> list[pb.User]:
@@ -99,6 +101,12 @@ class AsyncAccess:
     async def who_am_i(self, *, timeout_s: float | None = None) -> pb.User:
         """The user whose credentials the client has."""
         return await self._connection.call(self._stub.WhoAmI, pb.WhoAmIRequest(), timeout_s)
+
+
+def _change(user: str, rights: Sequence[pb.AccessRight]) -> pb.ChangeRightsRequest:
+    for right in rights:
+        of_kind("rights", right, pb.AccessRight)
+    return pb.ChangeRightsRequest(user=user, rights=rights)
 
 
 class Access(Blocking[AsyncAccess]):

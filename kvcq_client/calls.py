@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvcq_client.activity import Activity
+from kvcq_client.arguments import (
+    INT32_MAX,
+    checked,
+    positions_of,
+    queue_of,
+    text,
+    whole,
+    wrong_kind,
+)
 from kvcq_client.errors import NotFoundError
 from kvcq_client.format import Checker, Outgoing, StoredMessage, as_bytes, split_records
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
@@ -38,6 +48,7 @@ _BOUNDARIES = {Boundary.LOWER: pb.TIME_BOUNDARY_LOWER, Boundary.UPPER: pb.TIME_B
 _checker = Checker()
 
 
+@checked()
 class Calls:
     """What a client can ask for. Awaits nothing but `call`, and runs wherever that does."""
 
@@ -92,7 +103,7 @@ class Calls:
             producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence)
         )
         for message in messages:
-            _checked(message).write_to(request.messages.add())
+            _checked(message, "messages").write_to(request.messages.add())
         answer = await self._call(self._messages.PutBatch, request, timeout_s)
         repeated: bool = answer.repeated_batch
         return repeated
@@ -264,9 +275,13 @@ class Calls:
         timeout_s: float | None = None,
     ) -> list[Topic]:
         """Names, or names and queue counts. All of 10,000 at a time, or none of them."""
-        kept = None if retention is None else pb.Retention(**retention._asdict())
-        wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
-        items = list(wanted.items())
+        kept = None if retention is None else _retention_out(retention)
+        given = topics.items() if isinstance(topics, Mapping) else ((name, None) for name in topics)
+        wanted = {text("topics", name): count for name, count in given}
+        items = [
+            (name, None if count is None else whole("topics", count, INT32_MAX))
+            for name, count in wanted.items()
+        ]
         made: list[Topic] = []
         for begin in range(0, len(items), _TOPICS_A_CALL):
             answer = await self._call(
@@ -361,7 +376,7 @@ class Calls:
         self, group: str, offsets: Mapping[Queue, int], *, timeout_s: float | None = None
     ) -> None:
         """Store the next offset to read of each queue, durably. All of 10,000 at a time."""
-        items = list(offsets.items())
+        items = list(positions_of("offsets", offsets).items())
         for begin in range(0, len(items), _QUEUES_A_CALL):
             await self._call(
                 self._groups.CommitOffsets,
@@ -408,6 +423,7 @@ class Calls:
 
         All queues when `queue_ids` is empty. `time_ms` overrules `to`.
         """
+        queue_ids = [whole("queue_ids", queue_id, INT32_MAX) for queue_id in queue_ids]
         request = pb.ResetOffsetsRequest(group=group, topic=topic, queue_ids=queue_ids)
         if time_ms is not None:
             request.time_ms = time_ms
@@ -463,30 +479,42 @@ class Calls:
         return ReloadedSettings.of(answer)
 
 
-def _checked(message: Message) -> Outgoing:
+def _checked(message: Message, field: str = "message") -> Outgoing:
     """The message as it goes out.
 
-    Raises TypeError on a body that is text or keys that are one text, ValueError; both name the
-    field.
+    Raises TypeError on what is no message, a body that is text or keys that are one text,
+    ValueError; both name the field.
     """
-    given = Outgoing(
-        message.topic,
-        as_bytes(message.body),
-        message.queue_id,
-        message.tag,
-        message.keys,
-        message.light_queues,
-        message.properties,
-        message.flag,
-        message.born_time_ms,
-    )
+    try:
+        given = Outgoing(
+            message.topic,
+            as_bytes(message.body),
+            message.queue_id,
+            message.tag,
+            message.keys,
+            message.light_queues,
+            message.properties,
+            message.flag,
+            message.born_time_ms,
+        )
+    except AttributeError:
+        raise wrong_kind(field, "a Message", message) from None
     return _checker.check(given)[0]
 
 
 def _parts(queues: Iterable[Queue]) -> Iterable[list[pb.Queue]]:
-    wanted = [pb.Queue(topic=queue[0], queue_id=queue[1]) for queue in queues]
+    wanted = [pb.Queue(topic=one.topic, queue_id=one.queue_id) for one in map(_queue, queues)]
     for begin in range(0, len(wanted), _QUEUES_A_CALL):
         yield wanted[begin : begin + _QUEUES_A_CALL]
+
+
+_queue = partial(queue_of, "queues")
+
+
+def _retention_out(retention: Retention) -> pb.Retention:
+    *numbers, latest = retention
+    time_ms, size, messages = (whole("retention", number) for number in numbers)
+    return pb.Retention(time_ms=time_ms, bytes=size, messages=messages, latest=bool(latest))
 
 
 def _topic(topic: pb.Topic) -> Topic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcq_client.arguments import checked
 from kvcq_client.errors import UnavailableError
 from kvcq_client.pb.v1 import jobs_pb2 as pb
 from kvcq_client.transport import Blocking, blocking, blocking_iterator
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from kvcq_client.transport import Connection
 
 
+@checked()
 class AsyncJobs:
     """Begins jobs of the server, and tells how they go.
 

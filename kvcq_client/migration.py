@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from kvcq_client.arguments import checked
 from kvcq_client.pb.v1 import migration_pb2 as pb
 from kvcq_client.transport import Blocking, blocking
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
+@checked()
 class AsyncMigration:
     """Moves the server's store between file queues and RocksDB, step by step.
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kvcq_client.arguments import of_kind
 from kvcq_client.consuming import ConsumerConfig, ConsumerCore
 from kvcq_client.producing import ProducerConfig, ProducerCore
 
@@ -27,6 +28,7 @@ class Users:
     def producer(self, config: ProducerConfig | None, settings: ProducerSettings) -> ProducerCore:
         """Raises ClosedError."""
         self._connection.check_open()
+        of_kind("config", config, ProducerConfig, or_none=True)
         chosen = replace(config or ProducerConfig(), **settings)
         core = ProducerCore(self._connection, chosen, self._open.discard)
         self._open.add(core)
@@ -37,6 +39,7 @@ class Users:
     ) -> ConsumerCore:
         """It follows the queues. Raises NotFoundError, ClosedError."""
         self._connection.check_open()
+        of_kind("config", config, ConsumerConfig, or_none=True)
         chosen = replace(config or ConsumerConfig(), **settings)
         core = ConsumerCore(self._connection, self._calls, chosen, self._open.discard)
         self._open.add(core)

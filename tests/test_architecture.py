@@ -136,13 +136,16 @@ UNITS |= {
 }
 UNITS |= {
     "kvcq_client.values": set(),
+    "kvcq_client.arguments": {"kvcq_client.values"},
     "kvcq_client.errors": {"kvcq_client.values"},
     "kvcq_client.format": {
+        "kvcq_client.arguments",
         "kvcq_client.errors",
         "kvcq_client.pb.v1.kvcq_pb2",
         "kvcq_client.values",
     },
     "kvcq_client.transport": {
+        "kvcq_client.arguments",
         "kvcq_client.errors",
         "kvcq_client.pb.v1.access_pb2_grpc",
         "kvcq_client.pb.v1.jobs_pb2_grpc",
@@ -151,6 +154,7 @@ UNITS |= {
         "kvcq_client.pb.v1.migration_pb2_grpc",
     },
     "kvcq_client.producing": {
+        "kvcq_client.arguments",
         "kvcq_client.bounds",
         "kvcq_client.errors",
         "kvcq_client.format",
@@ -159,6 +163,7 @@ UNITS |= {
         "kvcq_client.values",
     },
     "kvcq_client.consuming": {
+        "kvcq_client.arguments",
         "kvcq_client.bounds",
         "kvcq_client.calls",
         "kvcq_client.errors",

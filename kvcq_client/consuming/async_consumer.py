@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from kvcq_client.arguments import checked
 from kvcq_client.consuming.core import ConsumerState
 from kvcq_client.transport import AsyncClosing
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kvcq_client.values import Queue, Start
 
 
+@checked()
 class AsyncConsumer(ConsumerState, AsyncClosing):
     """Reads many queues as one run of messages; each queue in its order.
 
@@ -92,9 +94,9 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
             elif not core.behind:
                 return
 
-    async def follow(self, wanted: Wanted) -> None:
+    async def follow(self, queues: Wanted) -> None:
         """Follow more queues; one that is followed already begins anew."""
-        await self._waits.in_loop(self._core.follow(wanted))
+        await self._waits.in_loop(self._core.follow(queues))
 
     def leave(self, queues: Iterable[Queue]) -> None:
         """Follow these no longer."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from kvcq_client.arguments import positions_of, queue_of, text, wrong_kind
 from kvcq_client.consuming.subscription import Subscription
 from kvcq_client.errors import CorruptRecordError, DeadlineError, NotFoundError
 from kvcq_client.format import split_records
@@ -151,9 +152,11 @@ class ConsumerCore:
     async def follow(self, wanted: Wanted) -> None:
         """Find where to begin, and begin. Raises NotFoundError and what the calls raise."""
         if isinstance(wanted, Mapping):
-            offsets = {Queue(*queue): offset for queue, offset in wanted.items()}
+            offsets = positions_of("queues", wanted)
         else:
             several = [wanted] if isinstance(wanted, str | Queue) else wanted
+            if not isinstance(several, Iterable):
+                raise wrong_kind("queues", "a topic, a Queue, or several", several)
             offsets = await self._starts(await self._queues(several), self.config.begins_at)
         self._move(offsets)
 
@@ -162,11 +165,11 @@ class ConsumerCore:
         if isinstance(to, Start):
             self._move(await self._starts(self.subscription.queues, to))
         else:
-            self._move({Queue(*queue): offset for queue, offset in to.items()})
+            self._move(positions_of("to", to))
 
     def leave(self, queues: Iterable[Queue]) -> None:
         """Follow these no longer."""
-        gone = [Queue(*queue) for queue in queues]
+        gone = [queue_of("queues", queue) for queue in queues]
         self.subscription.leave(gone)
         for queue in gone:
             self._positions.pop(queue, None)
@@ -183,11 +186,11 @@ class ConsumerCore:
     async def _queues(self, wanted: Iterable[str | Queue]) -> list[Queue]:
         queues: list[Queue] = []
         for one in wanted:
-            if isinstance(one, str) and not one.startswith(LIGHT_PREFIX):
+            if isinstance(one, str) and not text("queues", one).startswith(LIGHT_PREFIX):
                 topic = await self._calls.describe_topic(one)
                 queues += [Queue(one, queue_id) for queue_id in range(topic.queue_count)]
             else:
-                queues.append(Queue(one) if isinstance(one, str) else Queue(*one))
+                queues.append(Queue(one) if isinstance(one, str) else queue_of("queues", one))
         return queues
 
     async def _starts(self, queues: list[Queue], start: Start) -> dict[Queue, int]:
@@ -250,7 +253,8 @@ class ConsumerCore:
         """Commit these for the group. Raises ValueError without a group."""
         if not self.config.group:
             raise ValueError("a consumer without a group has nothing to commit to")
-        await self._calls.commit_offsets(self.config.group, positions)
+        given = positions_of("positions", positions)
+        await self._calls.commit_offsets(self.config.group, given)
 
     async def close(self) -> None:
         """Stop fetching. Repeatable."""

@@ -1,6 +1,6 @@
 """Messages as bytes: how they leave in a request, and the records of the log that come back.
 
-Uses `errors` and `values` alone; knows nothing of connections.
+Uses `arguments`, `errors` and `values` alone; knows nothing of connections.
 """
 
 from kvcq_client.format.compression import COMPRESSED, BodyError, decompress

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq_client.arguments import INT32_MAX, INT64_MAX, text, whole
 from kvcq_client.format.fields import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_I32_MAX = (1 << 31) - 1
 #: Entries of the cache of what was checked before.
 _CACHE_LIMIT = 8192
 #: Counted for each message besides its texts and its body.
@@ -76,15 +76,17 @@ class Checker:
     """
 
     def __init__(self) -> None:
-        #: (topic, queue_id, tag) that were checked before. A sender may look here first.
+        #: (topic, queue_id, tag) that were checked before. A sender may look here first, for a
+        #: queue id that is None or an int (True would pass for 1); what cannot be looked up raises
+        #: TypeError, and `check_place` says what it is.
         self.known: set[tuple[str, int | None, str]] = set()
 
     def check_place(self, topic: str, queue_id: int | None, tag: str) -> None:
         """Raises ValueError, TypeError."""
-        if queue_id is not None and not 0 <= _number("queue_id", queue_id) <= _I32_MAX:
-            raise ValueError(f"queue_id {queue_id} is not from 0 to {_I32_MAX}")
-        _text_bytes("topic", topic)
-        _text_bytes("tag", tag)
+        if queue_id is not None and whole("queue_id", queue_id, INT32_MAX) < 0:
+            raise ValueError(f"queue_id: {queue_id} is not from 0 to {INT32_MAX}")
+        text("topic", topic)
+        text("tag", tag)
         if len(self.known) >= _CACHE_LIMIT:
             self.known.clear()
         self.known.add((topic, queue_id, tag))
@@ -92,7 +94,11 @@ class Checker:
     def check(self, message: Outgoing) -> tuple[Outgoing, int]:
         """The message, frozen, and its size in bytes. Raises ValueError, TypeError."""
         topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms = message
-        if (topic, queue_id, tag) not in self.known:
+        try:
+            is_known = (topic, queue_id, tag) in self.known
+        except TypeError:
+            is_known = False
+        if not is_known or (queue_id is not None and queue_id.__class__ is not int):
             self.check_place(topic, queue_id, tag)
         size = FRAME_BYTES + len(topic) + len(body)
         if keys:
@@ -109,26 +115,18 @@ class Checker:
                 raise TypeError(f"properties: a mapping of texts is wanted, not {kind}") from None
             for name, value in properties.items():
                 size += _text_bytes("properties", name) + _text_bytes("properties", value)
-        if not -_I32_MAX - 1 <= _number("flag", flag) <= _I32_MAX:
-            raise ValueError(f"flag {flag} is not from -2**31 to 2**31 - 1")
-        if born_time_ms is not None and not 0 <= _number("born_time_ms", born_time_ms) < 1 << 63:
-            raise ValueError(f"born_time_ms {born_time_ms} is not from 0 to 2**63 - 1")
+        whole("flag", flag, INT32_MAX)
+        if born_time_ms is not None and whole("born_time_ms", born_time_ms) < 0:
+            raise ValueError(f"born_time_ms: {born_time_ms} is not from 0 to {INT64_MAX}")
         if keys or light_queues or properties:
             message = message._replace(keys=keys, light_queues=light_queues, properties=properties)
         return message, size
 
 
-def _number(field: str, value: int) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{field}: a number is wanted, not {type(value).__name__}")
-    return value
-
-
-def _text_bytes(field: str, text: str) -> int:
+def _text_bytes(field: str, value: str) -> int:
     """Bytes of the text in UTF-8. Raises TypeError, ValueError (a lone surrogate)."""
-    if not isinstance(text, str):
-        raise TypeError(f"{field}: text is wanted, not {type(text).__name__}")
-    return len(text) if text.isascii() else len(text.encode())
+    text(field, value)
+    return len(value) if value.isascii() else len(value.encode())
 
 
 def _texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
@@ -144,8 +142,8 @@ def _texts(field: str, texts: Sequence[str]) -> tuple[str, ...]:
     except TypeError:
         plain = False  # one of them is no text
     if not plain:
-        for text in frozen:
-            _text_bytes(field, text)
+        for one in frozen:
+            text(field, one)
     return frozen
 
 
@@ -212,7 +210,7 @@ def _columns(messages: Sequence[Outgoing]) -> pb.MessageColumns | None:
     if any(tags):
         columns.tags.extend(tags)
     if any(flags):
-        columns.flags.extend(flags)
+        columns.flags.extend([one or 0 for one in flags])
     if any(born_times_ms):
         columns.born_times_ms.extend([one or 0 for one in born_times_ms])
     return columns
@@ -220,8 +218,8 @@ def _columns(messages: Sequence[Outgoing]) -> pb.MessageColumns | None:
 
 def _joined(lists: Sequence[Sequence[str]], separator: str) -> list[str] | None:
     """Each list as one text; None when the texts of one would not come apart again."""
-    joined = [separator.join(texts) for texts in lists]
-    for texts, text in zip(lists, joined, strict=True):
-        if texts and (text.count(separator) != len(texts) - 1 or not all(texts)):
+    joined = [separator.join(texts or ()) for texts in lists]
+    for texts, whole_text in zip(lists, joined, strict=True):
+        if texts and (whole_text.count(separator) != len(texts) - 1 or not all(texts)):
             return None
     return joined

@@ -6,6 +6,7 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from kvcq_client.arguments import wrong_kind
 from kvcq_client.format import FRAME_BYTES, Checker, Outgoing, as_bytes
 from kvcq_client.producing.batch import Batch, Sending
 
@@ -81,7 +82,11 @@ class Accumulator:
         if keys or light_queues or properties or flag or born_time_ms:
             message, size = self._checker.check(message)
         else:
-            if (topic, queue_id, tag) not in self._known:
+            try:
+                is_known = (topic, queue_id, tag) in self._known
+            except TypeError:
+                is_known = False
+            if not is_known or (queue_id is not None and queue_id.__class__ is not int):
                 self._checker.check_place(topic, queue_id, tag)
             size = FRAME_BYTES + len(topic) + len(body)
         with self._lock:
@@ -106,18 +111,25 @@ class Accumulator:
         checker, known = self._checker, self._known
         checked: list[Sized] = []
         for message in messages:
-            topic, body, queue_id, tag = message.topic, message.body, message.queue_id, message.tag
+            try:
+                topic, body, queue_id = message.topic, message.body, message.queue_id
+                tag, keys, light_queues = message.tag, message.keys, message.light_queues
+                properties, flag, born = message.properties, message.flag, message.born_time_ms
+            except AttributeError:
+                raise wrong_kind("messages", "a Message", message) from None
             if body.__class__ is not bytes:
                 body = as_bytes(body)
-            keys, light_queues = message.keys, message.light_queues
-            properties, flag, born = message.properties, message.flag, message.born_time_ms
             outgoing = new(
                 Outgoing, (topic, body, queue_id, tag, keys, light_queues, properties, flag, born)
             )
             if keys or light_queues or properties or flag or born:
                 checked.append(checker.check(outgoing))
                 continue
-            if (topic, queue_id, tag) not in known:
+            try:
+                is_known = (topic, queue_id, tag) in known
+            except TypeError:
+                is_known = False
+            if not is_known or (queue_id is not None and queue_id.__class__ is not int):
                 checker.check_place(topic, queue_id, tag)
             checked.append((outgoing, FRAME_BYTES + len(topic) + len(body)))
         return checked

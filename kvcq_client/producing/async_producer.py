@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcq_client.arguments import checked
 from kvcq_client.errors import DeadlineError
 from kvcq_client.producing.batch import SendingMany
 from kvcq_client.producing.core import ProducerState
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kvcq_client.values import Message, Placed
 
 
+@checked(but="send")  # each message is checked as it is added
 class AsyncProducer(ProducerState, AsyncClosing):
     """Batches messages and delivers each once, in the order of `send`.
 

@@ -219,7 +219,7 @@ def _light_offsets(
     offsets = iter(response.light_queue_offsets)
     return [
         # A name that stands twice counts once.
-        tuple(islice(offsets, len(set(message.light_queues))))
+        tuple(islice(offsets, len(set(message.light_queues or ()))))
         for message in messages
     ]
 

@@ -50,7 +50,7 @@ class ProducerConfig:
         check("buffer_bytes", self.buffer_bytes >= self.batch_bytes, "at least batch_bytes")
         check(
             "producer_id",
-            _PRODUCER_ID.fullmatch(self.producer_id) is not None,
+            isinstance(self.producer_id, str) and bool(_PRODUCER_ID.fullmatch(self.producer_id)),
             "1 to 48 letters, digits, '.', '_' or '-'",
         )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import grpc
 
+from kvcq_client.arguments import number, of_kind
 from kvcq_client.errors import ClosedError, DeadlineError, KvcqError
 from kvcq_client.pb.v1 import access_pb2_grpc, jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
@@ -24,6 +25,7 @@ from kvcq_client.transport.channel import Channel, open_thread_channel
 from kvcq_client.transport.first_contact import FirstContact
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
+from kvcq_client.transport.secured import TLS, Credentials
 from kvcq_client.transport.statuses import from_rpc, may_pass
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from kvcq_client.transport.secured import TLS, Credentials
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -69,9 +70,6 @@ _HOST_AND_PORT = re.compile(r"[^\s/]+:(\d{1,5})")
 #: Such as unix:/run/kvcq.sock or dns:///name:8081. gRPC takes http: for part of a host's name.
 _WITH_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*:/\S+|unix(-abstract)?:\S+")
 
-#: A year, in seconds.
-_MOST_TIMEOUT_S = 365 * 86_400
-
 
 class Backoff:
     """Waits that grow. Not shared between tasks."""
@@ -88,12 +86,6 @@ class Backoff:
     def reset(self) -> None:
         """Something worked: begin with short waits again."""
         self._next_s = FIRST_WAIT_S
-
-
-def _check_timeout(timeout_s: float) -> float:
-    if not -_MOST_TIMEOUT_S <= timeout_s <= _MOST_TIMEOUT_S:  # nor is NaN
-        raise ValueError(f"timeout_s: {timeout_s!r} is not a number of {_MOST_TIMEOUT_S} at most")
-    return timeout_s
 
 
 def may_try_again(error: KvcqError, *, may_repeat: bool) -> bool:
@@ -158,11 +150,14 @@ class Connection:
     ) -> None:
         if not is_target(target):
             raise ValueError(f"target: {target!r} is not HOST:PORT, such as {DEFAULT_TARGET}")
-        _check_timeout(timeout_s)
+        of_kind("tls", tls, TLS, or_none=True)
+        of_kind("credentials", credentials, Credentials, or_none=True)
+        if not isinstance(options, list | tuple):
+            raise TypeError(f"options: a list of pairs is wanted, not {type(options).__name__}")
         begin_grpc()
         keep_freed_memory()
         self.target = target
-        self.timeout_s = timeout_s
+        self.timeout_s = number("timeout_s", timeout_s)
         channel = (target, [*_OPTIONS, *options], tls, credentials)
         # gRPC's stubs are made on what looks like a channel.
         self._channel: Any = Channel(*channel)
@@ -321,8 +316,8 @@ class Connection:
         return (sharing[0], data, sharing[1]) if len(data) <= LARGEST_BYTES else None
 
     def limit_s(self, timeout_s: float | None) -> float:
-        """How long a call may take. Raises ValueError."""
-        return self.timeout_s if timeout_s is None else _check_timeout(timeout_s)
+        """How long a call may take. Raises TypeError, ValueError."""
+        return self.timeout_s if timeout_s is None else number("timeout_s", timeout_s)
 
     def let_go(self) -> None:
         """Of the channel, as soon as nothing is under way on it: see Channel. Repeatable."""

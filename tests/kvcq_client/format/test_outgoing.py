@@ -119,7 +119,7 @@ def test_what_passes_the_check_can_be_sent(message: Outgoing) -> None:
 @pytest.mark.parametrize(
     ("message", "field"),
     [
-        (outgoing(queue_id=-1), "queue_id -1"),
+        (outgoing(queue_id=-1), "queue_id: -1"),
         (outgoing(queue_id=1 << 31), "queue_id"),
         (outgoing(topic="\ud800"), "surrogates"),
         (outgoing(tag="\ud800"), "surrogates"),

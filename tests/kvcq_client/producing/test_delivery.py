@@ -21,6 +21,7 @@ from kvcq_client import (
     Start,
     UnavailableError,
 )
+from kvcq_client.producing import delivery
 from store.errors import FlushTimeoutError, StoreFailedError
 from tests.support.serving import serving
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvcq_client import Sending
+    from kvcq_client.format import Outgoing
     from store.format.batch_mark import BatchMark
     from store.message import Appended
     from store.message import Message as StoreMessage
@@ -283,10 +285,22 @@ async def test_a_callback_that_raises_does_no_harm(
     assert "a reader's defect" in caplog.text
 
 
-async def test_a_batch_that_no_request_can_carry_fails_alone(client: AsyncClient) -> None:
+async def test_a_batch_that_no_request_can_carry_fails_alone(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = delivery.put_stream_request
+
+    def refusing(
+        number: int, messages: Sequence[Outgoing], producer_id: str, sequence: int
+    ) -> bytes:
+        if messages[0].body == b"1":
+            raise TypeError("planted")
+        return make(number, messages, producer_id, sequence)
+
+    monkeypatch.setattr(delivery, "put_stream_request", refusing)
     async with client.producer(batch_messages=1, linger_ms=0) as producer:
         await (await producer.send("orders", b"0", queue_id=1))
-        wrong = await producer.send("orders", b"1", queue_id=1.0)  # type: ignore[arg-type]
+        wrong = await producer.send("orders", b"1", queue_id=1)
         right = await producer.send("orders", b"2", queue_id=1)
         with pytest.raises(InvalidArgumentError):
             await wrong

@@ -1,0 +1,187 @@
+"""Arguments of public calls: each is what its annotation says, before anything is sent.
+
+A request would take None and bytes for text, and says of other kinds not which field has them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from numbers import Real
+from typing import Any, TypeVar
+
+from kvcq_client.values import Boundary, Queue, Retention, Start
+
+C = TypeVar("C")
+
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+#: The most of a time in seconds.
+YEAR_S = 365 * 86_400
+#: The most of a number, as the requests have it; others have 64 bits.
+_MOST = {
+    **dict.fromkeys(("queue_id", "queue_count", "max_messages"), INT32_MAX),
+    **dict.fromkeys(("key_every", "limit", "skip"), INT32_MAX),
+    "wait_s": INT32_MAX // 1000,
+}
+
+
+def text(field: str, value: object) -> str:
+    """The value. Raises TypeError, and ValueError on a lone surrogate."""
+    if not isinstance(value, str):
+        raise wrong_kind(field, "text", value)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{field}: {error}") from None
+    return value
+
+
+def whole(field: str, value: Any, most: int = INT64_MAX) -> int:  # noqa: ANN401 - whatever was given
+    """The value. Raises TypeError, and ValueError outside of -`most` - 1 to `most`."""
+    if value.__class__ is not int and (isinstance(value, bool) or not hasattr(value, "__index__")):
+        raise wrong_kind(field, "a whole number", value)
+    if not -most - 1 <= value <= most:
+        raise ValueError(f"{field}: {value} is not from {-most - 1} to {most}")
+    found: int = value
+    return found
+
+
+def number(field: str, value: Any, most: float = YEAR_S) -> float:  # noqa: ANN401 - as in `whole`
+    """The value. Raises TypeError, and ValueError when it is NaN, or above `most` or below its
+    negative."""
+    if isinstance(value, bool) or not isinstance(value, float | int | Real):
+        raise wrong_kind(field, "a number", value)
+    if not -most <= float(value) <= most:
+        raise ValueError(f"{field}: {value} is not from {-most} to {most}")
+    return float(value)
+
+
+def of_kind(field: str, value: object, kind: type, *, or_none: bool = False) -> None:
+    """Raises TypeError of what is not of the kind."""
+    if not (isinstance(value, kind) or (or_none and value is None)):
+        raise wrong_kind(field, f"a {kind.__name__}", value)
+
+
+def queue_of(field: str, value: object) -> Queue:
+    """The value, a Queue or such a pair, as a Queue. Raises TypeError, ValueError."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise wrong_kind(field, "a Queue", value)
+    return Queue(text(field, value[0]), whole(field, value[1], INT32_MAX))
+
+
+def positions_of(field: str, value: Mapping[Queue, int]) -> dict[Queue, int]:
+    """The offset of each queue. Raises TypeError, ValueError."""
+    return {queue_of(field, queue): whole(field, offset) for queue, offset in value.items()}
+
+
+def wrong_kind(field: str, wanted: str, value: object) -> TypeError:
+    """What to raise of the value."""
+    return TypeError(f"{field}: {wanted} is wanted, not {type(value).__name__}")
+
+
+# --- by annotation -------------------------------------------------------------------------
+
+#: What an annotation names, and in which words that is said. Numbers have checks of their own.
+_KINDS: dict[str, tuple[type, str]] = {
+    "None": (type(None), "None"),
+    "str": (str, "text"),
+    "bytes": (bytes, "bytes"),
+    "bool": (bool, "True or False"),
+    "Mapping": (Mapping, "a mapping"),
+    "Sequence": (Iterable, "a sequence"),
+    "Iterable": (Iterable, "a sequence"),
+    **{kind.__name__: (kind, f"a {kind.__name__}") for kind in (Boundary, Queue, Retention, Start)},
+}
+#: These need no second look, as nothing else is of their class.
+_PLAIN = {type(None), str, bytes, bool}
+#: Their fields are looked at where they are read.
+_BY_THEIR_FIELDS = {"Message"}
+
+
+def checked(*, but: str = "") -> Callable[[type[C]], type[C]]:
+    """A class whose public methods check their arguments, all `but` one that does so itself.
+
+    They are methods that are awaited, or gone through.
+    """
+
+    def with_checks(cls: type[C]) -> type[C]:
+        for name, member in list(vars(cls).items()):
+            if inspect.isfunction(member) and not name.startswith("_") and name != but:
+                setattr(cls, name, _checked(member))
+        return cls
+
+    return with_checks
+
+
+def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
+    parameters = list(inspect.signature(call).parameters.values())[1:]
+    checks = [_check_of(one.name, one.annotation, call.__globals__) for one in parameters]
+    by_name = {one.name: check for one, check in zip(parameters, checks, strict=True)}
+
+    def look(args: tuple[Any, ...], given: dict[str, Any]) -> None:
+        for check, value in zip(checks, args, strict=False):  # Python counts them itself
+            check(value)
+        for name, value in given.items():
+            if name in by_name:
+                by_name[name](value)
+
+    if not inspect.iscoroutinefunction(call):
+
+        @wraps(call)
+        def begin(self: object, *args: Any, **given: Any) -> Any:  # noqa: ANN401 - as `call` has them
+            look(args, given)
+            return call(self, *args, **given)
+
+        return begin
+
+    @wraps(call)
+    async def wait(self: object, *args: Any, **given: Any) -> Any:  # noqa: ANN401 - as `call` has them
+        look(args, given)
+        return await call(self, *args, **given)
+
+    return wait
+
+
+def _check_of(field: str, annotation: str, names: Mapping[str, Any]) -> Callable[[Any], None]:
+    """Raises TypeError, ValueError, of a value that is not what the annotation says."""
+    heads = _BRACKETS.sub("", _ALIASES.get(annotation, annotation)).split(" | ")
+    if _BY_THEIR_FIELDS & {*heads}:
+        return lambda value: None
+    kinds = [_kind(head, names) for head in heads if head not in ("int", "float")]
+    plain = _PLAIN & {kind for kind, _ in kinds}
+    others = tuple(kind for kind, _ in kinds)
+    words = " or ".join(words for _, words in kinds if words != "None")
+    most = _MOST.get(field, INT64_MAX if "int" in heads else YEAR_S)
+
+    def check(value: Any) -> None:  # noqa: ANN401 - as in `whole`
+        if value.__class__ in plain:
+            if value.__class__ is str and not value.isascii():
+                text(field, value)
+            return
+        if isinstance(value, others) and (str in plain or not isinstance(value, str | bytes)):
+            return
+        if "int" in heads:
+            whole(field, value, most)
+        elif "float" in heads:
+            number(field, value, most)
+        else:
+            raise wrong_kind(field, words, value)
+
+    return check
+
+
+#: Of what stands for several kinds.
+_ALIASES = {"Wanted": "str | Queue | Iterable | Mapping"}
+_BRACKETS = re.compile(r"\[.*?\]")
+
+
+def _kind(head: str, names: Mapping[str, Any]) -> tuple[type, str]:
+    module, _, name = head.rpartition(".")
+    if not module:
+        return _KINDS[name]
+    kind: type = getattr(names[module], name)
+    return kind, f"a {name}"
