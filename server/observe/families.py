@@ -56,7 +56,7 @@ _PLAIN = {
     "store.log_appended_offset": Row("kvcq_log_appended_offset", "Where the log ends, bytes."),
     "store.log_flushed_offset": Row("kvcq_log_flushed_offset", "Durable up to there, bytes."),
     "store.log_dispatched_offset": Row("kvcq_log_dispatched_offset", "In queues up to there."),
-    "store.flush_count": Row("kvcq_flushes_total", "Rounds of the flush service."),
+    "store.flush_count": Row("kvcq_flushes_total", "Flushes of the log that wrote something."),
     "store.failed": Row("kvcq_store_failed", "1: no more writes are taken before a restart."),
     "store.hot_queues": Row("kvcq_hot_queues", "Queues whose next offset is in memory."),
     "store.poison_records": Row(

@@ -69,15 +69,8 @@ class FlushService:
         self._gathering = False
         self._puts = 0  # asked for since the last round began
         self._enough = 1  # of them: a round begins without gathering more
-        # Owned by the thread; read anywhere.
-        self._rounds = 0
-        #: Seconds of each flush that had something to do.
+        #: Seconds of each flush that had something to do. Owned by the thread; read anywhere.
         self.seconds = Histogram(_BOUNDS_S)
-
-    @property
-    def flush_count(self) -> int:
-        """Rounds that called `log.flush()` so far."""
-        return self._rounds
 
     def start(self) -> None:
         self._thread.start()
@@ -145,7 +138,6 @@ class FlushService:
         if self.flushed.failure is not None:
             return
         wanted = self._requested if least_pages == 0 else 0
-        self._rounds += 1
         began_s = perf_counter()
         try:
             flushed = self._log.flush(least_pages)  # slow: no lock is held here

@@ -226,6 +226,7 @@ class AppendPath:
         return self._flush_service.seconds.read()
 
     def statistics(self) -> dict[str, float]:
+        flushes = self.flush_seconds
         return {
             "store.log_start_offset": self.log.start_offset,
             "store.log_appended_offset": self.log.appended_offset,
@@ -233,8 +234,8 @@ class AppendPath:
             "store.log_dispatched_offset": self.dispatched.value,
             "store.flush_behind_bytes": self.log.appended_offset - self.flushed.value,
             "store.dispatch_behind_bytes": self._lag(),
-            "store.flush_count": self._flush_service.flush_count,
-            "store.flush_seconds": self._flush_service.seconds.read().total,
+            "store.flush_count": flushes.times,
+            "store.flush_seconds": flushes.total,
             "store.failed": float((self.flushed.failure or self.dispatched.failure) is not None),
             "store.hot_queues": len(self.log.hot_queues),
             "store.poison_records": self._reput.poison_count,

@@ -25,6 +25,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format.checkpoint import Checkpoint, read_checkpoint
+from store.log.commit_log import CommitLog
 from store.message import Message, PullStatus
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
@@ -303,6 +304,32 @@ def test_cold_reads_say_so_and_read_the_same(tmp_path: Path) -> None:
         assert not store.is_cold("T", 0, 99)
         assert not store.is_cold("T", 0, 100)
         assert len(store.pull("T", 0, 0, max_messages=1000).records) == 100
+
+
+def test_an_idle_store_flushes_nothing_and_counts_no_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", flushed.append)
+    rounds = threading.Semaphore(0)
+    flush = CommitLog.flush
+
+    def counted(log: CommitLog, least_pages: int) -> int:
+        rounds.release()
+        return flush(log, least_pages)
+
+    monkeypatch.setattr(CommitLog, "flush", counted)
+    with open_small(tmp_path / "store", flush_interval_ms=1) as store:
+        store.put([Message("T", b"x")])
+        store.flush()
+        before = store.statistics()["store.flush_count"]
+        flushed.clear()
+        while rounds.acquire(blocking=False):
+            pass
+        for _ in range(5):
+            assert rounds.acquire(timeout=60)
+        assert store.statistics()["store.flush_count"] == before >= 1
+        assert flushed == []
 
 
 def test_statistics_are_numbers(store: MessageStore) -> None:

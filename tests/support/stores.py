@@ -27,6 +27,7 @@ class Settings(TypedDict, total=False):
     crc_item: bool
     preallocate: bool
     flush_mode: FlushMode
+    flush_interval_ms: int
     sync_flush_timeout_s: float
     reserved_hours: float
     auto_create_topics: bool

@@ -21,6 +21,7 @@ from kvcq_client import (
     Start,
     UnavailableError,
 )
+from kvcq_client.format import put_stream_request
 from kvcq_client.producing import delivery
 from store.errors import FlushTimeoutError, StoreFailedError
 from tests.support.serving import serving
@@ -288,7 +289,7 @@ async def test_a_callback_that_raises_does_no_harm(
 async def test_a_batch_that_no_request_can_carry_fails_alone(
     client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = delivery.put_stream_request
+    make = put_stream_request
 
     def refusing(
         number: int, messages: Sequence[Outgoing], producer_id: str, sequence: int

@@ -222,12 +222,12 @@ def test_callers_that_come_together_share_a_flush_and_a_lone_one_never_waits() -
         log.appended = 2
         service.request(2, puts=2 * ENOUGH_PUTS)
         assert mark.wait_for(2, 10)
-        before = service.flush_count
+        before = service.seconds.read().times
         for end in range(3, 3 + ENOUGH_PUTS):
             log.appended = end
             service.request(end)
         assert mark.wait_for(2 + ENOUGH_PUTS, 10)
-        assert service.flush_count == before + 1
+        assert service.seconds.read().times == before + 1
     finally:
         service.stop()
 
@@ -246,7 +246,7 @@ def test_as_many_as_the_last_flush_answered_are_waited_for_and_no_more() -> None
         log.appended = 4
         service.request(4)
         assert mark.wait_for(4, 10)
-        assert service.flush_count == 2
+        assert service.seconds.read().times == 2
     finally:
         service.stop()
 
