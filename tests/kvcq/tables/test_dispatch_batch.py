@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq.tables import dispatch_batch, keys
 from kvcq.tables.dispatch_batch import build_batch
+from kvcq.tables.light_rows import light_rows
 from kvcq.tables.values import expiry_stamp, pack_max, pack_unit
 from store.consume_queue import CqUnit, DispatchRequest
 
@@ -151,7 +155,55 @@ def test_rows_are_those_of_each_record_by_itself(
             for name, queue_id, offset in (own, *((n, 0, at) for n, at in each.light_queues)):
                 units[keys.unit_key(name, queue_id, offset)] = value
                 bounds[keys.max_key(name, queue_id)] = pack_max(place, offset)
-    puts = build_batch(requests, 7).puts
-    assert puts[keys.UNITS] == sorted(units.items())
     end = (keys.DISPATCHED_KEY, (7).to_bytes(8, "big"))
-    assert puts[keys.BOUNDS] == [*sorted(bounds.items()), end]
+    for few in (1, 10**6):  # by columns, and one after the other
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("kvcq.tables.light_rows._FEW", few)
+            puts = build_batch(requests, 7).puts
+        assert puts[keys.UNITS] == sorted(units.items())
+        assert puts[keys.BOUNDS] == [*sorted(bounds.items()), end]
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 40, 1000]), st.sampled_from(["A", "%LMQ%7"]))
+def test_light_queues_by_columns_are_what_they_are_one_by_one(
+    seed: int, queues: int, topic: str
+) -> None:
+    chance = random.Random(seed)
+    offsets: dict[str, int] = {}
+    requests = []
+    for number in range(chance.randint(1, 30)):
+        names = {
+            f"%LMQ%{chance.choice(('', 'a-far-away-', 'b-far-away-'))}{chance.randrange(queues)}"
+            for _ in range(chance.choice((0, 3, 30)))
+        }
+        lights = []
+        for name in names - {topic}:
+            # A log of RocketMQ's may begin a queue again.
+            offsets[name] = 0 if chance.random() < 0.05 else offsets.get(name, 2**40) + 1
+            lights.append((name, offsets[name]))
+        each = request(
+            topic,
+            number,
+            60 * number,
+            lights=tuple(lights),
+            message_keys=("k",) * chance.randint(0, 1),
+            in_queue=chance.random() < 0.9,
+        )
+        requests.append(each._replace(store_time_ms=each.store_time_ms + number // 3 * 1000))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvcq.tables.light_rows._FEW", 10**6)
+        plain = build_batch(requests, 5)
+        patch.setattr("kvcq.tables.light_rows._FEW", 1)
+        assert build_batch(requests, 5) == plain
+
+
+def test_names_that_are_not_plain_to_see_in_columns_go_the_other_way() -> None:
+    def found(*names: str) -> object:
+        return light_rows([request("T", 0, 0, lights=tuple((name, 3) for name in names))])
+
+    assert found("%LMQ%c") is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvcq.tables.light_rows._FEW", 1)
+        assert found("%LMQ%a,b", "%LMQ%c") is None
+        assert found("", "a") is None
+        assert found("%LMQ%c") is not None
