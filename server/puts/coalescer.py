@@ -8,6 +8,7 @@ flush are paid once for all of them.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from server.wire import INLINE_PARTS, parts_of
@@ -34,9 +35,13 @@ MAX_BYTES = 1 << 20
 #: Messages of a refused append that are taken alone in one turn of the loop.
 _ALONE_A_TURN = 32
 
+#: Of what a flush made durable at least so many are answered in a turn of the loop.
+_ANSWERED_A_TURN = 8
+
 #: A put's place in the log, and its store time in ms since 1970.
 PutResult = tuple["DispatchRequest", int]
 _Waiting = tuple["Message", asyncio.Future[PutResult]]
+_Settled = tuple[list[_Waiting], list[PutResult], BaseException | None]
 
 # Errors that belong to one message: the others of the batch must not suffer from it.
 _ONE_MESSAGE = (InvalidArgumentError, UnknownTopicError, UnknownQueueError, TopicBusyError)
@@ -61,6 +66,8 @@ class PutCoalescer:
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._waiting_parts = 0
+        self._durable: deque[_Settled] = deque()  # to be answered
+        self._is_answering = False
         self._tasks: set[asyncio.Task[None]] = set()  # appends that would have kept the loop
 
     def put(self, message: Message) -> asyncio.Future[PutResult]:
@@ -150,9 +157,23 @@ class PutCoalescer:
 
         def flushed(error: BaseException | None) -> None:
             timer.cancel()
-            _resolve(batch, results, error)
+            self._durable.append((batch, results, error))
+            if not self._is_answering:
+                self._answer_some()
 
         self._durability.when_durable(end_offset, flushed)
+
+    def _answer_some(self) -> None:
+        """Not all of a flush at once: the first answers are on their way, and their callers at work
+        on the next puts, while the others are made."""
+        answered = 0
+        while self._durable and answered < _ANSWERED_A_TURN:
+            batch, results, error = self._durable.popleft()
+            _resolve(batch, results, error)
+            answered += len(batch)
+        self._is_answering = answered > 0
+        if answered:
+            self._loop.call_soon(self._answer_some)
 
 
 def _resolve(batch: list[_Waiting], results: list[PutResult], error: BaseException | None) -> None:

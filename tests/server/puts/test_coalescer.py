@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from server.puts.appender import Appender
-from server.puts.coalescer import MAX_MESSAGES, PutCoalescer
+from server.puts.coalescer import MAX_MESSAGES, PutCoalescer, PutResult
 from server.puts.durability import Durability
 from server.wire.put_limits import INLINE_PARTS
 from server.workers import Workers
@@ -204,6 +204,41 @@ async def test_a_sync_put_waits_for_the_flush() -> None:
     store.flushed()
     request, _ = await putting
     assert request.queue_offset == 0
+
+
+async def test_what_one_flush_made_durable_is_answered_in_several_turns() -> None:
+    store = RecordingStore(sync=True)
+    coalescer = _coalescer(store)
+    putting: list[asyncio.Future[PutResult]] = []
+    for append in range(3):
+        putting += [coalescer.put(_message(b"%d" % append)) for _ in range(10)]
+        await asyncio.sleep(0)
+    assert [len(append) for append in store.appends] == [10, 10, 10]
+    store.flushed()
+    done = []
+    for _ in range(5):
+        await asyncio.sleep(0)
+        done.append(sum(one.done() for one in putting))
+    assert done == [10, 20, 30, 30, 30]
+    assert [one.result()[0].queue_offset for one in putting] == list(range(30))
+    # And again, from the start.
+    late = coalescer.put(_message(b"late"))
+    await asyncio.sleep(0)
+    store.flushed()
+    await late
+
+
+async def test_appends_of_few_are_answered_together() -> None:
+    store = RecordingStore(sync=True)
+    coalescer = _coalescer(store)
+    putting = []
+    for _ in range(6):
+        putting.append(coalescer.put(_message(b"alone")))
+        await asyncio.sleep(0)
+    store.flushed()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert all(one.done() for one in putting)
 
 
 async def test_a_failed_flush_reaches_the_caller() -> None:

@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.errors import DiskFullError, InvalidArgumentError, StoreClosedError, StoreFormatError
-from store.log.segment import WRITTEN_BYTES, Segment, parse_segment_name, segment_name
+from store.log.segment import (
+    SMALL_FLUSH_BYTES,
+    WRITTEN_BYTES,
+    ZEROED_BYTES,
+    Segment,
+    parse_segment_name,
+    segment_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,6 +177,70 @@ def test_long_appends_and_short_ones_give_the_same_bytes(
         assert segment.read(0, position) == segment.pread(0, position) == data
         assert segment.copied == sum(size for size in sizes if size < WRITTEN_BYTES)
         assert path.read_bytes() == data + bytes((1 << 20) - position)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2 * ZEROED_BYTES), st.booleans()), max_size=8))
+@settings(max_examples=25)
+def test_flushes_between_appends_change_no_byte(
+    tmp_path_factory: pytest.TempPathFactory, appends: list[tuple[int, bool]]
+) -> None:
+    path = tmp_path_factory.mktemp("log") / segment_name(0)
+    size = 2 * ZEROED_BYTES * 8
+    segment = Segment.create(path, 0, size)
+    with contextlib.closing(segment):
+        data = b""
+        for at, (length, is_flushed) in enumerate(appends):
+            data += bytes([at + 1]) * length
+            segment.append(data[segment.appended :])
+            if is_flushed:
+                segment.flush()
+        assert path.read_bytes() == data + bytes(size - len(data))
+
+
+def test_behind_small_flushes_appends_go_through_the_file_and_zeros_ahead_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[int, int]] = []
+    real = os.pwrite
+
+    def pwrite(descriptor: int, data: bytes, position: int) -> int:
+        written.append((position, len(data)))
+        return real(descriptor, data, position)
+
+    segment = Segment.create(tmp_path / segment_name(0), 0, 8 * SMALL_FLUSH_BYTES)
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with contextlib.closing(segment):
+        segment.append(b"x" * 100)
+        assert (written, segment.copied) == ([], 100)
+        segment.flush()
+        for _ in range(3):
+            segment.append(b"x" * 100)
+            segment.flush()
+        # The zeros end with a page, and are there for all that fits into them.
+        zeros = (200, 4096 + ZEROED_BYTES - 200)
+        assert written == [zeros, (100, 100), (200, 100), (300, 100)]
+        segment.append(b"x" * ZEROED_BYTES)
+        assert written[-1] == (400, ZEROED_BYTES)
+        segment.append(b"x" * 4096)
+        first = 4096 + ZEROED_BYTES
+        end = 400 + ZEROED_BYTES + 4096
+        assert written[-2:] == [(end, first + 4096 + ZEROED_BYTES - end), (end - 4096, 4096)]
+        assert segment.copied == 100
+        segment.append(b"x" * SMALL_FLUSH_BYTES)
+        segment.flush()  # a large one
+        segment.append(b"x" * 100)
+        assert segment.copied == 200
+
+
+def test_zeros_ahead_end_with_the_segment(tmp_path: Path) -> None:
+    path = tmp_path / segment_name(0)
+    segment = Segment.create(path, 0, 8192)
+    with contextlib.closing(segment):
+        segment.append(b"a")
+        segment.flush()
+        segment.append(b"b")
+        segment.append(b"c" * 8190)
+        assert path.read_bytes() == b"ab" + b"c" * 8190
 
 
 @pytest.mark.parametrize("taken", [None, 0, 4096])
