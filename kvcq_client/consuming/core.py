@@ -10,6 +10,7 @@ from kvcq_client.arguments import positions_of, queue_of, text, wrong_kind
 from kvcq_client.consuming.subscription import Subscription
 from kvcq_client.errors import CorruptRecordError, DeadlineError, NotFoundError
 from kvcq_client.format import split_records
+from kvcq_client.transport import in_background
 from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ConsumerCore:
         self._forget = forget
         self.subscription = Subscription(connection, config)
         self._calls = calls
-        self._task = asyncio.create_task(self.subscription.run(), name="consumer")
+        self._task = in_background(self.subscription.run(), "consumer")
         # The next offset to read of each queue, as the reader has seen it.
         self._positions: dict[Queue, int] = {}
         # What the reader goes through just now; its queue's position moves with `index`.

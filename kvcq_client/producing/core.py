@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.errors import BufferFullError, ClosedError
 from kvcq_client.producing.accumulator import Accumulator
 from kvcq_client.producing.delivery import Delivery
-from kvcq_client.transport import ForkedError, close_in_children
+from kvcq_client.transport import ForkedError, close_in_children, in_background
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class ProducerCore:
         # causes one for many batches; cleared in the loop before it looks.
         self._wake_sent = False
         self._timer_runs = False
-        self._task = self._loop.create_task(self.delivery.run(), name="put-delivery")
+        self._task = in_background(self.delivery.run(), "put-delivery")
         close_in_children(self)
 
     def after_fork(self, error: ForkedError) -> None:

@@ -22,7 +22,7 @@ from kvcq_client.transport.connection import (
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
 from kvcq_client.transport.lone_calls import LoneCalls
-from kvcq_client.transport.loop_thread import LoopThread
+from kvcq_client.transport.loop_thread import LoopThread, in_background
 from kvcq_client.transport.secured import (
     ACCESS_KEY_FORM,
     ALGORITHM,
@@ -64,6 +64,7 @@ __all__ = [
     "finished",
     "from_batch_error",
     "from_rpc",
+    "in_background",
     "is_target",
     "keep_freed_memory",
     "may_pass",

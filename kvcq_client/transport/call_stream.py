@@ -15,6 +15,7 @@ import grpc
 from kvcq_client.errors import DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.grpc_environment import IS_MEASURED
+from kvcq_client.transport.loop_thread import in_background
 from kvcq_client.transport.own_stream import OwnStream
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 from kvcq_client.transport.waiting import run_at_once
@@ -87,7 +88,7 @@ class CallStream:
         self._answers[call_id] = answer
         self._waiting.append(_Call(call_id, method, request, int(timeout_s * 1000) + 1))
         if self._task is None:
-            self._task = self._loop.create_task(self._run(), name="kvcq-calls")
+            self._task = in_background(self._run(), "kvcq-calls")
         elif len(self._waiting) == 1:
             self._send_soon()
         timer = self._loop.call_later(timeout_s, self._time_is_up, call_id, timeout_s)

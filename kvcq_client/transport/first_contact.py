@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from kvcq_client.errors import HandshakeError
+from kvcq_client.transport.loop_thread import in_background
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +107,7 @@ class FirstContact:
         if self.is_made:
             return
         if self._look is None:
-            self._look = asyncio.create_task(self._find_fault(), name="kvcq-first-contact")
+            self._look = in_background(self._find_fault(), "kvcq-first-contact")
         look = self._look
         left_s = None if end_s is None else max(0.0, end_s - monotonic())
         await asyncio.wait((look,), timeout=left_s)

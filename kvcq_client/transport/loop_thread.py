@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,29 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+#: A loop itself keeps no task that waits for what nobody else keeps either, such as a producer
+#: without messages whose client went out of scope.
+_running: set[asyncio.Task[Any]] = set()
+
+
+def in_background(work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
+    """A task of the running loop that goes on until it ends or is cancelled, whoever forgets it."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return task
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop,
+    context: dict[str, Any],
+    is_ending: Callable[[], bool] = sys.is_finalizing,  # modules are empty by then
+) -> None:
+    """Of tasks that the end of the process takes with it there is nothing to say."""
+    if not is_ending():
+        loop.default_exception_handler(context)
+
+
 class LoopThread:
     """Runs coroutines for callers of other threads.
 
@@ -34,6 +58,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._forked: ForkedError | None = None
         self.loop = new_event_loop()
+        self.loop.set_exception_handler(_tell)
         self._thread = threading.Thread(target=self._run, name="kvcq-client", daemon=True)
         self._thread.start()
         close_in_children(self)
