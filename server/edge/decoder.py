@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -12,11 +13,12 @@ from google.protobuf.message_factory import GetMessageClass
 from server.edge.call_gate import CallKind
 from server.edge.request_fields import check_counts, plan_of
 from server.edge.request_memory import LARGE_BYTES
+from server.edge.send_and_read import call_below, send_and_read
 from server.errors import MemoryFullError, UndecodableRequestError
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from concurrent.futures import ThreadPoolExecutor
 
     from google.protobuf.descriptor import MethodDescriptor
@@ -62,8 +64,11 @@ class Decoder:
         # in the thread.
         self._counted = DECODED_IN_LOOP_BYTES if self._limit == largest else COUNTED_BYTES
 
-    async def read(self, context: Context) -> tuple[Message | None, int]:
-        """The next request, None when there is none, and the bytes it had.
+    async def read(
+        self, context: Context, read: Callable[[], Awaitable[Any]] | None = None
+    ) -> tuple[Message | None, int]:
+        """The next request, None when there is none, and the bytes it had; `read`: how, if not by
+        the context itself.
 
         Above LARGE_BYTES `memory.end_decoding` must follow when it is no longer in use. Raises
         InvalidArgumentError, and MemoryFullError when it was cut to make room.
@@ -71,7 +76,7 @@ class Decoder:
         memory = self._memory
         memory.reading(context, is_stream=self._is_stream)
         try:
-            data = await context.read()
+            data = await (read or context.read)()
         except asyncio.CancelledError:
             if not memory.is_cut(context):
                 raise
@@ -81,7 +86,7 @@ class Decoder:
             raise MemoryFullError("this request took long to arrive") from None
         finally:
             memory.read(context)
-        if data is _EOF:
+        if data is _EOF or data is None:
             return None, 0
         size = len(data)
         if size > LARGE_BYTES:
@@ -126,6 +131,8 @@ class Requests:
         self._context = context
         self._memory = memory
         self._size = 0
+        self._call: object | None = None  # see send_and_read
+        self._answer: Callable[[], Awaitable[bytes | None]] | None = None
         #: Of the user whose stream it is; None: it is not measured.
         self.usage: Usage | None = None
 
@@ -138,12 +145,23 @@ class Requests:
         usage = self.usage
         if usage is not None:
             await usage.pause()
-        request, self._size = await self._decoder.read(self._context)
+        answer, self._answer = self._answer, None
+        request, self._size = await self._decoder.read(self._context, answer)
         if usage is not None:
             usage.took(self._size)
         if request is None:
             raise StopAsyncIteration
         return request
+
+    def answer(self, data: bytes) -> bool:
+        """Send it with the reading of the next request, which must follow at once. False: that
+        cannot be, and nothing was done."""
+        if self._call is None and (call := call_below(self._context)) is not None:
+            self._call = call
+        if self._call is None:
+            return False
+        self._answer = partial(send_and_read, self._call, data)
+        return True
 
     @property
     def is_large(self) -> bool:

@@ -20,7 +20,14 @@ from kvcq_client.format import length_delimited, varint
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport import run_at_once
 from server.access import current_caller
-from server.edge import MAX_CALLS, SMALL_BYTES, CallKind, batch_error, inner_context
+from server.edge import (
+    MAX_CALLS,
+    SMALL_BYTES,
+    CallKind,
+    Requests,
+    batch_error,
+    inner_context,
+)
 from server.encoded import Held
 from server.errors import ServerDrainingError
 from server.readers import front_of
@@ -208,7 +215,8 @@ class CallStream:
                 if len(calls) == 1 and not self._under_way:
                     self._begin(calls[0], alone=True)
                     if self._results and self._sleep is not None and not self._is_writing:
-                        self._write_alone()
+                        if not self._answer_with_next(requests):
+                            self._write_alone()
                         if not self._is_reading:
                             return
                     else:
@@ -232,6 +240,18 @@ class CallStream:
         finally:
             self._is_reading = False
             self._wake()
+
+    def _answer_with_next(self, requests: AsyncIterator[pb.CallsRequest]) -> bool:
+        """Have the only result sent as the next request is read, where that can be: nothing else
+        is under way that could have to be sent before one comes."""
+        results = self._results
+        if not isinstance(requests, Requests) or len(results[0].response) > SMALL_BYTES:
+            return False
+        if not requests.answer(results_out(results)):
+            return False
+        self._count_sent(results)
+        self._results = []
+        return True
 
     def _write_alone(self) -> None:
         """Begin to send the only result without `run`, which sleeps, and without waiting for the

@@ -1,0 +1,106 @@
+"""server/edge/send_and_read.py over real gRPC: an answer is sent as the next request is read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from server.edge import send_and_read
+from server.edge.call_gate import CallKind
+from server.services.call_stream import CallStream
+from tests.server.services.test_call_stream import EOF, Stream, pull, put, streaming
+from tests.support.rpc_errors import error_info
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from tests.support.serving import Served
+
+
+@pytest.fixture
+def _no_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_alone(_: object) -> None:
+        raise AssertionError("the answer was sent by itself")
+
+    monkeypatch.setattr(CallStream, "_write_alone", write_alone)
+
+
+@pytest.mark.usefixtures("_no_writing")
+async def test_an_answer_goes_out_with_the_reading_of_the_next_request(served: Served) -> None:
+    async with streaming(served) as stream:
+        for number in range(3):
+            await stream.send((number, "Put", put(b"%d" % number)))
+            assert (await stream.result()).id == number
+        await stream.send((3, "Pull", pull(3, wait_ms=20_000)))  # while no answer is on its way
+        gate = served.server._edge.gate
+        while not gate.under_way(CallKind.PULL):
+            await asyncio.sleep(0)
+        await stream.send((4, "Put", put(b"3")))
+        assert {(await stream.result()).id for _ in range(2)} == {3, 4}
+        await stream.call.done_writing()
+        assert await stream.call.read() is EOF
+
+
+@pytest.mark.usefixtures("_no_writing")
+@pytest.mark.parametrize("count", [1, 300])
+async def test_a_server_that_ends_has_sent_the_answers_that_nobody_took_yet(
+    served: Served, count: int
+) -> None:
+    """Also those that are more than gRPC holds for a client."""
+    async with streaming(served) as stream:
+        await stream.send((0, "Put", put(bytes(1000))))
+        await stream.result()
+        gate = served.server._edge.gate
+        before = gate.came
+        calls: list[tuple[int, str, Message]] = [
+            (number, "Pull", pull(0, max_messages=1)) for number in range(1, count + 1)
+        ]
+        sending = asyncio.create_task(one_by_one(stream, calls))
+        async with asyncio.timeout(20):
+            came, looks = gate.came, 0
+            while gate.came == before or looks < 50:  # until it takes no more
+                came, looks = gate.came, looks + 1 if gate.came == came else 0
+                await asyncio.sleep(0)
+            served.server.stop()
+            answered: list[int] = []
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await taken(stream, answered)
+        sending.cancel()
+        assert error_info(caught.value).reason == "DRAINING"
+        assert answered == [*range(1, came - before + 1)]
+
+
+async def one_by_one(stream: Stream, calls: list[tuple[int, str, Message]]) -> None:
+    for call in calls:
+        await stream.send(call)
+
+
+async def taken(stream: Stream, into: list[int]) -> None:
+    while True:
+        into.append((await stream.result()).id)
+
+
+async def test_a_client_that_goes_after_its_answer_leaves_nothing_behind(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        async with streaming(served) as stream:
+            await stream.send((1, "Put", put(b"x")))
+            await stream.result()
+    async with asyncio.timeout(10):
+        while served.server._edge.gate.under_way(CallKind.STREAM):
+            await asyncio.sleep(0)
+    assert not caplog.records
+
+
+async def test_other_releases_of_grpc_send_it_by_itself(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send_and_read, "_cygrpc", None)
+    async with streaming(served) as stream:
+        for number in range(3):
+            await stream.send((number, "Put", put(b"x")))
+            assert (await stream.result()).id == number
