@@ -25,7 +25,7 @@ def any_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 #: `kvcq` and its words in a line of a shell: behind variables or a pipe, before a redirection.
-_OF_KVCQ = re.compile(r"(?:^|\| )(?:[A-Z_]+=\S+ )*(kvcq .*?)(?= [<>|] |$)")
+_OF_KVCQ = re.compile(r"(?:^|\| )(?:[A-Z_]+=\S+ )*(kvcq .*?)(?= [<>|] | &$|$)")
 
 
 @pytest.mark.usefixtures("any_path")
