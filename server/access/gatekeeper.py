@@ -60,7 +60,7 @@ class Gatekeeper:
             raise UnauthenticatedError(
                 "this server takes signed calls alone: Client(…, credentials=Credentials(KEY, "
                 "SECRET)); on the command line --access-key and --secret-file, or KVCQ_ACCESS_KEY "
-                "and KVCQ_SECRET"
+                "and KVCQ_SECRET_FILE"
             )
         generation = self.users.generation
         user = self._user_of(signed, self.users, any_zone=service.startswith(_ROCKETMQ))

@@ -6,7 +6,6 @@ processes and in the histories of shells.
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _META = "kvcq.security"
-_SECRET = "KVCQ_SECRET"
 _LONGEST_SECRET = 4096
 
 
@@ -101,10 +99,10 @@ def credentials_of() -> Credentials | None:
                 "--secret-file is given, but no user", "add --access-key NAME, or KVCQ_ACCESS_KEY"
             )
         return None
-    secret = os.environ.get(_SECRET, "") if file is None else read_secret("--secret-file", file)
+    secret = "" if file is None else read_secret("--secret-file", file)
     if not secret:
         raise BadRequestError(
-            f"no secret for {access_key}", f"add --secret-file FILE, or set {_SECRET}"
+            f"no secret for {access_key}", "add --secret-file FILE, or KVCQ_SECRET_FILE"
         )
     try:
         return Credentials(access_key, secret)
