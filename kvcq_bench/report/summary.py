@@ -140,4 +140,6 @@ def _cell(text: str) -> str:
 
 def met_text(lines: Sequence[Line]) -> str:
     """How many were met, in words."""
+    if not lines:
+        return "nothing that was measured has a goal"
     return f"{sum(line.met for line in lines)} of {len(lines)} met"

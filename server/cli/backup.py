@@ -41,7 +41,24 @@ if TYPE_CHECKING:
 _SHOWN = 20
 _OPTIONS = {"until_ms": "--until", "until_offset": "--until-offset"}
 
-_target = click.argument("target", type=text)
+
+class _Target(click.ParamType[str]):
+    """A place with backups. Where it is missing, the error says what may stand there."""
+
+    name = "target"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return text(value)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        command = "list" if ctx is None else ctx.info_name
+        return (
+            f"A directory or s3://BUCKET/PREFIX, such as: kvcq backup {command} /backups; those of "
+            "a running server are server.backup_to in: kvcq config running"
+        )
+
+
+_target = click.argument("target", type=_Target())
 _id = click.option(
     "--backup", "backup_id", type=text, metavar="ID", help="This one alone, of `kvcq backup list`."
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -64,15 +63,6 @@ class Commands(Sections):
 
     def sections(self) -> Mapping[str, Iterable[str]]:
         return _SECTIONS
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _MODULES and not args[0].startswith("-"):
-            near = get_close_matches(args[0], _MODULES, 1, cutoff=0.5)
-            hint = f"; did you mean: kvcq {near[0]}" if near else ""
-            ctx.fail(f"No such command {args[0]!r}{hint}")
-        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:

@@ -253,7 +253,7 @@ def test_what_cannot_be_sent_is_wrong_usage(arguments: tuple[str, ...], names: s
         (("topic", "create", "q", "--queues", "65537"), 2, "--queues: 65537 is not from 1"),
         (("topic", "create", "b g"), 2, "NAMES: 'b g'"),
         (("topcs",), 2, "did you mean: kvcq topic"),
-        (("topic", "lst"), 2, "Did you mean 'list'"),
+        (("topic", "lst"), 2, "did you mean: kvcq topic list"),
         (("pull", "t", "--lmit", "3"), 2, "'--limit'"),
         (("get", "7F00000100001FA300000000FFFFFFFF"), 1, "MESSAGE_NOT_FOUND"),
         (("pull", "t", "--limit", "0"), 2, "--limit"),
@@ -526,7 +526,20 @@ def test_an_unknown_command_names_the_nearest(target: str) -> None:
         refused = _run(target, typed)
         assert refused.exit_code == 2
         assert f"did you mean: kvcq {meant}" in refused.stderr
-    assert "did you mean" not in _run(target, "zzzz").stderr
+    for group, known in (((), "consume"), (("job", "start"), "compact"), (("backup",), "verify")):
+        unknown = _run(target, *group, "zzzz").stderr
+        assert "did you mean" not in unknown
+        assert known in unknown
+        assert f"see: {' '.join(('kvcq', *group))} -h" in unknown
+    assert "did you mean: kvcq job start compact" in _run(target, "job", "start", "compct").stderr
+
+
+def test_where_backups_are_is_asked_for_with_a_command_to_type(target: str) -> None:
+    for command in ("list", "verify"):
+        missing = _run(target, "backup", command)
+        assert missing.exit_code == 2
+        assert f"kvcq backup {command} /backups" in missing.stderr
+        assert "kvcq config running" in missing.stderr
 
 
 def test_what_a_producer_wrote_does_not_act_on_the_terminal(target: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +22,17 @@ class Sections(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for section in self.sections().values() for name in section]
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            near = get_close_matches(args[0], names, 1, cutoff=0.5)
+            known = "" if near else f"; there are {', '.join(names)}"
+            meant = f"did you mean: {_typed(ctx)} {near[0]}" if near else f"see: {_typed(ctx)} -h"
+            ctx.fail(f"No such command {args[0]!r}{known}; {meant}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in self.sections().items():
             commands = [(name, self.get_command(ctx, name)) for name in names]
@@ -28,3 +40,13 @@ class Sections(click.Group):
                 formatter.write_dl(
                     [(name, one.get_short_help_str(_WHOLE)) for name, one in commands if one]
                 )
+
+
+def _typed(ctx: click.Context) -> str:
+    """The group as it is typed, whatever the program was called by."""
+    names: list[str] = []
+    here: click.Context | None = ctx
+    while here is not None and here.parent is not None:
+        names.insert(0, here.info_name or "")
+        here = here.parent
+    return " ".join(["kvcq", *names])

@@ -50,6 +50,7 @@ def test_reports_of_both_kinds_become_lines(tmp_path: Path) -> None:
     assert [(line.measured, line.met) for line in made.lines] == [(12.5, False), (300_000.0, True)]
     assert made.lines[0].command == "kvcq bench run kill"
     assert met_text(made.lines) == "1 of 2 met"
+    assert met_text([]) == "nothing that was measured has a goal"
     assert "4,000 messages acknowledged, 4,000 reads checked" in made.runs[0]
     assert json.loads(json.dumps(made.document()))["lines"][1]["probe"] == 600_000.0
 
