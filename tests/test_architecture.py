@@ -238,7 +238,14 @@ UNITS |= {
         "server.workers",
     },
     "server.encoded": set(),
-    "server.fronts": {"server.encoded", "server.errors", "server.process", "server.readers"},
+    "server.stream_end": set(),
+    "server.fronts": {
+        "server.encoded",
+        "server.errors",
+        "server.process",
+        "server.readers",
+        "server.stream_end",
+    },
     "server.wire": {"server.errors"},
     "server.edge": {
         "server.access",
@@ -247,6 +254,7 @@ UNITS |= {
         "server.errors",
         "server.metrics",
         "server.process",
+        "server.stream_end",
         "server.wire",
         "server.workers",
     },

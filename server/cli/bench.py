@@ -60,6 +60,15 @@ _NAMES = frozenset(
     ("parameters", "store", "versions", "figures", "counters", "latencies", "samples", "points")
 )
 
+_scale = click.option(
+    "--scale",
+    type=float,
+    metavar="FACTOR",
+    default=1.0,
+    show_default=True,
+    help="Multiplies all amounts.",
+)
+
 
 @click.group(cls=Sections)
 def bench() -> None:
@@ -100,14 +109,7 @@ def list_scenarios(as_json: bool) -> None:
     help="Start a server on this directory. The default, with one that is deleted afterwards; "
     "a scenario that needs a store in this process gets that instead.",
 )
-@click.option(
-    "--scale",
-    type=float,
-    metavar="FACTOR",
-    default=1.0,
-    show_default=True,
-    help="Multiplies all amounts.",
-)
+@_scale
 @click.option(
     "--seed", type=int, metavar="N", help="Of random choices; otherwise the scenario's own."
 )
@@ -246,14 +248,7 @@ def _show(document: dict[str, Any]) -> None:
     show_default=True,
     help="Directory for NAME.json and NAME.html of each.",
 )
-@click.option(
-    "--scale",
-    type=float,
-    metavar="FACTOR",
-    default=1.0,
-    show_default=True,
-    help="Multiplies all amounts.",
-)
+@_scale
 @click.option("--only", multiple=True, metavar="SCENARIO", help="These alone; may be repeated.")
 @json_option
 def run_all(reports: Path, scale: float, only: tuple[str, ...], as_json: bool) -> None:

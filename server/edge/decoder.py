@@ -6,7 +6,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import grpc
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
@@ -15,6 +14,7 @@ from server.edge.request_fields import check_counts, plan_of
 from server.edge.request_memory import LARGE_BYTES
 from server.edge.send_and_read import call_below, send_and_read
 from server.errors import MemoryFullError, UndecodableRequestError
+from server.stream_end import EOF
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from server.edge.request_limits import RequestLimit
     from server.edge.request_memory import RequestMemory
 
-_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 
 #: A larger request is decoded in a thread of its own, after its fields were counted. What is
 #: smaller takes 11 ms and 20 MB at worst, and half a millisecond as a rule. A full batch of our own
@@ -86,7 +85,7 @@ class Decoder:
             raise MemoryFullError("this request took long to arrive") from None
         finally:
             memory.read(context)
-        if data is _EOF or data is None:
+        if data is EOF or data is None:
             return None, 0
         size = len(data)
         if size > LARGE_BYTES:

@@ -20,6 +20,7 @@ import grpc
 from server.encoded import Encoded, Held
 from server.fronts import frames
 from server.fronts.frames import Ending
+from server.stream_end import EOF
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 _OK = Ending(0, "", ())
 #: After a request that is not larger the front may read the next one before it is asked for.
 _SMALL_BYTES = 64 << 10
@@ -117,7 +117,7 @@ class FrontContext:
         """The next request, bytes or a memoryview; EOF when there is none any more."""
         while self._request is None:
             if self._is_half_closed:
-                return _EOF
+                return EOF
             self._let_read()
             self._reader = asyncio.get_running_loop().create_future()
             try:

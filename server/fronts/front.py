@@ -40,6 +40,7 @@ from server.process import (
     tune_allocator,
     until_quiet,
 )
+from server.stream_end import EOF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("server.fronts.front")  # the module is also a program, of another name
 
-_EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 _CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 #: A handshake that has to wait longer for the owner goes on with the certificate that there is.
 _CERTIFICATE_S = 5.0
@@ -359,7 +359,7 @@ class Front:
     async def _read_on(self, call: _Call, context: Context, reads: asyncio.Event) -> None:
         """Pass requests on, as the owner asks for them, until there are no more."""
         request: object = None
-        while request is not _EOF:
+        while request is not EOF:
             await reads.wait()
             reads.clear()
             try:
