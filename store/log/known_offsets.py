@@ -29,6 +29,16 @@ _FIRST_BUCKETS = 8192
 #: Names in a bucket on average, when the table begins to grow: one of 100 finds no place then.
 _FILL = 4
 
+#: For such a byte, and a way to begin at: the first of its ways from there on, round the end; where
+#: it has none, that one.
+_FIRST_FROM = np.array(
+    [
+        [next((way % 8 for way in range(start, start + 8) if byte >> way % 8 & 1), start)]
+        for byte in range(256)
+        for start in range(8)
+    ]
+).reshape(256, _WAYS)
+
 _Ints = npt.NDArray[np.int64]
 
 
@@ -77,8 +87,7 @@ class KnownOffsets:
         self._grow(len(names))
         hashes, checks = _hashes_of(names)
         buckets = self._bucket_of(hashes)
-        at, ways = np.nonzero(self._buckets[buckets] == hashes[:, None])
-        places = buckets[at] * _WAYS + ways
+        at, places = self._standing(hashes, buckets)
         same = self._check[places] == checks[at]
         at, places = at[same], places[same]
         offsets = np.zeros(len(names), np.int64)
@@ -123,18 +132,14 @@ class KnownOffsets:
         self, hashes: _Ints, checks: _Ints, numbers: _Ints, fits: npt.NDArray[np.bool_]
     ) -> None:
         buckets = self._bucket_of(hashes)
-        held = self._buckets[buckets]
-        at, ways = np.nonzero(held == hashes[:, None])
-        if len(at):
-            self._free(np.unique(buckets[at] * _WAYS + ways))
-            held = self._buckets[buckets]
+        _, places = self._standing(hashes, buckets)
+        if len(places):
+            self._free(np.unique(places))
         # The first free place, from one that the other hash says: names of a bucket that come
         # together seldom meet. Without any, that one.
-        turned = (np.arange(_WAYS) + checks[:, None]) & (_WAYS - 1)
-        free = np.take_along_axis(held == 0, turned, axis=1)
-        first = free.argmax(axis=1)
-        is_new = free[np.arange(len(hashes)), first][fits]
-        places = (buckets * _WAYS + (first + checks & _WAYS - 1))[fits]
+        free = _bits(self._buckets.take(buckets, axis=0) == 0)
+        is_new = (free != 0)[fits]
+        places = (buckets * _WAYS + _FIRST_FROM[free, checks & _WAYS - 1])[fits]
         hashes, checks, numbers = hashes[fits], checks[fits], numbers[fits]
         # Of several for one place the last remains, in each of these alike. The hash comes last: a
         # place is never half of one name and half of another.
@@ -150,6 +155,12 @@ class KnownOffsets:
         if place >= 0:
             self._hash_at[place] = 0
             self._count -= 1
+
+    def _standing(self, hashes: _Ints, buckets: _Ints) -> tuple[_Ints, _Ints]:
+        """Indices of those hashes that stand in their bucket, and where."""
+        ways = _bits(self._buckets.take(buckets, axis=0) == hashes[:, None])
+        at = np.flatnonzero(ways)
+        return at, buckets[at] * _WAYS + _FIRST_FROM[ways[at], 0]
 
     def _free(self, places: _Ints) -> None:
         self._hash[places] = 0
@@ -177,6 +188,11 @@ class KnownOffsets:
         self._hash[new] = np.where(moves, hashes, 0)
         self._size += count
         self._hash[old] = np.where(moves, 0, hashes)
+
+
+def _bits(ways: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """Of each row a byte, with a bit for each way."""
+    return np.packbits(ways, axis=1, bitorder="little")[:, 0]
 
 
 def _hashes_of(names: Sequence[str]) -> tuple[_Ints, _Ints]:

@@ -112,14 +112,12 @@ class LightOffsets:
             found = dict(zip(names, looked.offsets, strict=True))
             if all(looked.offsets):
                 return found, []
-        missing = []
-        for name in [name for name, offset in found.items() if not offset]:
-            offset = self._recent.get(name) or self._before.get(name)
-            if offset:
-                found[name] = offset
-            else:
-                missing.append(name)
-        return found, missing
+        missing = [name for name, offset in found.items() if not offset]
+        for aside in (self._before, self._recent):
+            there = list(filter(aside.__contains__, missing))
+            if there:
+                found.update([(name, aside[name]) for name in there])
+        return found, [name for name in missing if not found[name]]
 
     def keep(self, offsets: dict[str, int]) -> None:
         """The next offsets of the names that were found last, after their append. Repeatable."""
