@@ -81,6 +81,7 @@ def test_store_of_the_original_is_shown(tmp_path: Path) -> None:
     ("arguments", "code", "words"),
     [
         (("queue", "jobs", "7"), 1, "has no unit"),
+        (("queue", "jobs", "7"), 1, "--topic jobs"),
         (("queue", "jobs", "1", "--side", "files"), 1, "there is rocksdb"),
         (("index", "--side", "files"), 1, "there is rocksdb"),
         (("index", "--key", "k1"), 2, "needs --topic"),

@@ -125,7 +125,12 @@ def dump_queue_command(
             where = f"queue {queue_id} of {topic} has no unit"
             if offset:
                 where += f" from offset {offset} on"
-            raise CommandError(f"{where} in {' or '.join(sides)}", code="NOT_FOUND")
+            raise CommandError(
+                f"{where} in {' or '.join(sides)}",
+                "the log says which queues its records are of",
+                command=shlex.join(("kvcq", "dump", "log", str(directory), "--topic", topic)),
+                code="NOT_FOUND",
+            )
         columns = "side, offset, physical offset, size, tag code, stored"
         _show(chain([first], rows), columns, _unit_cells, _fields, limit, as_json=as_json)
 
