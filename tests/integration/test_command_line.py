@@ -12,7 +12,7 @@ import pytest
 
 from kvcq_client import Client, Message
 from server.version import VERSION
-from tests.support.command_line import answer_of, kvcq
+from tests.support.command_line import answer_of, kvcq, lines_of
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ def _json(target: str, *arguments: str, stdin: str = "") -> Any:  # noqa: ANN401
 
 
 def _lines(target: str, *arguments: str) -> list[Any]:
-    """Each message is one JSON object in a line."""
-    result = _run(target, *arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return lines_of(*arguments, server=target)
 
 
 def test_put_pull_query_get(target: str) -> None:
@@ -324,39 +321,6 @@ def test_deleting_what_is_not_there_does_not_advise_to_make_it(target: str) -> N
     assert "create" not in result.stderr
 
 
-def test_following_outlives_the_server(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
-        server.wait_for("ready")
-        target = server.target
-        _json(target, "put", "lasting", "before", "--queue", "0")
-        command = [sys.executable, "-m", "server", "consume", "lasting", "--follow", "--group", "g"]
-        following = subprocess.Popen(
-            [*command, "--raw", "--server", target],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with following:
-            assert following.stdout is not None
-            assert following.stderr is not None
-            assert following.stdout.readline() == "before\n"
-            server.send(signal.SIGKILL)
-            server.wait()
-            assert f"the server at {target} is away, trying" in following.stderr.readline()
-            with ServerProcess(tmp_path, port=int(target.rpartition(":")[2])) as again:
-                again.wait_for("ready")
-                assert following.stderr.readline() == f"the server at {target} is back\n"
-                _json(target, "put", "lasting", "behind", "--queue", "0")
-                assert following.stdout.readline() == "behind\n"
-                _json(target, "put", "lasting", "last", "--queue", "0")
-                assert following.stdout.readline() == "last\n"
-                following.send_signal(signal.SIGINT)
-                assert following.wait(60) == 130
-                # The last one counts once the next is asked for, which the signal may forestall.
-                assert _json(target, "group", "describe", "g")["queues"][0]["offset"] in (2, 3)
-
-
 def test_ctrl_c_ends_a_waiting_pull_quietly(target: str) -> None:
     _json(target, "topic", "create", "quiet")
     command = [sys.executable, "-m", "server", "pull", "quiet", "--queue", "0", "--wait", "60"]
@@ -369,67 +333,6 @@ def test_ctrl_c_ends_a_waiting_pull_quietly(target: str) -> None:
         process.send_signal(signal.SIGINT)
         told = process.communicate(timeout=60)
     assert (process.returncode, told) == (130, (b"", b""))
-
-
-def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
-    tmp_path: Path,
-) -> None:
-    with ServerProcess(tmp_path) as server:
-        server.wait_for("ready")
-        bodies = "".join(f"body-{at}\n" for at in range(5))
-        _json(server.target, "put", "torn", "--lines", "--queue", "0", stdin=bodies)
-        server.send(signal.SIGTERM)
-        server.wait()
-    segment = min((tmp_path / "commitlog").iterdir())
-    at = segment.read_bytes().index(b"body-2")
-    with segment.open("r+b") as file:
-        file.seek(at)
-        file.write(b"B")
-    with ServerProcess(tmp_path) as server:
-        server.wait_for("ready")
-        for arguments in (("pull", "torn"), ("pull", "torn", "--queue", "0")):
-            part = _run(server.target, *arguments, "--json")
-            assert part.exit_code == 1
-            found = [json.loads(line) for line in part.stdout.splitlines()]
-            assert [one["body"] for one in found] == ["body-0", "body-1"]
-        shown = _run(server.target, "pull", "torn")
-        assert "body-1" in shown.stdout
-        advice = "pull torn --queue 0 --offset 3"
-        assert f"kvcq {advice}" in shown.stderr
-        behind = _lines(server.target, *advice.split())
-        assert [one["body"] for one in behind] == ["body-3", "body-4"]
-        rest = _run(server.target, "pull", "torn", "--skip-damaged", "--raw")
-        assert rest.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
-        assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in rest.stderr
-        stuck = _run(server.target, "consume", "torn", "--group", "g", "--raw")
-        assert (stuck.exit_code, stuck.stdout.split()) == (1, ["body-0", "body-1"])
-        advice = "consume torn --group g --raw --skip-damaged"
-        assert f"next:  kvcq {advice}\n" in stuck.stderr
-        read_on = _run(server.target, *advice.split())
-        assert (read_on.exit_code, read_on.stdout.split()) == (0, ["body-3", "body-4"])
-        assert "left out: damaged message: offset 2 of queue 0 of 'torn'" in read_on.stderr
-        assert _run(server.target, "consume", "torn", "--group", "g", "--raw").stdout == ""
-
-
-def test_consuming_from_a_time_passes_over_what_a_repair_left_out(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
-        server.wait_for("ready")
-        bodies = "".join(f"body-{at}\n" for at in range(5))
-        _json(server.target, "put", "torn", "--lines", "--queue", "0", stdin=bodies)
-        server.send(signal.SIGTERM)
-        server.wait()
-    segment = min((tmp_path / "commitlog").iterdir())
-    at = segment.read_bytes().index(b"body-2")  # where the search looks first
-    with segment.open("r+b") as file:
-        file.seek(at)
-        file.write(b"B")
-    repair = kvcq("repair", str(tmp_path), "--queues", "--skip-damaged")
-    assert repair.exit_code == 0
-    with ServerProcess(tmp_path) as server:
-        server.wait_for("ready")
-        found = _run(server.target, "consume", "torn", "--from", "-1h", "--skip-damaged", "--raw")
-        assert (found.exit_code, found.stderr.count("error")) == (0, 0)
-        assert found.stdout.split() == ["body-0", "body-1", "body-3", "body-4"]
 
 
 def test_a_store_is_served_with_the_segment_size_it_was_made_with(tmp_path: Path) -> None:
@@ -467,58 +370,6 @@ def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
     told = result.stderr.decode().splitlines()
     assert len(told) == 2, "gRPC's own log says nothing"
     assert "--host takes an address of this machine" in told[1]
-
-
-def test_consume_reads_a_topic_and_goes_on_for_its_group(target: str) -> None:
-    for body in ("one", "two", "three"):
-        _json(target, "put", "feed", body, "--queue", "0", "--tag", "t")
-    everything = ["one", "two", "three"]
-    assert [one["body"] for one in _lines(target, "consume", "feed")] == everything
-    assert _run(target, "consume", "feed", "--raw").stdout.split() == everything
-    shown = _run(target, "consume", "feed").stdout.splitlines()
-    assert [line.split()[-1] for line in shown] == everything
-    first = _lines(target, "consume", "feed", "--group", "g", "--limit", "2")
-    assert [one["body"] for one in first] == ["one", "two"]
-    rest = _lines(target, "consume", "feed", "--group", "g")
-    assert [one["body"] for one in rest] == ["three"]
-    assert _lines(target, "consume", "feed", "--group", "g") == []
-    again = _lines(target, "consume", "feed", "--group", "g", "--from", "earliest")
-    assert len(again) == 3
-    assert _lines(target, "consume", "feed", "--from", "latest") == []
-    assert len(_lines(target, "consume", "feed", "--from", "-1h")) == 3
-    assert "no time such as" in _run(target, "consume", "feed", "--from", "soon").stderr
-    assert _lines(target, "consume", "%LMQ%nobody") == []
-
-
-def test_a_light_queue_is_shown_with_its_own_queue_and_offsets(target: str) -> None:
-    for light in ((), ("--light-queue", "%LMQ%own")):
-        _json(target, "put", "elsewhere", "hi", "--queue", "3", *light)
-    assert _run(target, "pull", "elsewhere").stdout.splitlines()[-1].split()[:2] == ["3", "1"]
-    assert _run(target, "pull", "%LMQ%own").stdout.splitlines()[-1].split()[:2] == ["0", "0"]
-    own = {"topic": "elsewhere", "queueId": 3}
-    for command in ("pull", "consume"):
-        for queue, read in (
-            (own, _lines(target, command, "elsewhere")[1]),
-            ({"topic": "%LMQ%own", "queueId": 0}, _lines(target, command, "%LMQ%own")[0]),
-        ):
-            assert (read["queue"], read["queueOffset"]) == (queue, 1 if queue is own else 0)
-            put = {name: read[name] for name in (*own, "topicQueueOffset")}
-            assert put == {**own, "topicQueueOffset": 1}
-    assert "  0:0  " in _run(target, "consume", "%LMQ%own").stdout
-    assert "  3:1  " in _run(target, "consume", "elsewhere").stdout
-    assert _run(target, "topic", "describe", "%LMQ%own").stdout.startswith("%LMQ%own\n")
-
-
-def test_consume_follows_a_light_queue_from_its_first_message(target: str) -> None:
-    command = [sys.executable, "-m", "server", "consume", "%LMQ%inbox", "--follow", "--json"]
-    with subprocess.Popen(
-        [*command, "--server", target, "--limit", "2"], stdout=subprocess.PIPE, cwd=ROOT, text=True
-    ) as reader:
-        assert reader.stdout is not None
-        for body in ("first", "second"):
-            _json(target, "put", "mail", body, "--light-queue", "%LMQ%inbox")
-            assert json.loads(reader.stdout.readline())["body"] == body
-        assert reader.wait(30) == 0
 
 
 def test_an_unknown_command_names_the_nearest(target: str) -> None:

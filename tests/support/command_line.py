@@ -24,3 +24,10 @@ def answer_of(*arguments: object, server: str | None = None, stdin: str = "") ->
     done = kvcq(*arguments, "--json", server=server, stdin=stdin)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
+
+
+def lines_of(*arguments: object, server: str | None = None) -> list[Any]:
+    """The documents that the command prints with --json, one in a line; it does not fail."""
+    done = kvcq(*arguments, "--json", server=server)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
