@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _MOST = 1 << 50
 #: A stream that is held back looks again this often: its limit may have been raised.
 _LONGEST_PAUSE_S = 1.0
+#: Streams that calls come on, for each call that may be under way: a client has up to three open,
+#: and none of them is a call itself.
+_STREAMS_A_CALL = 4
 
 
 class Limits(NamedTuple):
@@ -78,30 +81,35 @@ class Usage:
         self._now_s = now_s
         self._peers: dict[str, int] = {}  # calls under way, by connection
         self._calls = 0
+        self._streams = 0  # that calls come on
         self._bytes = _Bucket(now_s())
         self._messages = _Bucket(now_s())
         self.limits = limits
 
     @property
     def is_idle(self) -> bool:
-        return not self._calls
+        return not self._peers
 
-    def begin(self, peer: str) -> None:
-        """A call begins. Raises UserLimitError; otherwise `end` must follow, once.
+    def begin(self, peer: str, *, carries: bool = False) -> None:
+        """A call begins, or a stream that `carries` calls. Raises UserLimitError; otherwise `end`
+        must follow, once.
 
-        A connection counts while calls are under way on it.
+        A connection counts while either is under way on it.
         """
         limits = self.limits
-        if limits.calls and self._calls >= limits.calls:
+        under_way = self._streams / _STREAMS_A_CALL if carries else self._calls
+        if limits.calls and under_way >= limits.calls:
             raise UserLimitError(self._user, "calls", limits.calls)
         known = self._peers.get(peer)
         if known is None and limits.connections and len(self._peers) >= limits.connections:
             raise UserLimitError(self._user, "connections", limits.connections)
         self._peers[peer] = (known or 0) + 1
-        self._calls += 1
+        self._streams += carries
+        self._calls += not carries
 
-    def end(self, peer: str) -> None:
-        self._calls -= 1
+    def end(self, peer: str, *, carries: bool = False) -> None:
+        self._streams -= carries
+        self._calls -= not carries
         left = self._peers[peer] - 1
         if left:
             self._peers[peer] = left

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: What is on a stream of calls is measured, and held against limits, call by call.
+_CALLS = "Calls"
+
 
 class Registry(Protocol):
     """What a grpc.aio.Server takes handlers by."""
@@ -201,8 +204,7 @@ class Edge:
         name, metrics, memory = method.name, self._metrics, self.memory
         decoder = self._decoder_of(method)
         need = self._need_of(method)
-        # What is on a stream of calls is measured call by call.
-        is_measured = name != "Calls"
+        is_measured = name != _CALLS
 
         async def call(requests: object, context: Context) -> AsyncIterator[bytes | Held]:
             started = perf_counter()
@@ -275,12 +277,13 @@ class Edge:
         gate.enter(kind, peer)
         CALLER.set(peer)
         used: list[Usage] = []
+        carries = method.name == _CALLS
 
         def ended(_: object) -> None:
             gate.leave(kind, peer)
             call.ended()
             for usage in used:
-                usage.end(peer)
+                usage.end(peer, carries=carries)
 
         context.add_done_callback(ended)  # type: ignore[arg-type] # as in _at_end
         if self._gatekeeper is not None:
@@ -290,7 +293,7 @@ class Edge:
                 needs_user=need.user,
             )
             if caller.usage is not None:
-                caller.usage.begin(peer)
+                caller.usage.begin(peer, carries=carries)
                 used.append(caller.usage)
         return peer
 

@@ -66,6 +66,24 @@ def test_calls_and_connections_are_counted_while_they_are_under_way() -> None:
     assert used.is_idle
 
 
+def test_a_stream_that_carries_calls_takes_the_place_of_none() -> None:
+    used, _ = usage(Limits(connections=1, calls=1))
+    for _ in range(4):
+        used.begin("a", carries=True)
+    used.begin("a")
+    for carries in (True, False):
+        with pytest.raises(UserLimitError) as refused:
+            used.begin("a", carries=carries)
+        assert refused.value.limit == "calls"
+    used.end("a")
+    used.begin("a")
+    used.end("a")
+    assert not used.is_idle
+    for _ in range(4):
+        used.end("a", carries=True)
+    assert used.is_idle
+
+
 def test_limits_hold_from_the_moment_they_are_set() -> None:
     used, clock = usage(NO_LIMITS)
     used.took(1 << 40, 1 << 40)

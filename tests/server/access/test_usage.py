@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kvcq_client import Credentials, Message, ResourceExhaustedError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.transport import call_stream
 from kvcq_client.transport.secured import Signer
 from server.access import Limits
 from server.edge import CallKind
@@ -48,7 +49,7 @@ async def test_limits_hold_one_user_back_and_no_other(served: Served) -> None:
 
 async def test_connections_and_calls_of_a_user_are_limited(served: Served) -> None:
     users = users_of(served)
-    users.set_limits("app", Limits(connections=1, calls=3))
+    users.set_limits("app", Limits(connections=1, calls=2))
     headers: Any = Signer(Credentials("app", secret_of("app"))).headers()
     put = pb.PutRequest(message=pb.Message(topic="orders", queue_id=1, body=b"x"))
 
@@ -67,12 +68,24 @@ async def test_connections_and_calls_of_a_user_are_limited(served: Served) -> No
         pulls = [asyncio.create_task(app.pull("orders", 0, 0, wait_s=30.0)) for _ in range(2)]
         while served.server._edge.gate.under_way(CallKind.PULL) < 2:
             await asyncio.sleep(0)
-        assert "3 calls" in await refusal_on(served.channel)
+        assert "2 calls" in await refusal_on(served.channel)
         for pull in pulls:
             pull.cancel()
         await asyncio.gather(*pulls, return_exceptions=True)
         users.set_limits("app", Limits())
         await kvcq_pb2_grpc.MessageServiceStub(apart).Put(put, metadata=headers)
+
+
+async def test_who_may_make_one_call_at_a_time_makes_many(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that calls often has more streams open, which are no calls."""
+    monkeypatch.setattr(call_stream, "CALLS_BEFORE", 3)
+    users_of(served).set_limits("app", Limits(calls=1))
+    async with client_of(served, "app") as app:
+        while app._connection.calls.own is None:
+            await app.put(Message("orders", b"x", queue_id=1))
+        await app.put(Message("orders", b"x", queue_id=1))
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["calls", "stream"])
