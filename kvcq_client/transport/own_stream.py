@@ -6,7 +6,7 @@ at once, and is told once: a quarter less of the client's processor time. Meanwh
 write, so it is a shortcut and never the only way: a caller who finds the stream taken, not open
 yet, or ended takes the one that is shared, and so does a call that may be parked.
 
-When anything but an answer ends a call the stream is thrown away. It is below gRPC's public calls,
+A caller who gives up leaves it taken until the answer is there. It is below gRPC's public calls,
 and used with the releases that were measured.
 """
 
@@ -23,6 +23,7 @@ from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.grpc_environment import IS_MEASURED
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
+from kvcq_client.transport.waiting import run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +41,9 @@ class OwnStream:
         self._stream = open_stream()
         self._is_taken = True  # until the server has said that it is there, and by a call
         self._timer: asyncio.TimerHandle | None = None
-        self._end_s = 0.0  # of the call under way
-        self._is_late = False
+        # Of the last call: its answer, and when its time is up.
+        self._told: asyncio.Future[bytes] | None = None
+        self._end_s = 0.0
         self._opening = self._loop.create_task(self._open(), name="kvcq-own-stream")
 
     async def _open(self) -> None:
@@ -68,29 +70,49 @@ class OwnStream:
         """
         call = pb.Call(id=1, method=method, request=request, timeout_ms=int(timeout_s * 1000) + 1)
         data = pb.CallsRequest(calls=[call]).SerializeToString()
-        answer = _cygrpc.ReceiveMessageOperation(0)
-        both = (_cygrpc.SendMessageOperation(data, 0), answer)
         self._is_taken = True
+        self._told = told = self._loop.create_future()
         self._end_s = self._loop.time() + timeout_s
         if self._timer is None or self._timer.when() > self._end_s:
             self._watch()
+        run_at_once(self._ask(data, told), _ended)
+        try:
+            message = await told
+        except TimeoutError:
+            raise DeadlineError(f"no answer within {timeout_s:g} s") from None
+        (result,) = pb.CallsResponse.FromString(message).results
+        if result.HasField("error"):
+            raise from_batch_error(result.error)
+        response: bytes = result.response
+        return response
+
+    async def _ask(self, data: bytes, told: asyncio.Future[bytes]) -> None:
+        """To its end, also when the caller has given up: gRPC leaves behind what it waits for and
+        is cancelled."""
+        answer = _cygrpc.ReceiveMessageOperation(0)
+        both = (_cygrpc.SendMessageOperation(data, 0), answer)
         try:
             below = self._stream._cython_call  # noqa: SLF001 - see above
             await _cygrpc.execute_batch(below, both, self._loop)
             message = answer.message()
         except _cygrpc.ExecuteBatchError:
             message = None
-        except BaseException:
-            self._drop()
-            raise
-        if message is None:
-            raise await self._why(timeout_s)
-        (result,) = pb.CallsResponse.FromString(message).results
-        self._is_taken = False
-        if result.HasField("error"):
-            raise from_batch_error(result.error)
-        response: bytes = result.response
-        return response
+        if message is not None:
+            self._is_taken = False
+            if not told.done():
+                told.set_result(message)
+            return
+        error = await self._why()
+        if not told.done():
+            told.set_exception(error)
+
+    async def _why(self) -> KvcqError:
+        try:
+            await self._stream.read()
+        except grpc.aio.AioRpcError as error:
+            return from_shared_stream(error)
+        self._stream.cancel()
+        return UnavailableError("the stream of calls ended")
 
     def _watch(self) -> None:
         """One timer for all calls: nearly all end before it does."""
@@ -100,34 +122,12 @@ class OwnStream:
 
     def _look(self) -> None:
         self._timer = None
-        if not self._is_taken:
+        if self._told is None or self._told.done():
             return
         if self._loop.time() < self._end_s:
             self._watch()
-            return
-        self._is_late = True
-        self._drop()
-
-    async def _why(self, timeout_s: float) -> KvcqError:
-        try:
-            if not self._is_late:
-                await self._stream.read()
-        except grpc.aio.AioRpcError as error:
-            return from_shared_stream(error)
-        except asyncio.CancelledError:
-            if not self._is_late:
-                raise  # by the caller, or by `close`
-        finally:
-            self._drop()
-        if self._is_late:
-            return DeadlineError(f"no answer within {timeout_s:g} s")
-        return UnavailableError("the stream of calls ended")
-
-    def _drop(self) -> None:
-        self._stream.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        else:
+            self._told.set_exception(TimeoutError())
 
     async def close(self, limit_s: float) -> None:
         """End the stream; a call under way is cancelled. Repeatable.
@@ -141,5 +141,15 @@ class OwnStream:
                 async with asyncio.timeout(limit_s):
                     await self._stream.done_writing()
                     await self._stream.read()
-        self._drop()
+        if self._told is not None:
+            self._told.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stream.cancel()
         await asyncio.wait([self._opening])
+
+
+def _ended(error: BaseException | None) -> None:
+    """Raises what is no end of a stream: `close` cancels what is under way."""
+    if not (error is None or isinstance(error, asyncio.CancelledError)):
+        raise error

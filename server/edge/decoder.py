@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
@@ -130,7 +130,6 @@ class Requests:
         self._context = context
         self._memory = memory
         self._size = 0
-        self._call: object | None = None  # see send_and_read
         self._answer: Callable[[], Awaitable[bytes | None]] | None = None
         #: Of the user whose stream it is; None: it is not measured.
         self.usage: Usage | None = None
@@ -152,15 +151,14 @@ class Requests:
             raise StopAsyncIteration
         return request
 
-    def answer(self, data: bytes) -> bool:
-        """Send it with the reading of the next request, which must follow at once. False: that
-        cannot be, and nothing was done."""
-        if self._call is None and (call := call_below(self._context)) is not None:
-            self._call = call
-        if self._call is None:
-            return False
-        self._answer = partial(send_and_read, self._call, data)
-        return True
+    @cached_property
+    def call_below(self) -> object | None:
+        """What `answer` needs; None: it cannot be."""
+        return call_below(self._context)
+
+    def answer(self, data: bytes) -> None:
+        """Send it with the reading of the next request, which must follow at once."""
+        self._answer = partial(send_and_read, self.call_below, data)
 
     @property
     def is_large(self) -> bool:

@@ -245,10 +245,11 @@ class CallStream:
         """Have the only result sent as the next request is read, where that can be: nothing else
         is under way that could have to be sent before one comes."""
         results = self._results
-        if not isinstance(requests, Requests) or len(results[0].response) > SMALL_BYTES:
+        if not isinstance(requests, Requests) or requests.call_below is None:
             return False
-        if not requests.answer(results_out(results)):
+        if len(results[0].response) > SMALL_BYTES:
             return False
+        requests.answer(results_out(results))
         self._count_sent(results)
         self._results = []
         return True

@@ -60,10 +60,11 @@ async def test_a_server_that_ends_has_sent_the_answers_that_nobody_took_yet(
         ]
         sending = asyncio.create_task(one_by_one(stream, calls))
         async with asyncio.timeout(20):
-            came, looks = gate.came, 0
-            while gate.came == before or looks < 50:  # until it takes no more
-                came, looks = gate.came, looks + 1 if gate.came == came else 0
+            came, looks = before, 0
+            while came == before or looks < 50:  # until it takes no more
                 await asyncio.sleep(0)
+                looks = looks + 1 if gate.came == came else 0
+                came = gate.came
             served.server.stop()
             answered: list[int] = []
             with pytest.raises(grpc.aio.AioRpcError) as caught:

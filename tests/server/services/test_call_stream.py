@@ -216,7 +216,7 @@ async def test_it_answers_what_it_would_by_a_write_of_its_own(
     served: Served, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     joined = await steps_of(served, "A", seed)
-    monkeypatch.setattr(Requests, "answer", lambda *_: False)
+    monkeypatch.setattr(Requests, "call_below", None)
     assert await steps_of(served, "B", seed) == joined
 
 
