@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
@@ -177,10 +178,12 @@ def test_p14_a_failed_fsync_under_load(
     monkeypatch.setattr(os, "fdatasync", failing)
     load.start()
     assert load.enough.wait(60)
-    with pytest.raises(FlushError):
+    with contextlib.suppress(FlushError):  # at that moment all may be durable
         store.flush()
     for thread in load._threads[:-1]:
         thread.join(60)
+    with pytest.raises(FlushError):
+        store.flush()
     assert len(load.refusals) == 3  # each producer was told
     assert all(isinstance(error, StoreFailedError) for error in load.refusals)
     with pytest.raises(StoreFailedError):
