@@ -135,7 +135,8 @@ class LightOffsets:
 
     def _move(self, log_end: int) -> None:
         """What small appends left goes to the table. An interrupt leaves it here as well."""
-        small = self._small
+        # A copy: one dict that is two generations would be let go with the older one.
+        small = self._small.copy()
         self._let_go(len(small), log_end)
         self._put(self._table.find(list(small)), small)
         self._small = {}
