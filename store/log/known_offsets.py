@@ -56,7 +56,7 @@ class KnownOffsets:
     that is less.
 
     Thread: one at a time. An interrupt may end a call anywhere: names may be lost by that, but for
-    those of a `put` that is made again.
+    those of a `put` that is made again, and the number of names be wrong.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -79,7 +79,7 @@ class KnownOffsets:
         self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return max(0, self._count)
 
     def find(self, names: Sequence[str]) -> Looked:
         """What is known of these names, all different."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +89,21 @@ def test_one_that_is_known_and_one_that_pushes_it_out_come_together() -> None:
         put(known, [Alike("a")], [1])
         put(known, [Alike(text) for text in texts], [{"a": 2, "b": 7}[text] for text in texts])
         assert find(known, Alike("a"), Alike("b")) in ([2, 0], [0, 7])
+
+
+def test_a_put_that_was_interrupted_before_it_counted_leaves_no_number_below_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = KnownOffsets(1 << 20)
+    looked = known.find(["a", "b"])
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "count_nonzero", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            known.put(looked, [1, 2])
+    known.put(looked, [1, 2])
+    known.forget("a")
+    assert find(known, "a", "b") == [0, 2]
+    assert len(known) == 0  # wrong, but a number
 
 
 def test_memory_is_bounded_and_what_is_left_is_right() -> None:
