@@ -53,9 +53,10 @@ def whole(field: str, value: Any, most: int = INT64_MAX) -> int:  # noqa: ANN401
 def number(field: str, value: Any, most: float = YEAR_S) -> float:  # noqa: ANN401 - as in `whole`
     """The value. Raises TypeError, and ValueError when it is NaN, or above `most` or below its
     negative."""
-    if isinstance(value, bool) or not isinstance(value, float | int | Real):
+    is_number = isinstance(value, float | int | Real) and not isinstance(value, bool)
+    if not is_number:
         raise wrong_kind(field, "a number", value)
-    if not -most <= float(value) <= most:
+    if not -most <= value <= most:
         raise ValueError(f"{field}: {value} is not from {-most} to {most}")
     return float(value)
 

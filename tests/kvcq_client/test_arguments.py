@@ -86,7 +86,7 @@ WAITING = {(AsyncProducer, "put"), (AsyncProducer, "flush"), (AsyncProducer, "cl
 NEVER = {
     "str": (None, b"text", 1, True, ["x"], "\ud800"),
     "int": ("1", 1.5, True, 1 << 70, [1]),
-    "float": ("1", float("nan"), True, [1.0], 1e12),
+    "float": ("1", float("nan"), True, [1.0], 1e12, 1 << 2000),
     "bool": (1, "yes", 0.0),
 }
 
