@@ -36,6 +36,7 @@ class Settings(TypedDict, total=False):
     max_dispatch_lag_bytes: int
     expiry_margin_s: int
     hot_read_bytes: int
+    light_offset_bytes: int
     light_hours: tuple[str, ...]
 
 
