@@ -27,6 +27,7 @@ class _First(NamedTuple):
 
     created_offset: int
     time_ms: int
+    since: int  # from here up to `offset` all are too old; what was before it was not looked at
     offset: int
     store_time_ms: int
 
@@ -69,8 +70,14 @@ class TopicRetention:
         kept_ms = rules.retention.time_ms
         oldest_ms = self._clock.now_ms() - kept_ms
         known = self._by_time.get(key)
-        if known is not None and known[:2] == (rules.created_offset, kept_ms):
-            low = max(low, min(known.offset, high))
+        since = low
+        # It began further on while the topic kept fewer messages, or bytes.
+        if (
+            known is not None
+            and known[:2] == (rules.created_offset, kept_ms)
+            and known.since <= low
+        ):
+            since, low = known.since, max(low, min(known.offset, high))
             if known.offset == low and known.store_time_ms >= oldest_ms:
                 return low
         _, last = self._first_unit(topic, queue_id, high - 1, high)
@@ -91,7 +98,9 @@ class TopicRetention:
             if len(self._by_time) >= _MANY_QUEUES:
                 self._by_time.clear()
             if found < high:
-                self._by_time[key] = _First(rules.created_offset, kept_ms, found, store_time_ms)
+                self._by_time[key] = _First(
+                    rules.created_offset, kept_ms, since, found, store_time_ms
+                )
         return found
 
     def _first_unit(

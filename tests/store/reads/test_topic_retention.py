@@ -341,6 +341,22 @@ def test_a_larger_limit_shows_what_is_still_there_or_lets_the_queue_grow(
 # --- restarts, deletions, and the log's own retention ------------------------------------------
 
 
+def test_where_time_begins_was_not_looked_for_before_what_another_limit_kept(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    put(store, 3)
+    store.keep("T", time_ms=HOUR_MS, messages=1)
+    assert bounds(store) == (2, 3)
+    store.keep("T", messages=2)
+    assert bounds(store) == (1, 3)
+    store.keep("T", messages=0)
+    assert bounds(store) == (0, 3)
+    assert seen(store) == [0, 1, 2]
+    clock.advance(HOUR_S + 1)
+    put(store, 1)
+    assert bounds(store) == (3, 4)
+
+
 def test_a_restart_keeps_where_queues_begin(tmp_path: Path, clock: FakeClock) -> None:
     root = tmp_path / "store"
     with open_small(root, clock) as store:
