@@ -13,6 +13,7 @@ from server.errors import AccessError
 from server.wire import INTERNAL_ROW, row_of
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from server.edge.request_memory import RequestMemory
 
 
+#: What will be there, and what makes the response of it.
+Later = tuple["Future[Any]", "Callable[[Any], Message]"]
+
+
 class Method:
     """A method of one request and one response."""
 
@@ -31,6 +36,7 @@ class Method:
         decoder: Decoder,
         handler: Callable[..., Awaitable[Message | bytes | Held]],
         handler_now: Callable[[Any, Any, Context], Message | bytes | Held | None] | None,
+        handler_later: Callable[[Any, Any, Context], Later | None] | None,
         servicer: Callable[[], object],
         memory: RequestMemory | None,
         need: Need,
@@ -38,6 +44,7 @@ class Method:
         self.name = decoder.method
         self.kind = decoder.kind
         self._handler_now = handler_now
+        self._handler_later = handler_later
         self._decoder = decoder
         #: A request that is short enough to be decoded in the loop. Raises InvalidArgumentError.
         self.decode = decoder.decode
@@ -84,13 +91,24 @@ class Method:
 
     def answer_now(self, request: Message, context: Context) -> bytes | Held | None:
         """The same without a turn of the loop, None when it takes one: then nothing was done."""
-        if self._handler_now is None or self._target is not None or self.span is not None:
-            return None
-        if self._memory is not None and self._memory.is_crowded:
+        if self._handler_now is None or not self._is_plain():
             return None
         self._check(current_caller(), request)
         response = self._handler_now(self._servicer(), request, context)
         return None if response is None else encoded(response)
+
+    def answer_later(self, request: Message, context: Context) -> Later | None:
+        """The same without a task of its own, for one of several that came together."""
+        if self._handler_later is None or not self._is_plain():
+            return None
+        self._check(current_caller(), request)
+        return self._handler_later(self._servicer(), request, context)
+
+    def _is_plain(self) -> bool:
+        """Whether nothing has to be done around it, nor waited for."""
+        if self._target is not None or self.span is not None:
+            return False
+        return self._memory is None or not self._memory.is_crowded
 
 
 def encoded(response: Message | bytes | Held) -> bytes | Held:

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
@@ -35,7 +35,7 @@ from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
     from google.protobuf.message import Message
 
@@ -106,7 +106,7 @@ class CallStream:
         self._peer = context.peer()
         self._front = front_of(context)
         self._usage = current_caller().usage
-        self._under_way: dict[int, tuple[asyncio.Task[None], Method]] = {}
+        self._under_way: dict[int, tuple[asyncio.Future[Any], Method]] = {}
         # Large ones are counted by `memory` too, which asks for no more than fit.
         self._results: list[Result] = []
         self._held: deque[Held] = deque()  # messages of one result each
@@ -300,6 +300,7 @@ class CallStream:
             request = method.decode(call.request)
             # None: it has to wait for something, and nothing was done.
             response = method.answer_now(request, context) if alone else None
+            later = None if alone else method.answer_later(request, context)
         except Exception as error:  # noqa: BLE001 - the answer to this call says so
             self._refuse(call.id, method.name, error)
             self._leave(method, started)
@@ -307,6 +308,11 @@ class CallStream:
         if response is not None:
             self._answered(call.id, response)
             self._leave(method, started)
+            return
+        if later is not None:
+            future, finish = later
+            self._under_way[call.id] = future, method
+            future.add_done_callback(partial(self._settled, call.id, method, started, finish))
             return
         task = asyncio.create_task(self._answer(call.id, method, request, context))
         self._under_way[call.id] = task, method
@@ -336,6 +342,21 @@ class CallStream:
             return
         self._answered(call_id, response)
 
+    def _settled(
+        self,
+        call_id: int,
+        method: Method,
+        started: float,
+        finish: Callable[[Any], Message],
+        future: asyncio.Future[Any],
+    ) -> None:
+        if not future.cancelled():
+            try:
+                self._answered(call_id, finish(future.result()).SerializeToString())
+            except Exception as error:  # noqa: BLE001 - the answer to this call says so
+                self._refuse(call_id, method.name, error)
+        self._ended(call_id, method, started, future)
+
     def _answered(self, call_id: int, response: bytes | Held) -> None:
         if self._usage is not None:
             self._usage.took(len(response))
@@ -346,7 +367,7 @@ class CallStream:
             return
         self._add(Result(call_id, response))
 
-    def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Task[None]) -> None:
+    def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Future[Any]) -> None:
         del self._under_way[call_id]
         self._leave(method, started)
         self._wake()
