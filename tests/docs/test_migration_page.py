@@ -24,7 +24,11 @@ def test_the_sample_is_a_store_of_rocketmqs(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     [block] = [each for each in blocks(read("migration/docs/migration.md"), "sh") if "seq" in each]
     done = subprocess.run(
-        ["bash", "-ec", f'PATH="$PWD:$PATH"\n{block.replace("8091", str(port))}'],
+        # Whatever fails, the server does not outlive it.
+        [
+            *("bash", "-ec"),
+            f'trap "kill %1" ERR; PATH="$PWD:$PATH"\n{block.replace("8091", str(port))}',
+        ],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         capture_output=True,
