@@ -94,8 +94,11 @@ def find_record(data: Buffer, base: int, begin: int, limit: int) -> int | None:
     """
     view = memoryview(data)
     at = begin
+    # Not to the last byte, with which no magic code of a record ends: before Python 3.11.4 `find`
+    # of a mapping looks at the byte behind the end.
+    end = min(limit + 3 + len(_MAGIC_START), len(data) - 1)
     while True:
-        at = data.find(_MAGIC_START, at + 4, limit + 3 + len(_MAGIC_START)) - 4
+        at = data.find(_MAGIC_START, at + 4, end) - 4
         if at < 0:
             return None
         checked = check_record(view, at, len(data), base + at, verify_crc=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from migration.columnar.decoder import ReadOptions, read_blocks
 from migration.columnar.errors import SegmentDamageError
 from migration.columnar.log_layout import list_segments, read_layout, split
+from migration.columnar.walk import find_record
 from store.format.fast_scan import FastParser
 from store.log.log_walk import Damage, Poison, Run, walk
 from store.log.segment_set import SegmentSet
 from tests.support.damaged_log import SEGMENT, START, Harm, entries, harms, write_damaged
-
-if TYPE_CHECKING:
-    from tests.support.log_writer import Entry
+from tests.support.log_writer import Entry, LogWriter
 
 LENIENT = ReadOptions(verify_crc=True, fail_on_corrupt=False)
 STRICT = ReadOptions(verify_crc=True)
@@ -57,3 +56,22 @@ def test_both_walks_find_the_same(made: list[Entry], harmed: list[Harm], crc_ite
     damage = [step.physical_offset for step in steps if isinstance(step, Damage)]
     assert found == (sound, poison, end)
     assert first_damage == (damage[0] if damage else end)
+
+
+class Mapped(bytes):
+    """As a mapping is searched before Python 3.11.4: up to the byte behind the end."""
+
+    __slots__ = ()
+
+    def find(self, sub: Any, start: Any = 0, end: Any = None, /) -> int:  # noqa: ANN401
+        assert end < len(self), "there may be nothing behind a mapping: a segmentation fault"
+        return super().find(sub, start, end)
+
+
+def test_a_mapping_is_searched_to_no_byte_behind_it(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "log", SEGMENT)
+    row = writer.append(Entry(body=b"x" * 100))
+    record = Mapped(row.record)
+    assert find_record(record, 0, 0, len(record)) == 0
+    assert find_record(Mapped(bytes(50) + record), -50, 0, 50 + len(record)) == 50
+    assert find_record(record, 0, 1, len(record)) is None
