@@ -8,6 +8,7 @@ import kvcq_client.transport.grpc_environment  # noqa: F401 - for what it does
 
 # isort: split
 
+from kvcq_client.transport.below_grpc import cygrpc, send_and_receive
 from kvcq_client.transport.blocking_calls import Blocking, blocking, blocking_iterator
 from kvcq_client.transport.closing import AsyncClosing, Closing
 from kvcq_client.transport.connection import (
@@ -63,6 +64,7 @@ __all__ = [
     "blocking",
     "blocking_iterator",
     "close_in_children",
+    "cygrpc",
     "finished",
     "from_batch_error",
     "from_rpc",
@@ -72,6 +74,7 @@ __all__ = [
     "may_pass",
     "paged",
     "run_at_once",
+    "send_and_receive",
     "signature_of",
     "stamps_of",
 ]

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import weakref
 from contextlib import suppress
-from importlib import import_module
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -44,6 +43,7 @@ import grpc
 
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport.below_grpc import cygrpc
 from kvcq_client.transport.connection import may_be_parked, may_try_again
 from kvcq_client.transport.grpc_environment import IS_MEASURED
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
@@ -57,9 +57,6 @@ if TYPE_CHECKING:
     from kvcq_client.transport.loop_thread import LoopThread
 
 R = TypeVar("R")
-
-#: The layer below; the stubs of grpc leave it out.
-cygrpc: Any = import_module("grpc._cython.cygrpc") if IS_MEASURED else None
 
 #: Calls before a stream is opened: a script that asks a few things does without.
 CALLS_BEFORE = 16

@@ -14,22 +14,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.grpc_environment import IS_MEASURED
+from kvcq_client.transport.below_grpc import send_and_receive
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 from kvcq_client.transport.waiting import run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-#: The layer below; the stubs of grpc leave it out.
-_cygrpc: Any = import_module("grpc._cython.cygrpc") if IS_MEASURED else None
 
 
 class OwnStream:
@@ -89,14 +85,8 @@ class OwnStream:
     async def _ask(self, data: bytes, told: asyncio.Future[bytes]) -> None:
         """To its end, also when the caller has given up: gRPC leaves behind what it waits for and
         is cancelled."""
-        answer = _cygrpc.ReceiveMessageOperation(0)
-        both = (_cygrpc.SendMessageOperation(data, 0), answer)
-        try:
-            below = self._stream._cython_call  # noqa: SLF001 - see above
-            await _cygrpc.execute_batch(below, both, self._loop)
-            message = answer.message()
-        except _cygrpc.ExecuteBatchError:
-            message = None
+        below = self._stream._cython_call  # noqa: SLF001 - see above
+        message = await send_and_receive(below, data)
         if message is not None:
             self._is_taken = False
             if not told.done():

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from kvcq_client.transport import send_and_receive
 from server.edge.call_gate import CallKind
 from server.edge.request_fields import check_counts, plan_of
 from server.edge.request_memory import LARGE_BYTES
-from server.edge.send_and_read import call_below, send_and_read
+from server.edge.send_and_read import call_below
 from server.errors import MemoryFullError, UndecodableRequestError
 from server.stream_end import EOF
 from store.errors import InvalidArgumentError
@@ -158,7 +159,7 @@ class Requests:
 
     def answer(self, data: bytes) -> None:
         """Send it with the reading of the next request, which must follow at once."""
-        self._answer = partial(send_and_read, self.call_below, data)
+        self._answer = partial(send_and_receive, self.call_below, data)
 
     @property
     def is_large(self) -> bool:

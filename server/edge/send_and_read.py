@@ -8,36 +8,18 @@ measured.
 
 from __future__ import annotations
 
-import asyncio
 import gc
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kvcq_client.transport import IS_MEASURED
+from kvcq_client.transport import cygrpc
 
 if TYPE_CHECKING:
     from server.edge.call_info import Context
-
-#: The layer below; the stubs of grpc leave it out.
-_cygrpc: Any = import_module("grpc._cython.cygrpc") if IS_MEASURED else None
 
 
 def call_below(context: Context) -> object | None:
     """gRPC's own object of the call, which its context has and does not give out. None: there is
     no such, as behind a front."""
-    if _cygrpc is None:
+    if cygrpc is None:
         return None
-    return next((x for x in gc.get_referents(context) if isinstance(x, _cygrpc.RPCState)), None)
-
-
-async def send_and_read(call: object, answer: bytes) -> bytes | None:
-    """The next request, once the answer is sent as well; None: there is none, or the client is
-    gone. Not before the initial metadata were sent. Who is cancelled meanwhile has sent it."""
-    request = _cygrpc.ReceiveMessageOperation(0)
-    both = (_cygrpc.SendMessageOperation(answer, 0), request)
-    try:
-        await _cygrpc.execute_batch(call, both, asyncio.get_running_loop())
-    except _cygrpc.ExecuteBatchError:
-        return None
-    data: bytes | None = request.message()
-    return data
+    return next((x for x in gc.get_referents(context) if isinstance(x, cygrpc.RPCState)), None)

@@ -100,7 +100,7 @@ async def test_a_client_that_goes_after_its_answer_leaves_nothing_behind(
 async def test_other_releases_of_grpc_send_it_by_itself(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(send_and_read, "_cygrpc", None)
+    monkeypatch.setattr(send_and_read, "cygrpc", None)
     async with streaming(served) as stream:
         for number in range(3):
             await stream.send((number, "Put", put(b"x")))
