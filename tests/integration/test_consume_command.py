@@ -54,20 +54,25 @@ def test_following_outlives_the_server(tmp_path: Path) -> None:
                 ] in (2, 3)
 
 
-def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
-    tmp_path: Path,
-) -> None:
-    with ServerProcess(tmp_path) as server:
+def put_and_tear(directory: Path) -> None:
+    """Five messages in queue 0 of `torn`, of which the third is damaged."""
+    with ServerProcess(directory) as server:
         server.wait_for("ready")
         bodies = "".join(f"body-{at}\n" for at in range(5))
         answer_of("put", "torn", "--lines", "--queue", "0", stdin=bodies, server=server.target)
         server.send(signal.SIGTERM)
         server.wait()
-    segment = min((tmp_path / "commitlog").iterdir())
+    segment = min((directory / "commitlog").iterdir())
     at = segment.read_bytes().index(b"body-2")
     with segment.open("r+b") as file:
         file.seek(at)
         file.write(b"B")
+
+
+def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
+    tmp_path: Path,
+) -> None:
+    put_and_tear(tmp_path)
     with ServerProcess(tmp_path) as server:
         server.wait_for("ready")
         for arguments in (("pull", "torn"), ("pull", "torn", "--queue", "0")):
@@ -95,17 +100,7 @@ def test_messages_before_a_damaged_one_are_shown_and_those_behind_it_can_be(
 
 
 def test_consuming_from_a_time_passes_over_what_a_repair_left_out(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
-        server.wait_for("ready")
-        bodies = "".join(f"body-{at}\n" for at in range(5))
-        answer_of("put", "torn", "--lines", "--queue", "0", stdin=bodies, server=server.target)
-        server.send(signal.SIGTERM)
-        server.wait()
-    segment = min((tmp_path / "commitlog").iterdir())
-    at = segment.read_bytes().index(b"body-2")  # where the search looks first
-    with segment.open("r+b") as file:
-        file.seek(at)
-        file.write(b"B")
+    put_and_tear(tmp_path)  # where the search looks first
     repair = kvcq("repair", str(tmp_path), "--queues", "--skip-damaged")
     assert repair.exit_code == 0
     with ServerProcess(tmp_path) as server:
