@@ -22,7 +22,6 @@ from kvcq_client.transport.connection import (
 )
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
-from kvcq_client.transport.grpc_environment import IS_MEASURED
 from kvcq_client.transport.lone_calls import LoneCalls
 from kvcq_client.transport.loop_thread import LoopThread, in_background
 from kvcq_client.transport.secured import (
@@ -45,7 +44,6 @@ __all__ = [
     "DATE_TIME",
     "DEFAULT_TARGET",
     "DEFAULT_TIMEOUT_S",
-    "IS_MEASURED",
     "TLS",
     "AsyncClosing",
     "Backoff",
