@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, NamedTuple, Protocol, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    import numpy.typing as npt
 
 
 class CqUnit(NamedTuple):
@@ -31,6 +36,85 @@ class DispatchRequest(NamedTuple):
     keys: tuple[str, ...]  # properties.index_keys: no duplicates
     light_queues: tuple[tuple[str, int], ...]  # (name, offset in it)
     in_queue: bool  # false for PREPARED and ROLLBACK: they stand in no queue
+
+
+class PlainRequests(Sequence[DispatchRequest]):
+    """Those of plain messages that were appended together, in columns: what most batches are. A
+    request is made when it is asked for; who goes by columns does without."""
+
+    __slots__ = (
+        "first_keys",
+        "physical_offsets",
+        "queue_ids",
+        "queue_offsets",
+        "record_sizes",
+        "store_time_ms",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        topics: Sequence[str],
+        queue_ids: Sequence[int],
+        queue_offsets: Sequence[int],
+        physical_offsets: npt.NDArray[np.int64],
+        record_sizes: npt.NDArray[np.int64],
+        store_time_ms: int,
+        first_keys: tuple[str, ...],
+    ) -> None:
+        """The columns are of one length, and nobody changes them. The first of them may have keys:
+        the mark of its batch."""
+        self.topics = topics
+        self.queue_ids = queue_ids
+        self.queue_offsets = queue_offsets
+        self.physical_offsets = physical_offsets
+        self.record_sizes = record_sizes
+        self.store_time_ms = store_time_ms
+        self.first_keys = first_keys
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+    @overload
+    def __getitem__(self, at: int) -> DispatchRequest: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[DispatchRequest]: ...
+    def __getitem__(self, at: int | slice) -> DispatchRequest | list[DispatchRequest]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        at = range(len(self))[at]
+        return DispatchRequest(
+            self.topics[at],
+            self.queue_ids[at],
+            self.queue_offsets[at],
+            int(self.physical_offsets[at]),
+            int(self.record_sizes[at]),
+            0,
+            self.store_time_ms,
+            () if at else self.first_keys,
+            (),
+            True,  # noqa: FBT003 - in_queue
+        )
+
+    def __iter__(self) -> Iterator[DispatchRequest]:
+        fields = zip(
+            self.topics,
+            self.queue_ids,
+            self.queue_offsets,
+            self.physical_offsets.tolist(),
+            self.record_sizes.tolist(),
+            repeat(0),  # tag_code
+            repeat(self.store_time_ms),
+            chain((self.first_keys,), repeat(())),
+            repeat(()),  # light_queues
+            repeat(True),  # noqa: FBT003 - in_queue
+        )
+        return map(tuple.__new__, repeat(DispatchRequest), fields)
+
+
+def is_constant(column: Sequence[object]) -> bool:
+    """Whether all of the column is what its first value is."""
+    return column.count(column[0]) == len(column)
 
 
 class Bounds(NamedTuple):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, overload
 
+from zlib_ng.zlib_ng import crc32
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -52,7 +54,14 @@ class PlainMessages(Sequence[Message]):
     that is for the store.
     """
 
-    __slots__ = ("bodies", "born_host", "born_times_ms", "queue_ids", "topics")
+    __slots__ = (
+        "_body_checksums",
+        "bodies",
+        "born_host",
+        "born_times_ms",
+        "queue_ids",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -68,6 +77,14 @@ class PlainMessages(Sequence[Message]):
         self.queue_ids = queue_ids
         self.born_times_ms = born_times_ms
         self.born_host = born_host
+        self._body_checksums: list[int] = []
+
+    @property
+    def body_checksums(self) -> list[int]:
+        """CRC-32 of each body: of bytes, which nobody has checked before."""
+        if not self._body_checksums:
+            self._body_checksums = list(map(crc32, self.bodies))
+        return self._body_checksums
 
     def __len__(self) -> int:
         return len(self.bodies)

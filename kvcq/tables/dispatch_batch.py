@@ -10,6 +10,8 @@ from itertools import compress, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kvcq.engine import KvBatch
 from kvcq.tables.keys import (
     BOUNDS,
@@ -26,7 +28,8 @@ from kvcq.tables.keys import (
     queue_parts,
 )
 from kvcq.tables.light_rows import light_rows
-from kvcq.tables.values import expiry_stamp, pack_max, pack_stamped_unit
+from kvcq.tables.values import UNIT_DTYPE, UNIT_SIZE, expiry_stamp, pack_max, pack_stamped_unit
+from store.consume_queue import PlainRequests, is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 #: Of fewer records, one after the other takes less.
 _FEW = 12
+_UNIT = f"V{UNIT_SIZE}"
 
 
 def build_batch(requests: Sequence[DispatchRequest], end_offset: int) -> KvBatch:
@@ -54,6 +58,8 @@ _Rows = tuple["list[Pair]", "list[Pair]", "list[Pair]"]
 
 
 def _own_rows(requests: Sequence[DispatchRequest]) -> _Rows | None:
+    if isinstance(requests, PlainRequests):
+        return _rows_of_plain(requests)
     return _rows_by_columns(requests) if len(requests) >= _FEW else None
 
 
@@ -108,11 +114,40 @@ def _rows_by_columns(requests: Sequence[DispatchRequest]) -> _Rows | None:
             found = index_keys_of(topics[number], keys[number], times_ms[number], offsets[number])
             index += zip(found, repeat(stamps[number]), strict=False)
     values = list(map(pack_stamped_unit, offsets, sizes, tag_codes, times_ms, stamps))
+    return *_rows_in_queues(topics, queue_ids, queue_offsets, offsets, values), index
+
+
+def _rows_of_plain(requests: PlainRequests) -> _Rows:
+    """What `_rows_by_columns` gives, of columns that are there."""
+    offsets, time_ms, keys = requests.physical_offsets, requests.store_time_ms, requests.first_keys
+    units = np.zeros(len(requests), UNIT_DTYPE)
+    units["physical_offset"] = offsets
+    units["record_size"] = requests.record_sizes
+    units["store_time_ms"] = time_ms
+    stamp = expiry_stamp(time_ms)
+    units["expiry_stamp"] = int.from_bytes(stamp, "little")
+    index: list[Pair] = []
+    if keys:
+        found = index_keys_of(requests.topics[0], keys, time_ms, int(offsets[0]))
+        index += zip(found, repeat(stamp), strict=False)
+    values = units.view(_UNIT).tolist()
+    places = requests.topics, requests.queue_ids, requests.queue_offsets, offsets.tolist()
+    return *_rows_in_queues(*places, values), index
+
+
+def _rows_in_queues(
+    topics: Sequence[str],
+    queue_ids: Sequence[int],
+    queue_offsets: Sequence[int],
+    offsets: Sequence[int],
+    values: Sequence[bytes],
+) -> tuple[list[Pair], list[Pair]]:
+    """Unit rows of these values, and max rows."""
     ends = list(map(pack_i64, queue_offsets))
-    if topics.count(topics[0]) == len(topics) == queue_ids.count(queue_ids[0]):
+    if is_constant(topics) and is_constant(queue_ids):
         unit_prefix, max_key = queue_keys(topics[0], queue_ids[0])
         unit_rows = list(zip([unit_prefix + end for end in ends], values, strict=True))
-        return unit_rows, [(max_key, pack_max(offsets[-1], queue_offsets[-1]))], index
+        return unit_rows, [(max_key, pack_max(offsets[-1], queue_offsets[-1]))]
     length_parts = LENGTH_PARTS
     heads = [length_parts[len(data)] + data for data in map(str.encode, topics)]
     parts = list(map(queue_parts, queue_ids))
@@ -121,7 +156,7 @@ def _rows_by_columns(requests: Sequence[DispatchRequest]) -> _Rows | None:
     # The last one of a queue stays.
     bounds = dict(zip(max_keys, map(pack_max, offsets, queue_offsets), strict=True))
     rows = sorted(zip(max_keys, zip(unit_keys, values, strict=True), strict=True), key=_FIRST)
-    return [row for _, row in rows], sorted(bounds.items()), index
+    return [row for _, row in rows], sorted(bounds.items())
 
 
 def _rows(requests: Sequence[DispatchRequest]) -> _Rows:

@@ -56,8 +56,10 @@ class QueueGrowth:
             return
         # Membership tests on a dict that the loop changes are atomic under the interpreter lock.
         # A watcher that comes after the test reads the queue itself.
-        hits = {key for each in requests if (key := (each.topic, each.queue_id)) in watched}
+        hits = set()
         for each in requests:
+            if (key := (each.topic, each.queue_id)) in watched:
+                hits.add(key)
             hits.update(key for name, _ in each.light_queues if (key := (name, 0)) in watched)
         if not hits:
             return

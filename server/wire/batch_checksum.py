@@ -57,9 +57,9 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
             ),
         )
     # A checksum for each body: where one ends and the next begins counts.
-    bodies = [each.body for each in messages] if plain is None else plain.bodies
-    checksums = struct.pack(f"<{len(messages)}I", *map(crc32, bodies))
-    return crc32(checksums, crc32(repr(about).encode()))
+    checksums = plain.body_checksums if plain else [crc32(each.body) for each in messages]
+    packed = struct.pack(f"<{len(messages)}I", *checksums)
+    return crc32(packed, crc32(repr(about).encode()))
 
 
 def _short(column: Sequence[object]) -> object:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from store.consume_queue import PlainRequests
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,6 +41,9 @@ class Stored(NamedTuple):
 
 def columns_of(requests: Sequence[DispatchRequest]) -> Columns:
     """The places of messages that were appended."""
+    if isinstance(requests, PlainRequests):
+        offsets: list[int] = requests.physical_offsets.tolist()
+        return Columns(list(requests.queue_ids), list(requests.queue_offsets), offsets, [])
     _, queue_ids, queue_offsets, physical_offsets, *_, light_queues, _ = zip(*requests, strict=True)
     light = [offset for places in light_queues for _, offset in places]
     return Columns(list(queue_ids), list(queue_offsets), list(physical_offsets), light)

@@ -281,7 +281,7 @@ class ReputService:
     def _dispatch_pending(self, limit: int) -> None:
         """Batches that follow each other make one dispatch: the farther behind, the larger."""
         pending = self._pending
-        requests: list[DispatchRequest] = []
+        requests: Sequence[DispatchRequest] = ()
         taken = row_count = 0
         end = pending[0].start_offset
         for batch in tuple(pending):
@@ -289,7 +289,7 @@ class ReputService:
                 break
             if requests and row_count + batch.row_count > SLICE_ROWS:
                 break
-            requests += batch.requests
+            requests = [*requests, *batch.requests] if taken else batch.requests
             row_count += batch.row_count
             end = batch.end_offset
             taken += 1

@@ -78,7 +78,7 @@ class Encoded:
 
     def __init__(self, offset: int, hot: Hot) -> None:
         self.parts: list[bytes] = []  # to be joined
-        self.requests: list[DispatchRequest] = []
+        self.requests: Sequence[DispatchRequest] = []
         self.count = 0  # messages encoded
         self.end_offset = offset  # physical
         self._hot = hot
@@ -143,18 +143,11 @@ class BatchEncoder:
             if begin is not None and offset + room - begin > MAX_DISTANCE:
                 raise InvalidArgumentError("messages", f"take {MAX_DISTANCE} bytes or more")
             if isinstance(prepared, PlainBatch):
-                if mark is not None:  # it is a property
-                    self._encode(
-                        encoded, messages, prepared, first, first + 1, hot, end, now_ms, begin, mark
-                    )
-                    if not encoded.count:
-                        return encoded
-                    first, mark = first + 1, None
-                if self._encode_plain(encoded, prepared.messages, first, hot, end, now_ms, begin):
+                plain = prepared.messages[first:] if first else prepared.messages
+                place = 0 if begin is None else PLACE + (offset - begin << DISTANCE_SHIFT) + first
+                if self._encode_plain(encoded, plain, hot, end, now_ms, place, mark):
                     return encoded
-            self._encode(
-                encoded, messages, prepared, first, len(messages), hot, end, now_ms, begin, mark
-            )
+            self._encode(encoded, messages, prepared, first, hot, end, now_ms, begin, mark)
         except BaseException:
             encoded.give_back_offsets()
             raise
@@ -166,15 +159,16 @@ class BatchEncoder:
         messages: Sequence[Message],
         prepared: Sequence[Prepared],
         first: int,
-        stop: int,
         hot: Hot,
         end: int,
         now_ms: int,
         begin: int | None,
         mark: BatchMark | None,
     ) -> None:
-        """`messages[first:stop]`, one after the other, while they fit below `end`."""
-        parts, requests = encoded.parts, encoded.requests
+        """`messages[first:]`, one after the other, while they fit below `end`."""
+        parts = encoded.parts
+        requests: list[DispatchRequest] = []
+        encoded.requests = requests  # from here on, so that an interrupt gives back what was taken
         queues, light_offsets = hot.queues, hot.light
         store_host = self._store_host
         item_bytes = self._item_bytes
@@ -189,7 +183,7 @@ class BatchEncoder:
         place = 0
         if begin is not None:
             place = PLACE + (at - begin << DISTANCE_SHIFT) + first
-        for index in range(first, stop):
+        for index in range(first, len(messages)):
             message = messages[index]
             properties, keys, tag_code, light_names = prepared[index]
             (
@@ -300,30 +294,37 @@ class BatchEncoder:
         self,
         encoded: Encoded,
         messages: PlainMessages,
-        first: int,
         hot: Hot,
         end: int,
         now_ms: int,
-        begin: int | None,
+        place: int,
+        mark: BatchMark | None,
     ) -> bool:
-        """Encode those from `first` on, all or, where it returns False, none."""
+        """Encode all or, where it returns False, none."""
         at = encoded.end_offset
+        properties = b""
+        keys: tuple[str, ...] = ()
+        if mark is not None:
+            properties, keys = self._with_mark(b"", mark.item(at), 0), (mark.key,)
+            properties = _PROPERTIES_LENGTH.pack(len(properties) + self._item_bytes) + properties
         records = plain_records(
-            messages[first:] if first else messages,
+            messages,
             hot.queues,
             self._pack_born_host(messages.born_host),
             self._store_host,
             at,
             end,
             now_ms,
-            0 if begin is None else PLACE + (at - begin << DISTANCE_SHIFT) + first,
+            place,
+            properties,
+            keys,
             crc_item=bool(self._item_bytes),
         )
         if records is None:
             return False
         encoded.parts += records.parts
         # First what gives the offsets back: an interrupt may come in between.
-        encoded.requests += records.requests
+        encoded.requests = records.requests
         records.take_offsets()
         encoded.end_offset = records.end_offset
         encoded.count = len(encoded.requests)

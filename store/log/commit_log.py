@@ -69,7 +69,7 @@ _Ready = tuple["list[Encoded]", list[tuple[int, bytes]], "LogAppend"]
 class LogAppend(NamedTuple):
     """Records of one append. They lie in `start_offset..end_offset`, blanks between segments."""
 
-    requests: list[DispatchRequest]
+    requests: Sequence[DispatchRequest]
     start_offset: int
     end_offset: int
     store_time_ms: int

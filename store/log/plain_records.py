@@ -8,13 +8,12 @@ against each other.
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 from zlib_ng.zlib_ng import crc32
 
-from store.consume_queue import DispatchRequest
+from store.consume_queue import PlainRequests, is_constant
 from store.format import (
     AT,
     CRC_ITEM_BYTES,
@@ -64,7 +63,7 @@ class PlainRecords:
     def __init__(
         self,
         parts: list[bytes],
-        requests: list[DispatchRequest],
+        requests: PlainRequests,
         end_offset: int,
         ends: Mapping[HotQueue, int],
     ) -> None:
@@ -88,11 +87,14 @@ def plain_records(
     end: int,
     now_ms: int,
     place: int,
+    properties: bytes,
+    keys: tuple[str, ...],
     *,
     crc_item: bool,
 ) -> PlainRecords | None:
     """The records of the messages, from physical offset `at` on.
 
+    The first one has `properties`, encoded with their length, unless they are empty, and `keys`.
     None when they do not fit below `end`, or a host is no IPv4 address. `place` is what the first
     of them says of its place in its batch, 0 when each is by itself; the last one ends the batch.
     """
@@ -105,7 +107,7 @@ def plain_records(
     item_bytes = CRC_ITEM_BYTES if crc_item else 0
     queue = queues[topics[0], queue_ids[0]]
     next_offset = queue.next_offset
-    one_queue = topics.count(topics[0]) == count == queue_ids.count(queue_ids[0])
+    one_queue = is_constant(topics) and is_constant(queue_ids)
     of_each = [] if one_queue else [queues[key] for key in zip(topics, queue_ids, strict=True)]
     body_sizes = np.fromiter(map(len, bodies), np.int64, count)
     if one_queue:
@@ -126,22 +128,27 @@ def plain_records(
         sizes = np.fromiter(map(len, tails), np.int64, count)
         sizes += body_sizes
         sizes += HEADER_V4.size + item_bytes
+    if properties:
+        first = queues[topics[0], queue_ids[0]]
+        tails[0] = first.topic_field + properties
+        sizes[0] += len(tails[0]) - len(first.plain_tail)
     record_ends = sizes.cumsum()
     end_offset = at + int(record_ends[-1])
     if end_offset > end:
         return None
     offsets = record_ends - sizes
+    places_in_log = offsets + at
     header = HEADER_V4.pack(
         *(0, queue.magic, 0, queue_ids[0], 0, 0, 0, 0, now_ms, born_host, now_ms, store_host),
         *(0, 0, 0),
     )
     rows = np.frombuffer(bytearray(header * count), _HEADERS)
     rows["record_size"] = sizes
-    rows["body_crc"] = np.fromiter(map(crc32, bodies), np.uint32, count) & CRC_MASK
+    rows["body_crc"] = np.array(messages.body_checksums, np.uint32) & CRC_MASK
     rows["queue_offset"] = (
         np.arange(next_offset, next_offset + count) if one_queue else queue_offsets
     )
-    rows["physical_offset"] = offsets + at
+    rows["physical_offset"] = places_in_log
     rows["body_length"] = body_sizes
     if not one_queue:
         rows["magic"] = [queue.magic for queue in of_each]
@@ -164,17 +171,5 @@ def plain_records(
         digits = tuple([crc & CRC_MASK for crc in sealed][::-1])
         items = (CRC_ITEM_REVERSED * count % digits)[::-1]
         parts[3::width] = np.frombuffer(items, _ITEM).tolist()
-    fields = zip(
-        topics,
-        queue_ids,
-        queue_offsets,
-        (offsets + at).tolist(),
-        sizes.tolist(),
-        repeat(0),  # tag_code
-        repeat(now_ms),
-        repeat(()),  # keys
-        repeat(()),  # light_queues
-        repeat(True),  # noqa: FBT003 - in_queue
-    )
-    requests = list(map(tuple.__new__, repeat(DispatchRequest), fields))
+    requests = PlainRequests(topics, queue_ids, queue_offsets, places_in_log, sizes, now_ms, keys)
     return PlainRecords(parts, requests, end_offset, ends)

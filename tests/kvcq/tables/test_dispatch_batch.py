@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from kvcq.tables import dispatch_batch, keys
 from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.light_rows import light_rows
 from kvcq.tables.values import expiry_stamp, pack_max, pack_unit
-from store.consume_queue import CqUnit, DispatchRequest
+from store.consume_queue import CqUnit, DispatchRequest, PlainRequests
 
 
 def request(
@@ -95,6 +96,33 @@ def test_columns_give_what_one_after_the_other_gives(
         one = request(topic, number + 5, 50 * number, message_keys=words)
         requests.append(one._replace(queue_id=queue_id, store_time_ms=time_ms, tag_code=number))
     assert dispatch_batch._rows_by_columns(requests) == dispatch_batch._rows(requests)
+
+
+@given(
+    queues=st.lists(
+        st.tuples(st.sampled_from(["A", "B", "größe"]), st.integers(0, 2)), min_size=1, max_size=30
+    ),
+    one_queue=st.booleans(),
+    first_keys=st.sampled_from([(), ("\x02p:0000000000000000007",)]),
+    time_ms=st.sampled_from([0, 999, 1_700_000_000_456, 1 << 45]),
+)
+def test_requests_in_columns_give_what_they_give_one_after_the_other(
+    queues: list[tuple[str, int]], one_queue: bool, first_keys: tuple[str, ...], time_ms: int
+) -> None:
+    if one_queue:
+        queues = queues[:1] * len(queues)
+    topics, queue_ids = zip(*queues, strict=True)
+    count = len(queues)
+    places = np.arange(count) * 50 + (1 << 40)
+    sizes = np.arange(count) + 30
+    columns = (topics, queue_ids, range(7, 7 + count), places, sizes, time_ms, first_keys)
+    requests = PlainRequests(*columns)
+    one_by_one = list(requests)
+    assert dispatch_batch._rows_of_plain(requests) == dispatch_batch._rows(one_by_one)
+    assert [requests[at] for at in range(count)] == one_by_one == requests[:]
+    assert (requests[-1], requests[1:], len(requests)) == (one_by_one[-1], one_by_one[1:], count)
+    with pytest.raises(IndexError):
+        requests[count]
 
 
 def test_light_queues_and_open_transactions_do_not_go_by_columns() -> None:
