@@ -216,6 +216,15 @@ class MessageStore:
             self._repair_queue_of(error)
             raise
 
+    def plan_again(self, plan: PullPlan) -> PullPlan | None:
+        """The plan that the same pull has now, if it has the same records; its units are not read.
+
+        It need not be soon after the first. None: they are not the same, or that takes more to
+        say. Raises what `pull` raises of a queue that is gone.
+        """
+        self._appends.check_open()
+        return self._reader.plan_again(plan)
+
     def read_planned(self, plan: PullPlan) -> Pulled:
         """The second half of `pull`, soon after the first. Raises what `pull` raises."""
         self._appends.check_open()

@@ -57,6 +57,10 @@ class Wanted(NamedTuple):
     form: pb.RecordForm
 
 
+#: Queue, offset, bytes at most, and what is wanted: of the methods below.
+Place = tuple["QueueKey", int, int, Wanted]
+
+
 class Aside(NamedTuple):
     """A pull that another process read, whole: its plan says where the queue goes on."""
 

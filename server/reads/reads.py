@@ -10,7 +10,8 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
 from server.reads.long_poll import pull_or_wait, wait_seconds
 from server.reads.queue_growth import QueueGrowth
-from server.reads.reader import Aside, QueueReader, Wanted, is_laborious
+from server.reads.read_ahead import ReadAhead
+from server.reads.reader import Aside, Place, QueueReader, Wanted, is_laborious
 from server.reads.subscription import Subscription
 from server.wire import (
     DEFAULT_PULL_BYTES,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from server.access import Caller
     from server.config import ServerConfig
-    from server.edge import RequestMemory
+    from server.edge import CallGate, RequestMemory
     from server.encoded import Held
     from server.metrics import CallMetrics
     from server.readers import FrontReads, Readers
@@ -50,8 +51,6 @@ class _Answer(NamedTuple):
     response: pb.PullResponse | bytes | Held  # bytes when a worker encoded it
 
 
-#: Queue, offset, bytes at most, and what is wanted: of the reader's methods.
-_Place = tuple["QueueKey", int, int, Wanted]
 _COST_BYTES = attrgetter("cost_bytes")
 
 
@@ -63,6 +62,7 @@ class Reads:
         store: MessageStore,
         config: ServerConfig,
         memory: RequestMemory,
+        gate: CallGate,
         stage: Stage,
         metrics: CallMetrics,
     ) -> None:
@@ -72,6 +72,7 @@ class Reads:
         self._metrics = metrics
         self._reader = QueueReader(store, config, memory)
         self.growth = QueueGrowth(asyncio.get_running_loop())
+        self._ahead = ReadAhead(store, memory, gate, stage, asyncio.get_running_loop())
         self._stop_listening = store.on_dispatch(self.growth.grew)
 
     def reconfigure(self, config: ServerConfig) -> None:
@@ -165,14 +166,16 @@ class Reads:
             return None
         if front is not None and reader.may_be_much(*place):
             return None
-        pulled = reader.pull(*place, may_wait=wait_ms > 0)
+        pulled = self._ahead.take(place) or reader.pull(*place, may_wait=wait_ms > 0)
         if wait_ms and pulled.status is PullStatus.NO_NEW_MESSAGE:
             return None
         if is_laborious(pulled, wanted.form):
             return None
-        return self._taken(key, caller, _answer(pulled, wanted.form, encode=False))
+        answer = _answer(pulled, wanted.form, encode=False)
+        self._ahead.answered(place, pulled, answer.cost_bytes)
+        return self._taken(key, caller, answer)
 
-    def _asked(self, request: pb.PullRequest) -> tuple[_Place, int]:
+    def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
         """Where to read, and how long to wait there, in ms. Raises InvalidArgumentError."""
         config = self._config
         offset = not_negative("offset", request.offset)

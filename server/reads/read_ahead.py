@@ -1,0 +1,153 @@
+"""What is likely to be pulled next is read while its reader is busy with the answer before.
+
+One who pulls a queue step by step asks for the next step when the last one is decoded: until then
+the server has nothing to do, and afterwards the reader. So the records of the next step are read,
+and verified, once the answer is on its way. That is all: bounds, rights, and whether the queue
+still has those records are looked up when the pull is there. Where that is not certain they are
+dropped, and read as without all this.
+
+A pull that begins where an answer ended is the next step, whoever asks: what is read ahead is of a
+queue, not of a connection. The second step is read when it is asked for, those behind it ahead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from server.edge import CallGate, RequestMemory
+    from server.reads.reader import Place
+    from server.stage import Stage
+    from store.message import Pulled
+    from store.message_store import MessageStore
+    from store.reads import PullPlan
+
+#: A smaller answer takes less to read than to ask for.
+LEAST_BYTES = 64 << 10
+#: Of records that are read ahead, for all readers.
+MOST_BYTES = 8 << 20
+#: Who takes longer from an answer to the next step gains nothing.
+STEP_S = 0.05
+#: Ends of answers that are remembered.
+MOST_STEPS = 64
+#: So often everything is dropped: most of what is left then nobody asks for. Who reads on loses one
+#: step by it.
+DROP_EVERY_S = 1.0
+
+
+class _Read(NamedTuple):
+    plan: PullPlan
+    records: list[bytes]
+
+
+class ReadAhead:
+    """For pulls that are answered at once. Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        memory: RequestMemory,
+        gate: CallGate,
+        stage: Stage,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._store = store
+        self._memory = memory
+        self._gate = gate
+        self._stage = stage
+        self._loop = loop
+        self._ends: dict[Place, float] = {}  # where answers ended, and when, oldest first
+        self._read: dict[Place, _Read] = {}
+        self._bytes = 0  # of it
+        self._timer: asyncio.TimerHandle | None = None
+        stage.on_change(self._changed)
+
+    def take(self, place: Place) -> Pulled | None:
+        """What a pull from there gives now. None: it has to be read."""
+        read = self._read.pop(place, None)
+        if read is None:
+            return None
+        self._let_go(read)
+        try:
+            plan = self._store.plan_again(read.plan)
+        except Exception:  # noqa: BLE001 - the pull meets it too, and says so
+            return None
+        return None if plan is None else plan.pulled(read.records)
+
+    def answered(self, place: Place, pulled: Pulled, size_bytes: int) -> None:
+        """A pull from there got that: so many bytes, which go out in this turn of the loop."""
+        if size_bytes < LEAST_BYTES or pulled.next_offset >= pulled.max_offset:
+            return
+        key, _, max_bytes, wanted = place
+        if wanted.tag_filter is not None:
+            return
+        now_s = self._loop.time()
+        before_s = self._ends.pop(place, None)
+        step: Place = key, pulled.next_offset, max_bytes, wanted
+        self._ends[step] = now_s
+        if len(self._ends) > MOST_STEPS:
+            del self._ends[next(iter(self._ends))]
+        if before_s is not None and now_s - before_s < STEP_S:
+            self._loop.call_soon(self._begin, step)
+
+    def _begin(self, step: Place) -> None:
+        """In one more turn: who has asked for something by then goes first."""
+        self._loop.call_soon(self._continue, step, self._gate.came)
+
+    def _continue(self, step: Place, came: int) -> None:
+        is_busy = self._gate.came != came or self._memory.is_crowded
+        if is_busy or self._stage.is_draining or step in self._read:
+            return
+        try:
+            read = self._read_from(step)
+        except Exception:  # noqa: BLE001 - the pull meets it too, and says so
+            return
+        if read is None:
+            return
+        self._read[step] = read
+        size = read.plan.size_bytes
+        self._bytes += size
+        self._memory.sends(size)
+        if self._memory.is_crowded:
+            self._drop()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(DROP_EVERY_S, self._drop)
+
+    def _read_from(self, step: Place) -> _Read | None:
+        """None: not that much, or not as easily."""
+        (topic, queue_id), offset, max_bytes, wanted = step
+        store = self._store
+        if store.is_cold(topic, queue_id, offset):
+            return None
+        plan = store.plan_pull(
+            topic,
+            queue_id,
+            offset,
+            max_messages=wanted.max_messages,
+            max_bytes=max_bytes,
+            tag_filter=None,
+        )
+        is_last = plan.next_offset >= plan.max_offset  # there may be more when it is asked for
+        if is_last or self._bytes + plan.size_bytes > MOST_BYTES:
+            return None
+        records = store.read_planned(plan).records
+        return _Read(plan, records) if len(records) == len(plan.places) else None
+
+    def _drop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for read in self._read.values():
+            self._let_go(read)
+        self._read.clear()
+
+    def _let_go(self, read: _Read) -> None:
+        size = read.plan.size_bytes
+        self._bytes -= size
+        self._memory.sent(size)
+
+    def _changed(self) -> None:
+        if self._stage.is_draining:
+            self._drop()
