@@ -5,7 +5,7 @@ BEHIND`. What is behind it is nothing, and answers are made once; or it is the b
 from __future__ import annotations
 
 # First: it has a say in how grpc is imported.
-from kvcq_client.transport import keep_freed_memory
+from kvcq_client.transport import cygrpc, keep_freed_memory, send_and_receive
 
 # isort: split
 
@@ -21,6 +21,7 @@ import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.loop_thread import new_event_loop
+from server.edge.send_and_read import call_below
 from tests.benchmarks.bare_store import BareStore
 from tests.peers.values import BODY_BYTES, Durability
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 _SERVICE = "bare.Bare"
-UNARY, STREAM, GROUPED, CALLS = (
-    f"/{_SERVICE}/{name}" for name in ("Unary", "Stream", "Grouped", "Calls")
+UNARY, LONE, STREAM, GROUPED, CALLS = (
+    f"/{_SERVICE}/{name}" for name in ("Unary", "Lone", "Stream", "Grouped", "Calls")
 )
 NOTHING, STORE = "nothing", "store"
 #: Of a request: bytes of its answer; messages to put; messages to read, and from which on.
@@ -119,6 +120,14 @@ async def serve(port: int, behind: Nothing | Store, durability: Durability) -> N
     async def unary(request: bytes, _: object) -> bytes:
         return lone_answer(request)
 
+    async def lone(_: object, context: Any) -> None:  # noqa: ANN401 - the stubs ask for serializers
+        """As our server answers who makes one call after the other."""
+        await context.send_initial_metadata(())
+        below = call_below(context)
+        request = await context.read()
+        while isinstance(request, bytes):
+            request = await send_and_receive(below, lone_answer(request))
+
     async def grouped(requests: AsyncIterator[bytes], _: object) -> AsyncIterator[bytes]:
         """What comes while the disk is waited for shares the next wait."""
         waiting: list[bytes] = []
@@ -149,6 +158,9 @@ async def serve(port: int, behind: Nothing | Store, durability: Durability) -> N
     server = grpc.aio.server(options=(("grpc.max_receive_message_length", -1),))
     handlers = {
         "Unary": grpc.unary_unary_rpc_method_handler(unary),
+        "Lone": stream(lone_answer)
+        if cygrpc is None
+        else grpc.stream_stream_rpc_method_handler(lone),
         "Stream": stream(lone_answer),
         "Grouped": grpc.stream_stream_rpc_method_handler(grouped),
         "Calls": stream(calls_answer),

@@ -8,14 +8,13 @@ leaves out nothing but what makes a service of it.
 from __future__ import annotations
 
 # First: it has a say in how grpc is imported.
-from kvcq_client.transport import keep_freed_memory
+from kvcq_client.transport import cygrpc, keep_freed_memory, send_and_receive
 
 # isort: split
 
 import asyncio
 import os
 import sys
-from importlib import import_module
 from importlib.metadata import version
 from math import inf
 from time import perf_counter
@@ -24,12 +23,21 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.grpc_environment import ENVIRONMENT, IS_MEASURED
+from kvcq_client.transport.grpc_environment import ENVIRONMENT
 from kvcq_client.transport.loop_thread import new_event_loop
 from tests.benchmarks.bare_store import bodies_of
 from tests.peers.client import command_of
 from tests.peers.processes import ServerProcess, connects, free_port, plain_environment, wait_until
-from tests.peers.systems.bare_answers import CALLS, GROUPED, NOTHING, STORE, STREAM, UNARY, asking
+from tests.peers.systems.bare_answers import (
+    CALLS,
+    GROUPED,
+    LONE,
+    NOTHING,
+    STORE,
+    STREAM,
+    UNARY,
+    asking,
+)
 from tests.peers.systems.calls import by_callers, in_pulls, one_at_a_time
 from tests.peers.systems.protocol import System
 from tests.peers.values import (
@@ -117,11 +125,14 @@ class BareStackClient:
 
     def put_one_asyncio(self, limit_s: float) -> Timed:
         async def work(channel: Any) -> Timed:  # noqa: ANN401 - the stubs ask for serializers
-            stream = channel.stream_stream(STREAM)()
+            _check_measured()
+            stream = channel.stream_stream(LONE)()
+            await stream.initial_metadata()
+            below = stream._cython_call
 
             async def one(_: int) -> None:
-                await stream.write(self._put)
-                await stream.read()
+                if await send_and_receive(below, self._put) is None:
+                    raise RuntimeError("the stream ended")
 
             timed = await by_callers(one, 1, limit_s)
             await stream.done_writing()
@@ -239,14 +250,18 @@ def _pull(first: int, count: int) -> bytes:
     return asking(count * _RECORD_BYTES, bytes(_PULL_BYTES), read=count, first=first)
 
 
+def _check_measured() -> None:
+    if cygrpc is None:
+        raise NotOfferedError("our client does not wait in this way with this release of gRPC")
+
+
 class _LoneStream:
     """A stream whose caller itself waits for the next event, as our client has it where a thread
     has the client for itself."""
 
     def __init__(self, address: str) -> None:
-        if not IS_MEASURED:
-            raise NotOfferedError("our client does not wait in this way with this release of gRPC")
-        self._cygrpc: Any = import_module("grpc._cython.cygrpc")
+        _check_measured()
+        self._cygrpc = cygrpc
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         operations = (
             self._cygrpc.SendInitialMetadataOperation((), 0),
@@ -256,7 +271,7 @@ class _LoneStream:
         channel: Any = self._channel
         self._call = channel._channel.segregated_call(
             self._cygrpc.PropagationConstants.GRPC_PROPAGATE_DEFAULTS,
-            STREAM.encode(), None, None, (), None, [((one,), None) for one in operations],
+            LONE.encode(), None, None, (), None, [((one,), None) for one in operations],
         )  # fmt: skip
         self._due = len(operations)
 
