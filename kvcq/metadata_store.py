@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kvcq.engine import KvEngine
+    from kvcq.engine import KvEngine, Pair
 
 META = "default"
 
@@ -74,6 +74,19 @@ def _offset_key(group: str, topic: str, queue_id: int) -> bytes:
 
 def _mark_row(mark: DeleteMark) -> tuple[bytes, bytes]:
     return b"d" + _I64.pack(mark.sequence), _I64.pack(mark.below_offset) + mark.topic.encode()
+
+
+def _topic_rows(topics: Iterable[TopicConfig]) -> list[Pair]:
+    """Topics that are made together differ in their names alone, as a rule."""
+    rows: list[Pair] = []
+    about: tuple[object, ...] = ()
+    packed = b""
+    for topic in topics:
+        if topic[1:] != about:
+            about = topic[1:]
+            packed = _pack_topic(topic)
+        rows.append((_topic_key(topic[0]), packed))
+    return rows
 
 
 def _pack_topic(topic: TopicConfig) -> bytes:
@@ -116,7 +129,7 @@ class MetadataStore:
         ]
 
     def put_topics(self, topics: Iterable[TopicConfig], *, sync: bool = True) -> None:
-        rows = [(_topic_key(topic.name), _pack_topic(topic)) for topic in topics]
+        rows = _topic_rows(topics)
         if rows:
             try:
                 self._engine.write(KvBatch(puts={META: rows}, sync=sync))

@@ -179,7 +179,6 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
             config.hot_queue_limit,
             config.light_offset_bytes,
             topics.load,
-            encoder.hot_queue,
             lambda: dispatched.value,
         ),
         encoder,

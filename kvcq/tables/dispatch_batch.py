@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import compress, repeat
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,8 +49,6 @@ def build_batch(requests: Sequence[DispatchRequest], end_offset: int) -> KvBatch
     bounds_rows.append((DISPATCHED_KEY, pack_i64(end_offset)))
     return KvBatch(puts={UNITS: unit_rows, BOUNDS: bounds_rows, INDEX: index})
 
-
-_FIRST = itemgetter(0)
 
 #: Units, max rows, index rows: the first two rise, queue by queue.
 _Rows = tuple["list[Pair]", "list[Pair]", "list[Pair]"]
@@ -150,13 +147,25 @@ def _rows_in_queues(
         return unit_rows, [(max_key, pack_max(offsets[-1], queue_offsets[-1]))]
     length_parts = LENGTH_PARTS
     heads = [length_parts[len(data)] + data for data in map(str.encode, topics)]
-    parts = list(map(queue_parts, queue_ids))
-    max_keys = [head + part[1] for head, part in zip(heads, parts, strict=True)]
-    unit_keys = [head + part[0] + end for head, part, end in zip(heads, parts, ends, strict=True)]
+    if is_constant(queue_ids) and is_constant(queue_offsets):
+        # First messages, as a rule.
+        unit_part, max_part = queue_parts(queue_ids[0])
+        unit_part += ends[0]
+        unit_keys = [head + unit_part for head in heads]
+        max_keys = [head + max_part for head in heads]
+    else:
+        parts = list(map(queue_parts, queue_ids))
+        max_keys = [head + part[1] for head, part in zip(heads, parts, strict=True)]
+        keys_and_ends = zip(heads, parts, ends, strict=True)
+        unit_keys = [head + part[0] + end for head, part, end in keys_and_ends]
+    unit_rows = list(zip(unit_keys, values, strict=True))
     # The last one of a queue stays.
     bounds = dict(zip(max_keys, map(pack_max, offsets, queue_offsets), strict=True))
-    rows = sorted(zip(max_keys, zip(unit_keys, values, strict=True), strict=True), key=_FIRST)
-    return [row for _, row in rows], sorted(bounds.items())
+    if max_keys == sorted(max_keys):
+        return unit_rows, list(bounds.items())
+    # Those of one queue stay as they are.
+    order = sorted(range(len(max_keys)), key=max_keys.__getitem__)
+    return [unit_rows[at] for at in order], sorted(bounds.items())
 
 
 def _rows(requests: Sequence[DispatchRequest]) -> _Rows:

@@ -97,8 +97,7 @@ class CallMetrics:
         messages = sum(topics.values())
         self._counts["messages_put"] += messages
         self._message_bytes.add(size / messages, messages)
-        for topic, part in topics.items():
-            self._traffic.put(topic, part, size * part // messages)
+        self._traffic.put_all(topics, size / messages)
 
     def pulled(self, topic: str, messages: int, size: int) -> None:
         """Messages of a topic, or light queue, were read; `size` bytes are sent."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.light_queue import LMQ_PREFIX, is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 #: The row of the others. No topic has an empty name.
 OTHERS = ""
@@ -60,6 +60,17 @@ class TopicTraffic:
         row = self._row_of(topic, size)
         row[0] += messages
         row[1] += size
+
+    def put_all(self, topics: Mapping[str, int], each: float) -> None:
+        """Messages were stored: how many by topic, and the bytes of one on average."""
+        shares, others = self._shares, self._others
+        is_full = len(shares) >= self._most + self._candidates
+        for topic, messages in topics.items():
+            if is_full and topic not in shares:
+                others[0] += messages
+                others[1] += int(messages * each)
+            else:
+                self.put(topic, messages, int(messages * each))
 
     def pulled(self, topic: str, messages: int, size: int) -> None:
         """Messages of a topic, or a light queue, were read; `size` bytes sent."""

@@ -27,8 +27,6 @@ from store.format import (
     LAST,
     LMQ_NAMES,
     LMQ_OFFSETS,
-    MAGIC_V1,
-    MAGIC_V2,
     MAX_DISTANCE,
     MAX_PROPERTIES_BYTES,
     PLACE,
@@ -41,7 +39,7 @@ from store.format import (
     packing,
 )
 from store.log.plain_records import plain_records
-from store.log.queue_offsets import HotQueue
+from store.log.topic_field import topic_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,20 +53,8 @@ _HEADER_BACK = packing(BACK)
 _I64 = struct.Struct(">q")
 _PROPERTIES_LENGTH = struct.Struct(">h")
 
-#: A topic longer than this needs a V2 record (RocketMQ: autoMessageVersionOnTopicLen).
-_V1_TOPIC_UNITS = 127
-
-
 #: Transaction types whose messages stand in a queue.
 _IN_QUEUE = (0, TRANSACTION_COMMIT)
-
-
-def topic_field(topic: str) -> tuple[int, bytes]:
-    """Magic code, and the topic as a record has it: its length, then its bytes."""
-    data = topic.encode()
-    if len(data) <= _V1_TOPIC_UNITS:
-        return MAGIC_V1, len(data).to_bytes(1, "big") + data
-    return MAGIC_V2, len(data).to_bytes(2, "big") + data
 
 
 class Encoded:
@@ -89,8 +75,7 @@ class Encoded:
         # error struck before or after the queue went on.
         for request in reversed(self.requests):
             if request.in_queue:
-                queue = self._hot.queues[(request.topic, request.queue_id)]
-                queue.next_offset = request.queue_offset
+                self._hot.queues[request.topic, request.queue_id] = request.queue_offset
                 self._hot.light.update(request.light_queues)
 
 
@@ -106,11 +91,6 @@ class BatchEncoder:
         self._plain_length = _PROPERTIES_LENGTH.pack(self._item_bytes)
         # Hosts of producers, packed. Bounded: an edge that passes on every port must not fill it.
         self._hosts: dict[tuple[str, int], bytes] = {}
-
-    def hot_queue(self, key: tuple[str, int], next_offset: int) -> HotQueue:
-        """A queue with the constant bytes of its records."""
-        magic, field = topic_field(key[0])
-        return HotQueue(next_offset, magic, field, field + self._plain_length)
 
     def encode(
         self,
@@ -176,6 +156,9 @@ class BatchEncoder:
         pack_length = _PROPERTIES_LENGTH.pack
         new_request = tuple.__new__
         at = encoded.end_offset
+        last_topic: str | None = None
+        magic = 0
+        field = plain_tail = b""
         last_host: tuple[str, int] | None = None  # producers come in runs
         born_host = b""
         all_v4 = False
@@ -201,7 +184,10 @@ class BatchEncoder:
                 reconsume_times,
                 transaction_offset,
             ) = message
-            queue = queues[(topic, queue_id)]
+            if topic is not last_topic:
+                last_topic = topic
+                magic, field = topic_field(topic)
+                plain_tail = field + self._plain_length
             if mark is not None:
                 properties = self._with_mark(properties, mark.item(at), index)
                 keys = (*keys, mark.key)
@@ -213,9 +199,9 @@ class BatchEncoder:
                 light = tuple(zip(light_names, offsets, strict=True))
                 properties = self._with_light_queues(properties, light_names, offsets, index)
             if properties:
-                tail = queue.topic_field + pack_length(len(properties) + item_bytes) + properties
+                tail = field + pack_length(len(properties) + item_bytes) + properties
             else:
-                tail = queue.plain_tail
+                tail = plain_tail
             if host is not last_host:
                 last_host = host
                 born_host = self._pack_born_host(last_host)
@@ -225,7 +211,7 @@ class BatchEncoder:
                 size += len(born_host) + len(store_host) - 16
             if at + size > end:
                 break
-            queue_offset = queue.next_offset
+            queue_offset = queues[topic, queue_id]
             in_queue = True
             if sys_flag and sys_flag & TRANSACTION_MASK not in _IN_QUEUE:
                 in_queue = False
@@ -239,7 +225,7 @@ class BatchEncoder:
             if all_v4:
                 header = pack_header(
                     size,
-                    queue.magic,
+                    magic,
                     crc32(body) & CRC_MASK,
                     queue_id,
                     flag,
@@ -256,7 +242,7 @@ class BatchEncoder:
                 )
             else:
                 header = self._header_v6(
-                    message, size, queue, queue_offset, at, born_host, now_ms, transaction_offset
+                    message, size, magic, queue_offset, at, born_host, now_ms, transaction_offset
                 )
             if item_bytes:
                 crc = crc32(tail, crc32(body, crc32(header))) & CRC_MASK
@@ -281,7 +267,7 @@ class BatchEncoder:
                 )
             )
             if in_queue:
-                queue.next_offset = queue_offset + 1
+                queues[topic, queue_id] = queue_offset + 1
                 if light:
                     light_offsets.update(
                         zip(light_names, [offset + 1 for offset in offsets], strict=True)
@@ -318,6 +304,7 @@ class BatchEncoder:
             place,
             properties,
             keys,
+            self._plain_length,
             crc_item=bool(self._item_bytes),
         )
         if records is None:
@@ -325,7 +312,7 @@ class BatchEncoder:
         encoded.parts += records.parts
         # First what gives the offsets back: an interrupt may come in between.
         encoded.requests = records.requests
-        records.take_offsets()
+        hot.queues |= records.next_offsets
         encoded.end_offset = records.end_offset
         encoded.count = len(encoded.requests)
         return True
@@ -367,7 +354,7 @@ class BatchEncoder:
         self,
         message: Message,
         size: int,
-        queue: HotQueue,
+        magic: int,
         queue_offset: int,
         at: int,
         born_host: bytes,
@@ -383,7 +370,7 @@ class BatchEncoder:
             (
                 _HEADER_FRONT.pack(
                     size,
-                    queue.magic,
+                    magic,
                     crc32(message.body) & CRC_MASK,
                     message.queue_id,
                     message.flag,

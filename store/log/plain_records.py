@@ -24,11 +24,11 @@ from store.format import (
     HOST_V4_BYTES,
     LAST,
 )
+from store.log.topic_field import topic_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from store.log.queue_offsets import HotQueue
     from store.message import PlainMessages
 
 #: What differs from header to header.
@@ -58,29 +58,24 @@ _ITEM = f"V{CRC_ITEM_BYTES}"
 class PlainRecords:
     """Records of plain messages, made and not in the log yet; no queue has gone on."""
 
-    __slots__ = ("_ends", "end_offset", "parts", "requests")
+    __slots__ = ("end_offset", "next_offsets", "parts", "requests")
 
     def __init__(
         self,
         parts: list[bytes],
         requests: PlainRequests,
         end_offset: int,
-        ends: Mapping[HotQueue, int],
+        next_offsets: dict[tuple[str, int], int],
     ) -> None:
         self.parts = parts  # to be joined
         self.requests = requests
         self.end_offset = end_offset  # physical
-        self._ends = ends
-
-    def take_offsets(self) -> None:
-        """The queues go on behind these records."""
-        for queue, next_offset in self._ends.items():
-            queue.next_offset = next_offset
+        self.next_offsets = next_offsets  # where the queues go on behind these records
 
 
 def plain_records(
     messages: PlainMessages,
-    queues: Mapping[tuple[str, int], HotQueue],
+    queues: Mapping[tuple[str, int], int],
     born_host: bytes,
     store_host: bytes,
     at: int,
@@ -89,12 +84,14 @@ def plain_records(
     place: int,
     properties: bytes,
     keys: tuple[str, ...],
+    no_properties: bytes,
     *,
     crc_item: bool,
 ) -> PlainRecords | None:
     """The records of the messages, from physical offset `at` on.
 
-    The first one has `properties`, encoded with their length, unless they are empty, and `keys`.
+    The first one has `properties`, encoded with their length, unless they are empty, and `keys`;
+    what the others have instead is `no_properties`.
     None when they do not fit below `end`, or a host is no IPv4 address. `place` is what the first
     of them says of its place in its batch, 0 when each is by itself; the last one ends the batch.
     """
@@ -105,33 +102,25 @@ def plain_records(
     if not count:
         return None
     item_bytes = CRC_ITEM_BYTES if crc_item else 0
-    queue = queues[topics[0], queue_ids[0]]
-    next_offset = queue.next_offset
     one_queue = is_constant(topics) and is_constant(queue_ids)
-    of_each = [] if one_queue else [queues[key] for key in zip(topics, queue_ids, strict=True)]
     body_sizes = np.fromiter(map(len, bodies), np.int64, count)
+    queue_offsets: Sequence[int]
     if one_queue:
-        ends = {queue: next_offset + count}
-        queue_offsets: Sequence[int] = range(next_offset, next_offset + count)
-        tails = [queue.plain_tail] * count
-        sizes = body_sizes + (HEADER_V4.size + len(queue.plain_tail) + item_bytes)
+        key = topics[0], queue_ids[0]
+        queue_offsets = range(queues[key], queues[key] + count)
+        next_offsets = {key: queue_offsets.stop}
+        magic, (tail,) = topic_fields(topics[:1], no_properties)
+        tails = [tail] * count
+        sizes = body_sizes + (HEADER_V4.size + len(tail) + item_bytes)
     else:
-        ends = {}
-        queue_offsets = []
-        for queue in of_each:
-            next_offset = ends.get(queue, -1)
-            if next_offset < 0:
-                next_offset = queue.next_offset
-            queue_offsets.append(next_offset)
-            ends[queue] = next_offset + 1
-        tails = [queue.plain_tail for queue in of_each]
+        queue_offsets, next_offsets = _taken(queues, list(zip(topics, queue_ids, strict=True)))
+        magic, tails = topic_fields(topics, no_properties)
         sizes = np.fromiter(map(len, tails), np.int64, count)
         sizes += body_sizes
         sizes += HEADER_V4.size + item_bytes
     if properties:
-        first = queues[topics[0], queue_ids[0]]
-        tails[0] = first.topic_field + properties
-        sizes[0] += len(tails[0]) - len(first.plain_tail)
+        tails[0] = tails[0].removesuffix(no_properties) + properties
+        sizes[0] += len(properties) - len(no_properties)
     record_ends = sizes.cumsum()
     end_offset = at + int(record_ends[-1])
     if end_offset > end:
@@ -139,19 +128,21 @@ def plain_records(
     offsets = record_ends - sizes
     places_in_log = offsets + at
     header = HEADER_V4.pack(
-        *(0, queue.magic, 0, queue_ids[0], 0, 0, 0, 0, now_ms, born_host, now_ms, store_host),
+        *(0, 0, 0, queue_ids[0], 0, 0, 0, 0, now_ms, born_host, now_ms, store_host),
         *(0, 0, 0),
     )
     rows = np.frombuffer(bytearray(header * count), _HEADERS)
     rows["record_size"] = sizes
     rows["body_crc"] = np.array(messages.body_checksums, np.uint32) & CRC_MASK
     rows["queue_offset"] = (
-        np.arange(next_offset, next_offset + count) if one_queue else queue_offsets
+        np.arange(queue_offsets.start, queue_offsets.stop)
+        if isinstance(queue_offsets, range)
+        else queue_offsets
     )
     rows["physical_offset"] = places_in_log
     rows["body_length"] = body_sizes
+    rows["magic"] = magic
     if not one_queue:
-        rows["magic"] = [queue.magic for queue in of_each]
         rows["queue_id"] = queue_ids
     if any(messages.born_times_ms):
         rows["born_time_ms"] = [one or now_ms for one in messages.born_times_ms]
@@ -172,4 +163,19 @@ def plain_records(
         items = (CRC_ITEM_REVERSED * count % digits)[::-1]
         parts[3::width] = np.frombuffer(items, _ITEM).tolist()
     requests = PlainRequests(topics, queue_ids, queue_offsets, places_in_log, sizes, now_ms, keys)
-    return PlainRecords(parts, requests, end_offset, ends)
+    return PlainRecords(parts, requests, end_offset, next_offsets)
+
+
+def _taken(
+    queues: Mapping[tuple[str, int], int], keys: Sequence[tuple[str, int]]
+) -> tuple[list[int], dict[tuple[str, int], int]]:
+    """The offset that each message gets, and where the queues go on."""
+    offsets = list(map(queues.__getitem__, keys))
+    next_offsets = dict(zip(keys, [offset + 1 for offset in offsets], strict=True))
+    if len(next_offsets) == len(keys):
+        return offsets, next_offsets
+    next_offsets = dict(zip(keys, offsets, strict=True))
+    for at, key in enumerate(keys):
+        offsets[at] = next_offsets[key]
+        next_offsets[key] += 1
+    return offsets, next_offsets

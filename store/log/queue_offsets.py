@@ -43,33 +43,21 @@ _MOST_SMALL = 1024
 _FEW_GONE = 4096
 
 
-class HotQueue:
-    """A queue of a topic that the appender writes to: its next offset, and the constant bytes of
-    its records."""
-
-    __slots__ = ("magic", "next_offset", "plain_tail", "topic_field")
-
-    def __init__(self, next_offset: int, magic: int, topic_field: bytes, plain_tail: bytes) -> None:
-        self.next_offset = next_offset
-        self.magic = magic
-        self.topic_field = topic_field  # topic length and topic, as a record has them
-        self.plain_tail = plain_tail  # what follows the body of a record without properties
-
-
 class Hot:
-    """Queues in use. Of a light queue there is the next offset alone: no record bears its name."""
+    """Next offsets of queues in use."""
 
     __slots__ = ("light", "queues")
 
     def __init__(self) -> None:
-        self.queues: dict[tuple[str, int], HotQueue] = {}
+        self.queues: dict[tuple[str, int], int] = {}
         #: Those of the append that is under way.
         self.light: dict[str, int] = {}
 
     def drop_queues(self, count: int) -> None:
         """So many, or all there are."""
+        drop = self.queues.popitem
         for _ in range(min(count, len(self.queues))):
-            self.queues.popitem()
+            drop()
 
 
 class LightOffsets:
@@ -172,7 +160,6 @@ class QueueOffsets:
         limit: int,
         light_bytes: int,
         load: Callable[[Sequence[tuple[str, int]], Sequence[str], int], Sequence[int]],
-        make: Callable[[tuple[str, int], int], HotQueue],
         dispatched: Callable[[], int],
     ) -> None:
         """`light_bytes` is the most that the table of light queues takes.
@@ -192,7 +179,6 @@ class QueueOffsets:
         self._light = LightOffsets(KnownOffsets(light_bytes), dispatched)
         self._generation = max(1, limit // 2)
         self._load = load
-        self._make = make
         self._dispatched = dispatched
 
     def __len__(self) -> int:
@@ -213,12 +199,12 @@ class QueueOffsets:
         """
         young, old = self.young, self._old
         missing: list[tuple[str, int]] = []
-        made: dict[tuple[str, int], HotQueue] = {}
         if queues:
             self._gone.drop_queues(_GONE_QUEUES * len(queues))
             missing = list(filterfalse(old.queues.__contains__, queues))
         found: dict[str, int] = {}
         missing_light: list[str] = []
+        loaded: Sequence[int] = ()
         if light:
             found, missing_light = self._light.find(light, log_end)
         if missing or missing_light:
@@ -227,12 +213,11 @@ class QueueOffsets:
                 raise AppendWouldWaitError(f"{count} queues must be looked up")
             loaded = self._load(missing, missing_light, log_end)
             found.update(zip(missing_light, loaded[len(missing) :], strict=True))
-            made |= zip(missing, map(self._make, missing, loaded), strict=True)
         # Nothing is taken out of the older ones: an interrupt must not lose a queue that is not
         # dispatched yet.
         if len(missing) < len(queues):
             young.queues |= {key: old.queues[key] for key in queues if key in old.queues}
-        young.queues |= made
+        young.queues.update(zip(missing, loaded, strict=False))
         young.light = found
 
     def keep_light(self) -> None:

@@ -49,7 +49,8 @@ class LiveTopics:
             for name in names:
                 self._starts.pop(name, None)
 
-    def exists(self, name: str) -> None:
-        """It was seen: whoever made it may have been interrupted before saying so."""
-        if self._starts.get(name, 0) is None:
-            self.changed([name])
+    def exist(self, names: Iterable[str]) -> None:
+        """They were seen: whoever made them may have been interrupted before saying so."""
+        starts = self._starts
+        if wrong := [name for name in names if starts.get(name, 0) is None]:
+            self.changed(wrong)

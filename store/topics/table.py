@@ -127,13 +127,12 @@ class Topics:
         found = dict(zip(names, self._metadata.topics(names), strict=True)) if names else {}
         missing = [topic for topic, config in found.items() if config is None]
         created = self._automatic(missing, log_end) if missing else {}
-        for topic in names:
-            if topic not in created:
-                self._live.exists(topic)
+        if len(created) < len(names):
+            self._live.exist(topic for topic in names if topic not in created)
+        counts = {name: (config or created[name]).queue_count for name, config in found.items()}
         for topic, queue_id in queues:
-            config = found[topic] or created[topic]
-            if not 0 <= queue_id < config.queue_count:
-                raise UnknownQueueError(topic, queue_id, config.queue_count)
+            if not 0 <= queue_id < counts[topic]:
+                raise UnknownQueueError(topic, queue_id, counts[topic])
         if created:
             # Durable with the log's next flush, before any record of theirs is.
             try:

@@ -125,6 +125,12 @@ def test_requests_in_columns_give_what_they_give_one_after_the_other(
         requests[count]
 
 
+@given(st.lists(st.sampled_from([*"AaBbCcDd", "größe", "longer"]), min_size=1, unique=True))
+def test_columns_give_what_one_after_the_other_gives_of_first_messages(topics: list[str]) -> None:
+    requests = [request(topic, 0, 50 * number) for number, topic in enumerate(topics)]
+    assert dispatch_batch._rows_by_columns(requests) == dispatch_batch._rows(requests)
+
+
 def test_light_queues_and_open_transactions_do_not_go_by_columns() -> None:
     plain = request("A", 0, 0)
     for other in (

@@ -90,6 +90,22 @@ def test_memory_is_bounded_and_a_late_topic_still_gets_a_row() -> None:
 
 
 @given(
+    st.lists(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 9)), max_size=9),
+    st.integers(0, 3),
+)
+def test_topics_of_a_batch_count_as_each_by_itself(
+    batches: list[dict[str, int]], most: int
+) -> None:
+    together, apart = (TopicTraffic(most, Now(), candidates=2) for _ in range(2))
+    for topics in batches:
+        together.put_all(topics, 10.5)
+        for topic, messages in topics.items():
+            apart.put(topic, messages, int(messages * 10.5))
+    assert together.read() == apart.read()
+    assert together._shares == apart._shares
+
+
+@given(
     st.lists(
         st.tuples(st.sampled_from("abcdefgh"), st.integers(1, 1000), st.booleans()), max_size=60
     ),

@@ -260,7 +260,7 @@ def test_a_queue_that_begins_later_in_its_log_is_served_from_there(store: Messag
     store.create_topics([("V", 1)])
     store.put([Message("T", b"x")])
     store.log.hot_queues.warm([("V", 0)], [], store.log.appended_offset)
-    store.log.hot_queues.young.queues["V", 0].next_offset = 5
+    store.log.hot_queues.young.queues["V", 0] = 5
     store.put([Message("V", b"5"), Message("V", b"6")])
     with pytest.raises(DamagedQueueError):
         store.pull("V", 0, 0)

@@ -74,7 +74,7 @@ class Harness:
         encoder = BatchEncoder(("127.0.0.1", 1), crc_item=True)
         self.log = CommitLog(
             self.segments,
-            QueueOffsets(1024, 0, self._load, encoder.hot_queue, lambda: 0),
+            QueueOffsets(1024, 0, self._load, lambda: 0),
             encoder,
             FakeClock(),
             hot_read_bytes=1 << 30,

@@ -26,7 +26,7 @@ HOSTS: list[Host] = [("10.0.0.1", 1), ("2001:db8::1", 1)]
 def encoded(messages: list[Message], begin: int | None, store_host: Host) -> list[bytes]:
     encoder = BatchEncoder(store_host, crc_item=True)
     hot = Hot()
-    hot.queues["T", 0] = encoder.hot_queue(("T", 0), 0)
+    hot.queues["T", 0] = 0
     prepared = [prepare(message, index, 1 << 20, 9) for index, message in enumerate(messages)]
     offset = begin or 0
     made = encoder.encode(messages, prepared, 0, hot, offset, 1 << 30, 7, begin)

@@ -13,14 +13,12 @@ from store.errors import InvalidArgumentError
 from store.format import BatchMark
 from store.format.limits import prepare, prepare_all
 from store.format.record import (
-    MAGIC_V1,
-    MAGIC_V2,
     Found,
     check_record,
     dispatch_request,
     unpack_record,
 )
-from store.log.batch_encoder import BatchEncoder, Encoded, topic_field
+from store.log.batch_encoder import BatchEncoder, Encoded
 from store.log.queue_offsets import Hot
 from store.message import FEW, Message
 from tests.support.log_writer import Entry, LogWriter
@@ -32,18 +30,16 @@ HOST = ("10.0.0.1", 10911)
 NOW_MS = 1_700_000_000_456
 
 
-def hot_queues(messages: Sequence[Message], *, crc_item: bool = True, start: int = 0) -> Hot:
-    encoder = BatchEncoder(HOST, crc_item=crc_item)
+def hot_queues(messages: Sequence[Message], *, start: int = 0) -> Hot:
     hot = Hot()
     for message in messages:
-        key = message.topic, message.queue_id
-        hot.queues[key] = encoder.hot_queue(key, start)
+        hot.queues[message.topic, message.queue_id] = start
         hot.light |= dict.fromkeys(message.light_queues, start)
     return hot
 
 
 def next_offsets(hot: Hot) -> set[int]:
-    return {*(queue.next_offset for queue in hot.queues.values()), *hot.light.values()}
+    return {*hot.queues.values(), *hot.light.values()}
 
 
 def encode(
@@ -121,7 +117,7 @@ def test_same_bytes_as_a_slow_writer(
     crc_item: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    encoded = encode(batch, hot_queues(batch, crc_item=crc_item), host=host, crc_item=crc_item)
+    encoded = encode(batch, hot_queues(batch), host=host, crc_item=crc_item)
     writer = LogWriter(tmp_path_factory.mktemp("log"), 1 << 20, crc_item=crc_item)
     rows = writer.extend([as_entry(message, host) for message in batch])
     data = b"".join(encoded.parts)
@@ -212,7 +208,7 @@ def test_columns_give_what_one_after_the_other_gives(
     crc_item: bool,
 ) -> None:
     encoder = BatchEncoder(host, crc_item=crc_item)
-    hot, slow_hot = (hot_queues(batch, crc_item=crc_item, start=5) for _ in range(2))
+    hot, slow_hot = (hot_queues(batch, start=5) for _ in range(2))
     prepared = prepare_all(batch, 1 << 20, 4096)
     one_by_one = list(prepared)
     rest = (4096, room, NOW_MS, begin, None, mark)
@@ -221,8 +217,7 @@ def test_columns_give_what_one_after_the_other_gives(
     assert b"".join(found.parts) == b"".join(slow.parts)
     assert list(found.requests) == list(slow.requests)
     assert (found.count, found.end_offset) == (slow.count, slow.end_offset)
-    ends = {key: queue.next_offset for key, queue in hot.queues.items()}
-    assert ends == {key: queue.next_offset for key, queue in slow_hot.queues.items()}
+    assert hot.queues == slow_hot.queues
     found.give_back_offsets()
     assert next_offsets(hot) == {5}
 
@@ -253,7 +248,7 @@ def test_open_and_rolled_back_transactions_take_no_offset() -> None:
     assert [request.in_queue for request in found] == [False, False, True, True]
     assert [request.queue_offset for request in found] == [0, 0, 3, 4]
     assert [request.keys for request in found] == [("k",), (), ("k",), ("k",)]
-    assert queues.queues["T", 0].next_offset == 5
+    assert queues.queues["T", 0] == 5
 
 
 def test_light_queue_offsets_that_do_not_fit_the_properties_are_refused() -> None:
@@ -271,7 +266,7 @@ def test_a_bad_born_host_takes_no_offset() -> None:
     queues = hot_queues(batch)
     with pytest.raises(InvalidArgumentError):
         encode(batch, queues)
-    assert queues.queues["T", 0].next_offset == 0
+    assert queues.queues["T", 0] == 0
 
 
 def test_many_producers_fill_no_memory() -> None:
@@ -284,8 +279,3 @@ def test_many_producers_fill_no_memory() -> None:
     for port in (0, 4095, 4096, 9999):
         assert unpack_record(data[port * size :]).born_host == ("10.0.0.1", port)
     assert len(encoder._hosts) <= 4096
-
-
-def test_topics_of_127_bytes_are_v1() -> None:
-    assert topic_field("t" * 127) == (MAGIC_V1, b"\x7f" + b"t" * 127)
-    assert topic_field("t" * 128) == (MAGIC_V2, b"\x00\x80" + b"t" * 128)

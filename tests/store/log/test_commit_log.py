@@ -60,7 +60,7 @@ class Harness:
         self.segments = SegmentSet.load(directory, SEGMENT, self.source)
         self.segments.roll()
         encoder = BatchEncoder(("127.0.0.1", 8081), crc_item=True)
-        self.queues = QueueOffsets(1024, 0, self._load, encoder.hot_queue, lambda: 0)
+        self.queues = QueueOffsets(1024, 0, self._load, lambda: 0)
         self.log = CommitLog(
             self.segments,
             self.queues,

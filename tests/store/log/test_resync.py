@@ -27,7 +27,7 @@ def segment(
     """A segment at `base` with these messages and a blank record, and where each lies."""
     encoder = BatchEncoder(("127.0.0.1", 8081), crc_item=True)
     hot = Hot()
-    hot.queues["T", 0] = encoder.hot_queue(("T", 0), 0)
+    hot.queues["T", 0] = 0
     messages = [Message("T", body) for body in bodies]
     prepared = [prepare(message, 0, 1 << 20, 10) for message in messages]
     encoded = encoder.encode(messages, prepared, 0, hot, base, size, 1)
