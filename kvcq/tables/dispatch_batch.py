@@ -55,9 +55,26 @@ _Rows = tuple["list[Pair]", "list[Pair]", "list[Pair]"]
 
 
 def _own_rows(requests: Sequence[DispatchRequest]) -> _Rows | None:
+    if len(requests) == 1:
+        return _rows_of_one(requests[0])
     if isinstance(requests, PlainRequests):
         return _rows_of_plain(requests)
     return _rows_by_columns(requests) if len(requests) >= _FEW else None
+
+
+def _rows_of_one(request: DispatchRequest) -> _Rows | None:
+    """What `_rows` gives, in half the time; None when it does not stand in one queue."""
+    topic, queue_id, queue_offset, offset, size, tag_code, time_ms, keys, light, in_queue = request
+    if light or not in_queue:
+        return None
+    stamp = expiry_stamp(time_ms)
+    value = pack_stamped_unit(offset, size, tag_code, time_ms, stamp)
+    unit_prefix, max_key = queue_keys(topic, queue_id)
+    end = pack_i64(queue_offset)
+    index: list[Pair] = []
+    if keys:
+        index = [(key, stamp) for key in index_keys_of(topic, keys, time_ms, offset)]
+    return [(unit_prefix + end, value)], [(max_key, value[:OFFSET_BYTES] + end)], index
 
 
 def _rows_with_light(requests: Sequence[DispatchRequest]) -> _Rows | None:

@@ -46,6 +46,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.below_grpc import cygrpc
 from kvcq_client.transport.connection import may_be_parked, may_try_again
 from kvcq_client.transport.grpc_environment import IS_MEASURED
+from kvcq_client.transport.own_stream import lone_request
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 
 if TYPE_CHECKING:
@@ -121,13 +122,7 @@ class LoneStream:
     def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
         """The encoded response. Raises KvcqError; the stream may have ended then."""
         self._next_id += 1
-        call = pb.Call(
-            id=self._next_id,
-            method=method,
-            request=request,
-            timeout_ms=int(timeout_s * 1000) + 1,
-        )
-        data = pb.CallsRequest(calls=[call]).SerializeToString()
+        data = lone_request(self._next_id, method, request, timeout_s)
         send: tuple[object, ...] = (cygrpc.SendMessageOperation(data, 0),)
         while self._operate((*send, answer := cygrpc.ReceiveMessageOperation(0)), _ANSWER):
             self._until(_ANSWER)

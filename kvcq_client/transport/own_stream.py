@@ -28,6 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def lone_request(call_id: int, method: str, request: bytes, timeout_s: float) -> bytes:
+    """An encoded CallsRequest with this one call."""
+    message = pb.CallsRequest()
+    call = message.calls.add()  # filled in place: one that is given to the message is copied
+    call.id = call_id
+    call.method = method
+    call.request = request
+    call.timeout_ms = int(timeout_s * 1000) + 1
+    return message.SerializeToString()
+
+
 class OwnStream:
     """One call at a time. Owned by the event loop that it was made in."""
 
@@ -64,8 +75,7 @@ class OwnStream:
         Raises what the server answered, DeadlineError when the time is up, and UnavailableError
         when the stream broke: the server may have seen the call.
         """
-        call = pb.Call(id=1, method=method, request=request, timeout_ms=int(timeout_s * 1000) + 1)
-        data = pb.CallsRequest(calls=[call]).SerializeToString()
+        data = lone_request(1, method, request, timeout_s)
         self._is_taken = True
         self._told = told = self._loop.create_future()
         self._end_s = self._loop.time() + timeout_s

@@ -96,6 +96,8 @@ def test_columns_give_what_one_after_the_other_gives(
         one = request(topic, number + 5, 50 * number, message_keys=words)
         requests.append(one._replace(queue_id=queue_id, store_time_ms=time_ms, tag_code=number))
     assert dispatch_batch._rows_by_columns(requests) == dispatch_batch._rows(requests)
+    for one in requests:
+        assert dispatch_batch._rows_of_one(one) == dispatch_batch._rows([one])
 
 
 @given(
