@@ -1,8 +1,8 @@
 """Where calls come in and end: let in, read, counted, decoded, answered, refused.
 
 `edge` takes each call and ends it, `call_errors` with an error; `decoder` reads its request, and
-`method` has it answered; `send_and_read` hands gRPC an answer and the next reading at once. The
-others say how many calls there may be (`call_gate`), what a request may have (`request_limits`,
+`method` has it answered; `call_below` is what hands gRPC an answer and the next reading at once.
+The others say how many calls there may be (`call_gate`), what a request may have (`request_limits`,
 `request_fields`) and how much memory all of them together (`request_memory`); `call_info` is the
 call that a log line is about.
 """

@@ -10,10 +10,10 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from kvcq_client.transport import send_and_receive
+from server.edge.call_below import call_below
 from server.edge.call_gate import CallKind
 from server.edge.request_fields import check_counts, plan_of
 from server.edge.request_memory import LARGE_BYTES
-from server.edge.send_and_read import call_below
 from server.errors import MemoryFullError, UndecodableRequestError
 from server.stream_end import EOF
 from store.errors import InvalidArgumentError

@@ -1,4 +1,4 @@
-"""server/edge/send_and_read.py over real gRPC: an answer is sent as the next request is read."""
+"""server.edge.call_below.py over real gRPC: an answer is sent as the next request is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from server.edge import send_and_read
+from server.edge import call_below
 from server.edge.call_gate import CallKind
 from server.services.call_stream import CallStream
 from tests.server.services.test_call_stream import EOF, Stream, pull, put, streaming
@@ -100,7 +100,7 @@ async def test_a_client_that_goes_after_its_answer_leaves_nothing_behind(
 async def test_other_releases_of_grpc_send_it_by_itself(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(send_and_read, "cygrpc", None)
+    monkeypatch.setattr(call_below, "cygrpc", None)
     async with streaming(served) as stream:
         for number in range(3):
             await stream.send((number, "Put", put(b"x")))
