@@ -7,7 +7,8 @@ still has those records are looked up when the pull is there. Where that is not 
 dropped, and read as without all this.
 
 A pull that begins where an answer ended is the next step, whoever asks: what is read ahead is of a
-queue, not of a connection. The second step is read when it is asked for, those behind it ahead.
+queue, not of a connection. The second step is read when it is asked for, those behind it ahead. But
+not while others make calls: the server has something to do then, and they would wait.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class ReadAhead:
         self._gate = gate
         self._stage = stage
         self._loop = loop
-        self._ends: dict[Place, float] = {}  # where answers ended, and when, oldest first
+        # Where answers ended, oldest first: when, and how many calls had come.
+        self._ends: dict[Place, tuple[float, int]] = {}
         self._read: dict[Place, _Read] = {}
         self._bytes = 0  # of it
         self._timer: asyncio.TimerHandle | None = None
@@ -83,20 +85,18 @@ class ReadAhead:
         key, _, max_bytes, wanted = place
         if wanted.tag_filter is not None:
             return
-        now_s = self._loop.time()
-        before_s = self._ends.pop(place, None)
+        now_s, came = self._loop.time(), self._gate.came
+        before_s, before = self._ends.pop(place, (-STEP_S, 0))
         step: Place = key, pulled.next_offset, max_bytes, wanted
-        self._ends[step] = now_s
+        self._ends[step] = now_s, came
         if len(self._ends) > MOST_STEPS:
             del self._ends[next(iter(self._ends))]
-        if before_s is not None and now_s - before_s < STEP_S:
-            self._loop.call_soon(self._begin, step)
+        is_alone = came - before == 1
+        if is_alone and now_s - before_s < STEP_S:
+            # Not in the next turn, but in that behind it: who has asked by then goes first.
+            self._loop.call_soon(self._loop.call_soon, self._go_on, step, came)
 
-    def _begin(self, step: Place) -> None:
-        """In one more turn: who has asked for something by then goes first."""
-        self._loop.call_soon(self._continue, step, self._gate.came)
-
-    def _continue(self, step: Place, came: int) -> None:
+    def _go_on(self, step: Place, came: int) -> None:
         is_busy = self._gate.came != came or self._memory.is_crowded
         if is_busy or self._stage.is_draining or step in self._read:
             return
