@@ -78,10 +78,21 @@ class PlainRequests(Sequence[DispatchRequest]):
     @overload
     def __getitem__(self, at: int) -> DispatchRequest: ...
     @overload
-    def __getitem__(self, at: slice) -> list[DispatchRequest]: ...
-    def __getitem__(self, at: int | slice) -> DispatchRequest | list[DispatchRequest]:
+    def __getitem__(self, at: slice) -> Sequence[DispatchRequest]: ...
+    def __getitem__(self, at: int | slice) -> DispatchRequest | Sequence[DispatchRequest]:
         if isinstance(at, slice):
-            return list(self)[at]
+            if at.step not in (None, 1):
+                return list(self)[at]
+            # Columns again: a large batch is dispatched in many pieces.
+            return PlainRequests(
+                self.topics[at],
+                self.queue_ids[at],
+                self.queue_offsets[at],
+                self.physical_offsets[at],
+                self.record_sizes[at],
+                self.store_time_ms,
+                () if at.indices(len(self))[0] else self.first_keys,
+            )
         at = range(len(self))[at]
         return DispatchRequest(
             self.topics[at],

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from store.base import Lock
@@ -280,24 +281,23 @@ class ReputService:
 
     def _dispatch_pending(self, limit: int) -> None:
         """Batches that follow each other make one dispatch: the farther behind, the larger."""
-        pending = self._pending
-        requests: Sequence[DispatchRequest] = ()
-        taken = row_count = 0
-        end = pending[0].start_offset
-        for batch in tuple(pending):
+        taken: list[Sequence[DispatchRequest]] = []
+        row_count = 0
+        end = self._pending[0].start_offset
+        for batch in tuple(self._pending):
             if batch.start_offset != end or batch.end_offset > limit:
                 break
-            if requests and row_count + batch.row_count > SLICE_ROWS:
+            if taken and row_count + batch.row_count > SLICE_ROWS:
                 break
-            requests = [*requests, *batch.requests] if taken else batch.requests
+            taken.append(batch.requests)
             row_count += batch.row_count
             end = batch.end_offset
-            taken += 1
+        requests = taken[0] if len(taken) == 1 else list(chain.from_iterable(taken))
         if row_count <= SLICE_ROWS:
             self._dispatch_slice(requests, end)
         else:
             self._dispatch(requests, end)
-        for _ in range(taken):
+        for _ in taken:
             self._drop_first()
 
     def _drop_first(self) -> None:

@@ -1,0 +1,33 @@
+"""Requests by columns are those that a list of them is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from store.consume_queue import PlainRequests
+
+
+@pytest.fixture
+def requests() -> PlainRequests:
+    topics = ["A", "B", "A", "C", "A"]
+    places, sizes = np.arange(5) * 60, np.arange(60, 65)
+    return PlainRequests(topics, [0, 1, 2, 0, 0], [7, 0, 3, 9, 8], places, sizes, 17, ("mark",))
+
+
+@pytest.mark.parametrize("step", [None, 1, 2, -1])
+def test_slices_are_those_of_a_list(requests: PlainRequests, step: int | None) -> None:
+    whole = list(requests)
+    assert [requests[at] for at in range(-len(requests), len(requests))] == [*whole, *whole]
+    with pytest.raises(IndexError):
+        requests[len(requests)]
+    for start in (None, *range(-6, 7)):
+        for stop in (None, *range(-6, 7)):
+            part = slice(start, stop, step)
+            assert list(requests[part]) == whole[part], part
+
+
+def test_a_piece_of_a_large_batch_costs_what_is_in_it(requests: PlainRequests) -> None:
+    piece = requests[1:3]
+    assert isinstance(piece, PlainRequests)
+    assert np.shares_memory(piece.physical_offsets, requests.physical_offsets)
