@@ -25,9 +25,10 @@ ALL = ("store", "kvcq")
 class Run:
     """One store that is interrupted again and again, and what must be in it."""
 
-    def __init__(self, store: MessageStore, *, sizes: tuple[int, ...]) -> None:
+    def __init__(self, store: MessageStore, *, sizes: tuple[int, ...], plain: bool = False) -> None:
         self.store = store
         self.sizes = sizes
+        self.plain = plain
         self.acknowledged: list[bytes] = []
         self.interrupted: list[list[bytes]] = []
         self.number = 0
@@ -39,8 +40,8 @@ class Run:
                 topic,
                 b"%d-%d " % (self.number, index) + b"x" * size,
                 index % 2,
-                keys=(f"k{self.number}",),
-                light_queues=("%LMQ%a", f"%LMQ%{self.number % 3}"),
+                keys=() if self.plain else (f"k{self.number}",),
+                light_queues=() if self.plain else ("%LMQ%a", f"%LMQ%{self.number % 3}"),
             )
             for index, size in enumerate(self.sizes)
         ]
@@ -102,6 +103,25 @@ def test_an_interrupt_at_any_instruction_leaves_the_batch_whole_or_out(
         assert at > 300
         run.check(store)
     with open_small(tmp_path / "s", flush_mode=mode) as store:
+        run.check(store)
+    assert check_store(tmp_path / "s") == []
+
+
+@pytest.mark.parametrize("size", [30, 3000])
+def test_an_interrupt_of_messages_that_go_by_columns_leaves_them_whole_or_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("store.format.limits.FEW", 2)
+    with open_small(tmp_path / "s") as store:
+        run = Run(store, sizes=(size,) * 3, plain=True)
+        run.go_on()
+        at = 1
+        while run.interrupt(at):
+            run.go_on()
+            at += 3
+        assert at > 300
+        run.check(store)
+    with open_small(tmp_path / "s") as store:
         run.check(store)
     assert check_store(tmp_path / "s") == []
 
