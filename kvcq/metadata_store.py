@@ -76,19 +76,6 @@ def _mark_row(mark: DeleteMark) -> tuple[bytes, bytes]:
     return b"d" + _I64.pack(mark.sequence), _I64.pack(mark.below_offset) + mark.topic.encode()
 
 
-def _topic_rows(topics: Iterable[TopicConfig]) -> list[Pair]:
-    """Topics that are made together differ in their names alone, as a rule."""
-    rows: list[Pair] = []
-    about: tuple[object, ...] = ()
-    packed = b""
-    for topic in topics:
-        if topic[1:] != about:
-            about = topic[1:]
-            packed = _pack_topic(topic)
-        rows.append((_topic_key(topic[0]), packed))
-    return rows
-
-
 def _pack_topic(topic: TopicConfig) -> bytes:
     _, queue_count, created_ms, created_offset, retention = topic
     if retention == KEEP_ALL:
@@ -129,7 +116,15 @@ class MetadataStore:
         ]
 
     def put_topics(self, topics: Iterable[TopicConfig], *, sync: bool = True) -> None:
-        rows = _topic_rows(topics)
+        self._put_topics(
+            [(_topic_key(topic.name), _pack_topic(topic)) for topic in topics], sync=sync
+        )
+
+    def put_topics_like(self, names: Sequence[str], config: TopicConfig) -> None:
+        packed = _pack_topic(config)
+        self._put_topics([(_topic_key(name), packed) for name in names], sync=False)
+
+    def _put_topics(self, rows: list[Pair], *, sync: bool) -> None:
         if rows:
             try:
                 self._engine.write(KvBatch(puts={META: rows}, sync=sync))

@@ -71,6 +71,10 @@ class Metadata(Protocol):
         """Without `sync` they survive a kill of the process, power loss only after `sync()`."""
         ...
 
+    def put_topics_like(self, names: Sequence[str], config: TopicConfig) -> None:
+        """Topics with this config, but for their names. Durable only after `sync()`."""
+        ...
+
     def sync(self) -> None:
         """What was written without sync is durable. Raises OSError or EngineFailedError."""
         ...

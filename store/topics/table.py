@@ -124,39 +124,39 @@ class Topics:
             for name in (*names, *light):
                 if name in deleting:
                     raise TopicBusyError(name)
-        found = dict(zip(names, self._metadata.topics(names), strict=True)) if names else {}
-        missing = [topic for topic, config in found.items() if config is None]
-        created = self._automatic(missing, log_end) if missing else {}
-        if len(created) < len(names):
-            self._live.exist(topic for topic in names if topic not in created)
-        counts = {name: (config or created[name]).queue_count for name, config in found.items()}
+        rows = self._metadata.topics(names) if names else []
+        configs = {row.name: row for row in rows if row is not None}
+        self._live.exist(configs)
+        created = [name for name in names if name not in configs]
+        if created:
+            configs |= dict.fromkeys(created, self._automatic(created, log_end))
         for topic, queue_id in queues:
-            if not 0 <= queue_id < counts[topic]:
-                raise UnknownQueueError(topic, queue_id, counts[topic])
+            count = configs[topic].queue_count
+            if not 0 <= queue_id < count:
+                raise UnknownQueueError(topic, queue_id, count)
         if created:
             # Durable with the log's next flush, before any record of theirs is.
             try:
-                self._metadata.put_topics(created.values(), sync=False)
+                self._metadata.put_topics_like(created, configs[created[0]])
             finally:
                 self._live.changed(created)
         # A topic made just now has no messages: there is nothing to look up.
-        known = [queue for queue in queues if queue[0] not in created]
+        new = set(created)
+        known = [queue for queue in queues if queue[0] not in new]
         places = [*known, *((name, 0) for name in light)]
         next_offsets = iter(self._queues.next_offsets(places) if places else ())
-        of_queues = [0 if topic in created else next(next_offsets) for topic, _ in queues]
+        of_queues = [0 if topic in new else next(next_offsets) for topic, _ in queues]
         return [*of_queues, *next_offsets]
 
-    def _automatic(self, names: Sequence[str], log_end: int) -> dict[str, TopicConfig]:
-        """Topics that a message names and that may come into being by that."""
+    def _automatic(self, names: Sequence[str], log_end: int) -> TopicConfig:
+        """What topics are that a message names and that may come into being by that; the name is
+        that of the first."""
         count = self._config.default_queue_count
         now_ms = self._clock.now_ms()
         check_topics(names)
         if not self._config.auto_create_topics:
             raise UnknownTopicError(names[0])
-        new = tuple.__new__
-        return {
-            topic: new(TopicConfig, (topic, count, now_ms, log_end, KEEP_ALL)) for topic in names
-        }
+        return TopicConfig(names[0], count, now_ms, log_end)
 
     # --- creating --------------------------------------------------------------------------
 

@@ -49,6 +49,12 @@ def test_topics_read_back_and_are_listed_by_prefix_in_pages(store: Metadata) -> 
     assert store.list_topics("a", "ab", 2) == [topic("abc")]
 
 
+def test_topics_that_are_alike_are_put_as_each_by_itself(store: Metadata) -> None:
+    names = ["a", "größe", "b"]
+    store.put_topics_like(names, topic("any"))
+    assert store.topics([*names, "any"]) == [*map(topic, names), None]
+
+
 def test_what_a_topic_keeps_reads_back(store: Metadata) -> None:
     limited = topic("T")._replace(retention=Retention(1, 2, (1 << 63) - 1, latest=True))
     store.put_topics([limited, topic("U")])
