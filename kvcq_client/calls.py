@@ -17,7 +17,7 @@ from kvcq_client.arguments import (
     wrong_kind,
 )
 from kvcq_client.errors import NotFoundError
-from kvcq_client.format import Checker, Outgoing, StoredMessage, as_bytes, split_records
+from kvcq_client.format import Checker, StoredMessage, as_bytes, split_records, write_to
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.settings import ReloadedSettings, ServerSetting
@@ -38,6 +38,7 @@ from kvcq_client.values import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
+    from kvcq_client.format import Outgoing
     from kvcq_client.transport import Call, Connection
 
 #: Queues of one request; the server takes no more.
@@ -70,7 +71,7 @@ class Calls:
         reason, or when the server could not say in time that it is durable.
         """
         request = pb.PutRequest()
-        _checked(message).write_to(request.message)
+        write_to(request.message, _checked(message))
         answer = await self._call(self._messages.Put, request, timeout_s, may_repeat=False)
         placed = answer.placed
         return Placed(
@@ -103,7 +104,7 @@ class Calls:
             producer=pb.ProducerSequence(producer_id=producer_id, sequence=sequence)
         )
         for message in messages:
-            _checked(message, "messages").write_to(request.messages.add())
+            write_to(request.messages.add(), _checked(message, "messages"))
         answer = await self._call(self._messages.PutBatch, request, timeout_s)
         repeated: bool = answer.repeated_batch
         return repeated
@@ -486,7 +487,7 @@ def _checked(message: Message, field: str = "message") -> Outgoing:
     ValueError; both name the field.
     """
     try:
-        given = Outgoing(
+        given = (
             message.topic,
             as_bytes(message.body),
             message.queue_id,

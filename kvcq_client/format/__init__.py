@@ -11,6 +11,7 @@ from kvcq_client.format.outgoing import (
     Outgoing,
     as_bytes,
     put_stream_request,
+    write_to,
 )
 from kvcq_client.format.records import StoredMessage, message_id, split_records
 
@@ -28,4 +29,5 @@ __all__ = [
     "put_stream_request",
     "split_records",
     "varint",
+    "write_to",
 ]

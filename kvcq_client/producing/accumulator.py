@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kvcq_client.producing.config import ProducerConfig
     from kvcq_client.values import Message
 
-new = tuple.__new__  # a NamedTuple's own constructor takes as long as all the rest of `add`
 
 #: A message, and the bytes it counts for.
 Sized = tuple[Outgoing, int]
@@ -75,9 +74,16 @@ class Accumulator:
         """
         if body.__class__ is not bytes:
             body = as_bytes(body)
-        message = new(
-            Outgoing,
-            (topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms),
+        message = (
+            topic,
+            body,
+            queue_id,
+            tag,
+            keys,
+            light_queues,
+            properties,
+            flag,
+            born_time_ms,
         )
         if keys or light_queues or properties or flag or born_time_ms:
             message, size = self._checker.check(message)
@@ -119,9 +125,7 @@ class Accumulator:
                 raise wrong_kind("messages", "a Message", message) from None
             if body.__class__ is not bytes:
                 body = as_bytes(body)
-            outgoing = new(
-                Outgoing, (topic, body, queue_id, tag, keys, light_queues, properties, flag, born)
-            )
+            outgoing = (topic, body, queue_id, tag, keys, light_queues, properties, flag, born)
             if keys or light_queues or properties or flag or born:
                 checked.append(checker.check(outgoing))
                 continue

@@ -219,8 +219,8 @@ def _light_offsets(
     offsets = iter(response.light_queue_offsets)
     return [
         # A name that stands twice counts once.
-        tuple(islice(offsets, len(set(message.light_queues or ()))))
-        for message in messages
+        tuple(islice(offsets, len(set(light_queues or ()))))
+        for _, _, _, _, _, light_queues, *_ in messages
     ]
 
 

@@ -353,7 +353,7 @@ def _named_by(messages: Sequence[Outgoing], error: KvcqError) -> set[int]:
         queue_id = error.metadata.get("queueId")
         return {
             index
-            for index, message in enumerate(messages)
-            if message.topic == topic and (queue_id is None or message.queue_id == int(queue_id))
+            for index, (of, _, its_queue_id, *_) in enumerate(messages)
+            if of == topic and (queue_id is None or its_queue_id == int(queue_id))
         }
     return set()

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import gc
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq_client.format.outgoing import FRAME_BYTES, Checker, Outgoing, as_bytes, put_stream_request
+from kvcq_client.format.outgoing import (
+    FRAME_BYTES,
+    Checker,
+    as_bytes,
+    put_stream_request,
+    write_to,
+)
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.producing.accumulator import Accumulator
+from kvcq_client.producing.config import ProducerConfig
+from kvcq_client.values import Message
 from server.wire.messages_in import request_in
 from server.wire.put_limits import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from kvcq_client.format import outgoing as outgoing_module
+
+
+class Outgoing(NamedTuple):
+    """With names for its fields."""
+
+    topic: str
+    body: bytes
+    queue_id: int | None
+    tag: str
+    keys: Sequence[str]
+    light_queues: Sequence[str]
+    properties: Mapping[str, str] | None
+    flag: int
+    born_time_ms: int | None
+
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 lists = st.lists(texts, max_size=3).map(tuple)
@@ -41,7 +68,7 @@ def test_a_message_filled_in_place_is_the_one_built_of_all_its_fields(
     if no_time:
         message = message._replace(born_time_ms=None)
     filled = pb.PutRequest()
-    message.write_to(filled.message)
+    write_to(filled.message, message)
     fields = {**message._asdict(), "properties": dict(message.properties or {})}
     built = pb.PutRequest(message=pb.Message(**fields))
     assert filled == built
@@ -62,7 +89,7 @@ def outgoing(
     return Outgoing(topic, b"body", queue_id, tag, keys, (), properties, flag, born_time_ms)
 
 
-def sent(batch: Sequence[Outgoing]) -> pb.PutBatchRequest:
+def sent(batch: Sequence[outgoing_module.Outgoing]) -> pb.PutBatchRequest:
     request = pb.PutStreamRequest.FromString(put_stream_request(3, batch, "me", 9))
     assert request.request_id == 3
     assert request.batch.producer == pb.ProducerSequence(producer_id="me", sequence=9)
@@ -155,8 +182,7 @@ def test_lists_of_the_caller_are_frozen() -> None:
     checked, _ = Checker().check(outgoing(keys=keys, properties=properties))
     keys.append("b")
     properties.clear()
-    assert checked.keys == ("a",)
-    assert checked.properties == {"a": "b"}
+    assert checked[4:7] == (("a",), (), {"a": "b"})
 
 
 def test_text_is_no_body() -> None:
@@ -170,3 +196,11 @@ def test_cache_is_bounded() -> None:
     for number in range(20_000):
         checker.check_place(f"topic-{number}", 0, "")
     assert len(checker.known) <= 8192
+
+
+def test_the_garbage_collector_lets_go_of_what_waits_to_be_sent() -> None:
+    accumulator = Accumulator(ProducerConfig(), lambda: None, lambda: None)
+    accumulator.add("t", b"x", 0, "tag", (), (), None, 0, None)
+    batch, _, _ = accumulator.add_checked(accumulator.check([Message("t", b"y")]), 0)[0]
+    gc.collect()
+    assert [gc.is_tracked(each) for each in batch.messages] == [False, False]

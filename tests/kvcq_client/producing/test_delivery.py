@@ -141,7 +141,7 @@ async def test_a_batch_that_failed_with_the_store_may_be_in_it_and_keeps_its_num
         messages: Sequence[StoreMessage], *, wait: bool = True, mark: BatchMark
     ) -> Appended:
         done = append(messages, wait=wait, mark=mark)
-        if messages[0].body == b"1":
+        if messages[0][1] == b"1":
             raise StoreFailedError("planted")
         return done
 
@@ -294,7 +294,7 @@ async def test_a_batch_that_no_request_can_carry_fails_alone(
     def refusing(
         number: int, messages: Sequence[Outgoing], producer_id: str, sequence: int
     ) -> bytes:
-        if messages[0].body == b"1":
+        if messages[0][1] == b"1":
             raise TypeError("planted")
         return make(number, messages, producer_id, sequence)
 

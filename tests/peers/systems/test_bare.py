@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq_client.format import Outgoing, put_stream_request
+from kvcq_client.format import put_stream_request
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.grpc_environment import ENVIRONMENT
 from tests.peers.cold import ColdMemory
@@ -52,8 +52,8 @@ def test_limit_is_measured_for_all_works_that_it_bounds(tmp_path: Path, system: 
 
 def test_requests_are_as_long_as_ours() -> None:
     client = BareStackClient("nowhere", Durability.BEFORE_FSYNC)
-    message = Outgoing("cold", bytes(BODY_BYTES), 0, "", (), (), None, 0, None)
-    request = pb.PutRequest(message=pb.Message(topic="one", body=message.body, queue_id=0))
+    message = ("cold", bytes(BODY_BYTES), 0, "", (), (), None, 0, None)
+    request = pb.PutRequest(message=pb.Message(topic="one", body=message[1], queue_id=0))
     ours = pb.Call(id=1000, method="Put", request=request.SerializeToString(), timeout_ms=30_000)
     assert len(client._put) == pytest.approx(ours.ByteSize(), rel=0.03)
     batch = put_stream_request(1000, [message] * BATCH, "p" * 32, 1000)
