@@ -44,6 +44,8 @@ class Accumulator:
         self._known = self._checker.known
         self._on_begin = on_begin
         self._on_ready = on_ready
+        #: A batch became ready; whoever sends takes it back, and lets the loop's thread have it.
+        self.has_sealed = False
         self._lock = threading.Lock()
         # Guarded by _lock.
         self._open: Batch | None = None
@@ -184,6 +186,7 @@ class Accumulator:
         batch = self._open
         assert batch is not None
         self._open = None
+        self.has_sealed = True
         self._ready.append(batch)
         self._on_ready()
 

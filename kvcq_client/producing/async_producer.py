@@ -69,6 +69,9 @@ class AsyncProducer(ProducerState, AsyncClosing):
         first = 0
         while first < len(checked):
             added = accumulator.add_checked(checked, first)
+            if accumulator.has_sealed:
+                accumulator.has_sealed = False
+                self._waits.give_way()
             runs += added
             first += sum(end - begin for _, begin, end in added)
             if first < len(checked):

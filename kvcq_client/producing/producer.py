@@ -28,7 +28,9 @@ class Producer(ProducerState, Blocking[AsyncProducer], Closing):
 
     def __init__(self, core: ProducerCore, thread: LoopThread) -> None:
         ProducerState.__init__(self, core)
-        Blocking.__init__(self, AsyncProducer(core, ThreadWaits(thread)), finished)
+        self._waits = ThreadWaits(thread)
+        Blocking.__init__(self, AsyncProducer(core, self._waits), finished)
+        self._accumulator = core.accumulator
         self._add = core.accumulator.add
 
     def send(
@@ -52,6 +54,9 @@ class Producer(ProducerState, Blocking[AsyncProducer], Closing):
         sending = self._add(
             topic, body, queue_id, tag, keys, light_queues, properties, flag, born_time_ms
         )
+        if self._accumulator.has_sealed:
+            self._accumulator.has_sealed = False
+            self._waits.give_way()
         if sending is not None:
             return sending
         return self._send_when_there_is_room(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ class Waits(Protocol):
     ) -> bool:
         """Whether `call_when` called what it was given, in time."""
         ...
+
+    def give_way(self) -> None:
+        """There is something to do for the connection's event loop."""
 
     async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
         """What the call returns, which the connection's event loop runs."""
@@ -50,6 +54,9 @@ class LoopWaits:
             return False
         return True
 
+    def give_way(self) -> None:
+        """It comes to it when this thread awaits."""
+
     async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
         return await call
 
@@ -69,6 +76,11 @@ class ThreadWaits:
         called = threading.Event()
         call_when(called.set)
         return called.wait(timeout_s)
+
+    def give_way(self) -> None:
+        """Let the interpreter go: whose thread asks for it waits for 5 ms otherwise, and what it
+        has to send as long."""
+        sleep(0)
 
     async def in_loop(self, call: Coroutine[Any, Any, R]) -> R:
         return self._thread.run(call)

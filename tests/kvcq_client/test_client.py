@@ -35,6 +35,7 @@ from kvcq_client import (
     Topic,
     UnavailableError,
 )
+from kvcq_client.transport import waiting
 from kvcq_client.transport.loop_thread import LoopThread
 from server.version import VERSION
 from store.format.record import CRC_ITEM_BYTES, CRC_MASK, crc_item
@@ -172,6 +173,31 @@ def test_settings_are_checked() -> None:
         ProducerConfig(producer_id="a:b")
     with pytest.raises(ValueError, match="buffer_bytes"):
         ConsumerConfig(buffer_bytes=0)
+
+
+async def test_a_sending_thread_gives_way_for_each_ready_batch(
+    served: Served, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gave: list[float] = []
+    monkeypatch.setattr(waiting, "sleep", gave.append)
+
+    def work() -> None:
+        with (
+            Client(served.target, timeout_s=10) as blocking,
+            blocking.producer(batch_messages=2, linger_ms=60_000) as producer,
+        ):
+            producer.send("t0", b"1", queue_id=0)
+            assert not gave
+            producer.send("t0", b"2", queue_id=0)
+            assert gave == [0]
+            producer.send_many([Message("t0", b"m", 0)] * 4)
+            assert gave == [0, 0]
+
+    await client.create_topic("t0", 1)
+    await asyncio.to_thread(work)
+    async with client.producer(batch_messages=2) as producer:
+        await producer.send_many([Message("t0", b"m", 0)] * 4)
+    assert len(gave) == 2
 
 
 async def test_the_blocking_face_does_it_all(served: Served) -> None:
