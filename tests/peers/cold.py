@@ -25,7 +25,9 @@ CHUNK_BYTES = 32 << 20
 _COLD_SHARE = 0.35
 #: So many chunks in a row, so that a slow moment is no proof.
 _IN_A_ROW = 4
-#: The host takes free memory back by about half a gigabyte a second.
+#: What is let go of when there is no room to hold more, and how long the host has for it. It
+#: takes free memory back by about half a gigabyte a second.
+_BACK_BYTES = 4 << 30
 _HOST_TAKES_S = 10.0
 #: For what is measured.
 _LEFT_BYTES = 5 << 30
@@ -81,10 +83,12 @@ class ColdMemory:
         if not self.warm_mb_s:
             self.warm_mb_s = self._warm_rate()
         # What a piece of work freed comes fast, so it is held as well while there is room.
-        if self._held and not self._grow():
-            self.release()
+        is_cold = self._grow()
+        if not is_cold and self.cold_mb_s:
+            self.give(_BACK_BYTES)
             self._sleep(_HOST_TAKES_S)
-        if self._held or self._grow():
+            is_cold = self._grow()
+        if is_cold:
             self._in_vain = 0
             return True
         self._in_vain += 1

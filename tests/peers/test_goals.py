@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.peers.goals import GOALS, Outcome, goals
 from tests.peers.measured import FORMAT, Measured
-from tests.peers.values import Durability, Memory, Sample, Timed
+from tests.peers.values import Durability, Sample, Timed
 from tests.peers.works import work_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _of_rounds(
     rates: Mapping[tuple[str, Durability], tuple[float, ...]], work: str, p99_us: float = 1.0
 ) -> list[Outcome]:
     samples = [
-        Sample(system, work, durability, Memory.COLD, number, timed.document())
+        Sample(system, work, durability, work_of(durability, work).memory, number, timed.document())
         for (system, durability), of_rounds in rates.items()
         for number, rate in enumerate(of_rounds)
         for timed in [Timed(round(rate), 1.0, p99_us, p99_us)]

@@ -168,4 +168,4 @@ def test_our_own_server_and_client_through_the_plug(tmp_path: Path) -> None:
         assert sample.timed["seconds"] > 0, sample
     one = next(each for each in found.samples if each.work.startswith("put, one at a time"))
     assert one.timed["p50_us"] <= one.timed["p99_us"]
-    assert one.memory is Memory.COLD
+    assert one.memory is Memory.AS_IT_COMES

@@ -136,7 +136,7 @@ class Turn:
     def _measure(
         self, directory: Path, server: Server, child: Child, work: Work, durability: Durability
     ) -> None:
-        self._say(f"{self._system.title}, {durability}: {work.name}, {work.memory} memory")
+        self._say(f"{self._system.title}, {durability}: {work.name}, memory {work.memory}")
         try:
             if work.warm_up:
                 self._do(child, work, work.scaled(self._scale, _WARM_UP_SHARE), WARM_UP_QUEUE)
@@ -193,6 +193,8 @@ class Turn:
         self._keep(work, durability, Timed(1, perf_counter() - began_s))
 
     def _prepare_memory(self, memory: Memory) -> dict[str, float]:
+        if memory is Memory.AS_IT_COMES:
+            return {}
         if memory is Memory.COLD:
             began_s = perf_counter()
             is_cold = self._cold.fill()

@@ -26,8 +26,11 @@ class Durability(StrEnum):
 class Memory(StrEnum):
     """What fresh pages cost while it is measured: see `cold`."""
 
+    #: Made dear: for what takes much of it.
     COLD = "cold"
     TOUCHED = "touched"
+    #: As what was measured before has left it: for what takes little.
+    AS_IT_COMES = "as it comes"
 
 
 class PeerMissingError(Exception):
