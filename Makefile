@@ -102,7 +102,7 @@ bench-scenarios: $(STAMPS)/dev  ## Run all load scenarios but the soak; half an 
 	$(BIN)/kvcq bench all --reports $(REPORTS)
 
 PEERS ?=
-bench-peers: $(STAMPS)/peers  ## Measure other systems beside ours, in turns; forty minutes
+bench-peers: $(STAMPS)/peers  ## Measure other systems beside ours, in turns; half an hour
 	@$(PY) -m tests.peers $(PEERS); ended=$$?; $(PY) -m docs.performance && exit $$ended
 
 CAMPAIGN ?= --kills 1000 --power-losses 500 --seed 1

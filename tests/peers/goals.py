@@ -1,9 +1,10 @@
 """The goals, what was reached of each, and whether what bounds it leaves room for it.
 
 A goal is a number, or a multiple of what another system reached, or of what the same system reached
-before fsync. Multiples are taken round by round, ours and those of what bounds us alike. A goal is
-met where their median gets there. One that is missed is out of reach where the nearest limit does
-not get there in any round. One that was never as good as our best round is no limit.
+before fsync. Multiples are taken round by round, ours and those of what bounds us alike; a round in
+which memory was cold for one and not for the other is left out. A goal is met where their median
+gets there. One that is missed is out of reach where the nearest limit does not get there in any
+round. One that was never as good as our best round is no limit.
 """
 
 from __future__ import annotations
@@ -178,8 +179,14 @@ class _Judged:
         figures = self._rounds(system, goal.durability)
         if not goal.of:
             return spread_if(figures.values())
-        of = self._rounds(self._other or system, goal.of_durability or goal.durability)
-        return spread_if(one / of[at] for at, one in figures.items() if of.get(at))
+        at_other = (self._other or system, goal.of_durability or goal.durability)
+        of = self._rounds(*at_other)
+        memory, memory_of = self._memory(system, goal.durability), self._memory(*at_other)
+        return spread_if(
+            one / of[at]
+            for at, one in figures.items()
+            if of.get(at) and memory[at] == memory_of[at]
+        )
 
     def _spread(self, system: str, durability: Durability) -> Spread | None:
         return spread_if(self._rounds(system, durability).values())
@@ -187,6 +194,9 @@ class _Judged:
     def _rounds(self, system: str, durability: Durability) -> dict[int, float]:
         work = work_of(durability, self._goal.work)
         return self._measured.rounds(system, durability, work, self._figure.of)
+
+    def _memory(self, system: str, durability: Durability) -> dict[int, float | None]:
+        return self._measured.memory(system, durability, work_of(durability, self._goal.work))
 
     def _title(self, system: str) -> str:
         return self._measured.title(system)

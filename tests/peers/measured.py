@@ -49,6 +49,12 @@ class Measured:
         samples = self.of(system, durability, work)
         return {one.round: figure(one) for one in samples if one.timed["count"]}
 
+    def memory(self, system: str, durability: Durability, work: Work) -> dict[int, float | None]:
+        """By the number of the round, whether memory was cold as it was to be; None: it was not to
+        be."""
+        samples = self.of(system, durability, work)
+        return {one.round: one.more.get("is_cold") for one in samples}
+
     def spread(
         self, system: str, durability: Durability, work: Work, figure: Callable[[Sample], float]
     ) -> Spread | None:

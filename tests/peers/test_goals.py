@@ -10,7 +10,7 @@ from tests.peers.values import Durability, Sample, Timed
 from tests.peers.works import work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
 _ONE = "put, one at a time, asyncio"
 
@@ -27,10 +27,22 @@ def _outcomes(rates: Mapping[str, float], work: str = _ONE, p99_us: float = 1.0)
 
 
 def _of_rounds(
-    rates: Mapping[tuple[str, Durability], tuple[float, ...]], work: str, p99_us: float = 1.0
+    rates: Mapping[tuple[str, Durability], tuple[float, ...]],
+    work: str,
+    p99_us: float = 1.0,
+    warm: Container[tuple[str, int]] = (),
 ) -> list[Outcome]:
+    """`warm`: systems and rounds that did not find cold memory."""
     samples = [
-        Sample(system, work, durability, work_of(durability, work).memory, number, timed.document())
+        Sample(
+            system,
+            work,
+            durability,
+            work_of(durability, work).memory,
+            number,
+            timed.document(),
+            more={"is_cold": float((system, number) not in warm)},
+        )
         for (system, durability), of_rounds in rates.items()
         for number, rate in enumerate(of_rounds)
         for timed in [Timed(round(rate), 1.0, p99_us, p99_us)]
@@ -106,6 +118,14 @@ def test_multiple_is_taken_round_by_round() -> None:
     # The medians say the contrary: 0.95 times, and 1.8 times.
     assert verdict(30_000, 75_000) == "met"
     assert verdict(10_000, 190_000) == "**missed**"
+
+
+def test_round_in_which_only_one_found_cold_memory_compares_nothing() -> None:
+    rates = {("kvcq", _BEFORE): (10.0, 40.0, 50.0), ("redis", _BEFORE): (30.0, 20.0, 20.0)}
+    mixed = _of_rounds(rates, "put, batches of 128", warm={("redis", 0)})[0]
+    assert (mixed.verdict, mixed.reached) == ("met", "40 (10 to 50), 2.25 (2 to 2.5) times")
+    both = _of_rounds(rates, "put, batches of 128", warm={("redis", 0), ("kvcq", 0)})[0]
+    assert both.reached == "40 (10 to 50), 2 (0.333 to 2.5) times"
 
 
 def _after_fsync(ours: tuple[float, ...], limit: tuple[float, ...]) -> Outcome:
