@@ -6,7 +6,7 @@ Used by live dispatch and by every rebuild, so that both write the same bytes.
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import compress, repeat
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,10 +71,14 @@ def _rows_of_one(request: DispatchRequest) -> _Rows | None:
     value = pack_stamped_unit(offset, size, tag_code, time_ms, stamp)
     unit_prefix, max_key = queue_keys(topic, queue_id)
     end = pack_i64(queue_offset)
-    index: list[Pair] = []
-    if keys:
-        index = [(key, stamp) for key in index_keys_of(topic, keys, time_ms, offset)]
+    index = _index_rows(topic, keys, time_ms, offset, stamp)
     return [(unit_prefix + end, value)], [(max_key, value[:OFFSET_BYTES] + end)], index
+
+
+def _index_rows(
+    topic: str, keys: tuple[str, ...], time_ms: int, offset: int, stamp: bytes
+) -> list[Pair]:
+    return [(key, stamp) for key in index_keys_of(topic, keys, time_ms, offset)] if keys else []
 
 
 def _rows_with_light(requests: Sequence[DispatchRequest]) -> _Rows | None:
@@ -118,15 +122,15 @@ def _rows_by_columns(requests: Sequence[DispatchRequest]) -> _Rows | None:
     ) = zip(*requests, strict=True)
     if any(lights) or not all(in_queue):
         return None
-    if times_ms.count(times_ms[0]) == len(times_ms):
+    if is_constant(times_ms):
         stamps = [expiry_stamp(times_ms[0])] * len(times_ms)
     else:
         stamps = list(map(expiry_stamp, times_ms))
     index: list[Pair] = []
     if any(keys):
         for number in compress(range(len(keys)), keys):
-            found = index_keys_of(topics[number], keys[number], times_ms[number], offsets[number])
-            index += zip(found, repeat(stamps[number]), strict=False)
+            of = topics[number], keys[number], times_ms[number], offsets[number], stamps[number]
+            index += _index_rows(*of)
     values = list(map(pack_stamped_unit, offsets, sizes, tag_codes, times_ms, stamps))
     return *_rows_in_queues(topics, queue_ids, queue_offsets, offsets, values), index
 
@@ -140,10 +144,7 @@ def _rows_of_plain(requests: PlainRequests) -> _Rows:
     units["store_time_ms"] = time_ms
     stamp = expiry_stamp(time_ms)
     units["expiry_stamp"] = int.from_bytes(stamp, "little")
-    index: list[Pair] = []
-    if keys:
-        found = index_keys_of(requests.topics[0], keys, time_ms, int(offsets[0]))
-        index += zip(found, repeat(stamp), strict=False)
+    index = _index_rows(requests.topics[0], keys, time_ms, int(offsets[0]), stamp)
     values = units.view(_UNIT).tolist()
     places = requests.topics, requests.queue_ids, requests.queue_offsets, offsets.tolist()
     return *_rows_in_queues(*places, values), index

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from zlib_ng.zlib_ng import crc32
 
+from store.consume_queue import is_constant
 from store.message import PlainMessages
 
 if TYPE_CHECKING:
@@ -64,4 +65,4 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
 
 def _short(column: Sequence[object]) -> object:
     """The column, or the one value that all of it has."""
-    return column[0] if column.count(column[0]) == len(column) else column
+    return column[0] if is_constant(column) else column

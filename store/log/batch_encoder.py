@@ -122,12 +122,12 @@ class BatchEncoder:
         try:
             if begin is not None and offset + room - begin > MAX_DISTANCE:
                 raise InvalidArgumentError("messages", f"take {MAX_DISTANCE} bytes or more")
+            place = 0 if begin is None else PLACE + (offset - begin << DISTANCE_SHIFT) + first
             if isinstance(prepared, PlainBatch):
                 plain = prepared.messages[first:] if first else prepared.messages
-                place = 0 if begin is None else PLACE + (offset - begin << DISTANCE_SHIFT) + first
                 if self._encode_plain(encoded, plain, hot, end, now_ms, place, mark):
                     return encoded
-            self._encode(encoded, messages, prepared, first, hot, end, now_ms, begin, mark)
+            self._encode(encoded, messages, prepared, first, hot, end, now_ms, place, mark)
         except BaseException:
             encoded.give_back_offsets()
             raise
@@ -142,7 +142,7 @@ class BatchEncoder:
         hot: Hot,
         end: int,
         now_ms: int,
-        begin: int | None,
+        place: int,
         mark: BatchMark | None,
     ) -> None:
         """`messages[first:]`, one after the other, while they fit below `end`."""
@@ -163,9 +163,6 @@ class BatchEncoder:
         born_host = b""
         all_v4 = False
         last = len(messages) - 1
-        place = 0
-        if begin is not None:
-            place = PLACE + (at - begin << DISTANCE_SHIFT) + first
         for index in range(first, len(messages)):
             message = messages[index]
             properties, keys, tag_code, light_names = prepared[index]

@@ -8,7 +8,7 @@ against each other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from zlib_ng.zlib_ng import crc32
@@ -55,22 +55,13 @@ _HEADER = f"V{HEADER_V4.size}"
 _ITEM = f"V{CRC_ITEM_BYTES}"
 
 
-class PlainRecords:
+class PlainRecords(NamedTuple):
     """Records of plain messages, made and not in the log yet; no queue has gone on."""
 
-    __slots__ = ("end_offset", "next_offsets", "parts", "requests")
-
-    def __init__(
-        self,
-        parts: list[bytes],
-        requests: PlainRequests,
-        end_offset: int,
-        next_offsets: dict[tuple[str, int], int],
-    ) -> None:
-        self.parts = parts  # to be joined
-        self.requests = requests
-        self.end_offset = end_offset  # physical
-        self.next_offsets = next_offsets  # where the queues go on behind these records
+    parts: list[bytes]  # to be joined
+    requests: PlainRequests
+    end_offset: int  # physical
+    next_offsets: dict[tuple[str, int], int]  # where the queues go on behind these records
 
 
 def plain_records(

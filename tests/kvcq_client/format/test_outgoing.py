@@ -26,11 +26,11 @@ from server.wire.put_limits import Budget
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kvcq_client.format import outgoing as outgoing_module
+    from kvcq_client.format import Outgoing
 
 
-class Outgoing(NamedTuple):
-    """With names for its fields."""
+class Named(NamedTuple):
+    """An Outgoing with names for its fields."""
 
     topic: str
     body: bytes
@@ -46,7 +46,7 @@ class Outgoing(NamedTuple):
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 lists = st.lists(texts, max_size=3).map(tuple)
 messages = st.builds(
-    Outgoing,
+    Named,
     topic=st.sampled_from(["a", "b", "é"]) | texts,
     body=st.binary(max_size=40) | st.integers(0, 20_000).map(bytes),
     queue_id=st.none() | st.integers(0, (1 << 31) - 1),
@@ -62,7 +62,7 @@ CHOSEN = 4
 
 @given(messages, st.booleans())
 def test_a_message_filled_in_place_is_the_one_built_of_all_its_fields(
-    message: Outgoing,
+    message: Named,
     no_time: bool,
 ) -> None:
     if no_time:
@@ -85,11 +85,11 @@ def outgoing(
     properties: Mapping[str, str] | None = None,
     flag: int = 0,
     born_time_ms: int = 0,
-) -> Outgoing:
-    return Outgoing(topic, b"body", queue_id, tag, keys, (), properties, flag, born_time_ms)
+) -> Named:
+    return Named(topic, b"body", queue_id, tag, keys, (), properties, flag, born_time_ms)
 
 
-def sent(batch: Sequence[outgoing_module.Outgoing]) -> pb.PutBatchRequest:
+def sent(batch: Sequence[Outgoing]) -> pb.PutBatchRequest:
     request = pb.PutStreamRequest.FromString(put_stream_request(3, batch, "me", 9))
     assert request.request_id == 3
     assert request.batch.producer == pb.ProducerSequence(producer_id="me", sequence=9)
@@ -97,10 +97,10 @@ def sent(batch: Sequence[outgoing_module.Outgoing]) -> pb.PutBatchRequest:
 
 
 @given(st.lists(messages, min_size=1, max_size=6))
-def test_the_service_reads_what_was_sent(batch: list[Outgoing]) -> None:
+def test_the_service_reads_what_was_sent(batch: list[Named]) -> None:
     read = request_in(sent(batch), ("127.0.0.1", 1), lambda _: CHOSEN, Budget())
     assert [
-        Outgoing(
+        Named(
             one.topic,
             one.body,
             one.queue_id,
@@ -130,14 +130,14 @@ def test_the_service_reads_what_was_sent(batch: list[Outgoing]) -> None:
         (outgoing(keys=("",)), False),  # a column would lose it
     ],
 )
-def test_columns_carry_what_they_can(message: Outgoing, by_columns: bool) -> None:
+def test_columns_carry_what_they_can(message: Named, by_columns: bool) -> None:
     request = sent([outgoing(), message])
     assert request.HasField("columns") == by_columns
     assert bool(request.messages) != by_columns
 
 
 @given(messages)
-def test_what_passes_the_check_can_be_sent(message: Outgoing) -> None:
+def test_what_passes_the_check_can_be_sent(message: Named) -> None:
     checked, size = Checker().check(message)
     assert size >= FRAME_BYTES + len(message.body)
     assert sent([checked]).ByteSize() > len(message.body)
@@ -156,7 +156,7 @@ def test_what_passes_the_check_can_be_sent(message: Outgoing) -> None:
         (outgoing(born_time_ms=-1), "born_time_ms"),
     ],
 )
-def test_what_no_request_can_carry_is_refused(message: Outgoing, field: str) -> None:
+def test_what_no_request_can_carry_is_refused(message: Named, field: str) -> None:
     with pytest.raises(ValueError, match=field):
         Checker().check(message)
 
@@ -172,7 +172,7 @@ def test_what_no_request_can_carry_is_refused(message: Outgoing, field: str) -> 
         (outgoing(flag=1.5), "flag"),  # type: ignore[arg-type] # the same
     ],
 )
-def test_other_types_are_refused(message: Outgoing, field: str) -> None:
+def test_other_types_are_refused(message: Named, field: str) -> None:
     with pytest.raises(TypeError, match=field):
         Checker().check(message)
 
