@@ -71,13 +71,13 @@ class TopicRetention:
         oldest_ms = self._clock.now_ms() - kept_ms
         known = self._by_time.get(key)
         since = low
-        # It began further on while the topic kept fewer messages, or bytes.
+        # What is before `since`, or from `offset` on, was hidden by another limit: nobody looked.
         if (
             known is not None
             and known[:2] == (rules.created_offset, kept_ms)
-            and known.since <= low
+            and known.since <= low <= known.offset
         ):
-            since, low = known.since, max(low, min(known.offset, high))
+            since, low = known.since, min(known.offset, high)
             if known.offset == low and known.store_time_ms >= oldest_ms:
                 return low
         _, last = self._first_unit(topic, queue_id, high - 1, high)

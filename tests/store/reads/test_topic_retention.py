@@ -357,6 +357,17 @@ def test_where_time_begins_was_not_looked_for_before_what_another_limit_kept(
     assert bounds(store) == (3, 4)
 
 
+def test_what_a_count_has_hidden_since_was_not_found_too_old(store: MessageStore) -> None:
+    put(store, 2)
+    store.keep("T", time_ms=HOUR_MS, messages=1)
+    assert bounds(store) == (1, 2)
+    put(store, 1)
+    assert bounds(store) == (2, 3)
+    store.keep("T", time_ms=HOUR_MS, messages=2)
+    assert bounds(store) == (1, 3)
+    assert seen(store) == [1, 2]
+
+
 def test_a_restart_keeps_where_queues_begin(tmp_path: Path, clock: FakeClock) -> None:
     root = tmp_path / "store"
     with open_small(root, clock) as store:
