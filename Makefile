@@ -116,7 +116,7 @@ fuzz: $(STAMPS)/dev  ## Call every method a million times in all with requests m
 check: $(CHECK_STATIC) $(CHECK_TESTS)  ## All that must pass
 
 soak: $(STAMPS)/dev  ## The long tests
-	$(PY) -m pytest -m soak --timeout 0
+	$(PY) -m pytest -m soak --timeout 0 -o faulthandler_timeout=0
 
 clean:  ## Remove what the targets made, not the data
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -216,8 +216,7 @@ async def test_a_reload_before_the_store_is_open_reaches_it(tmp_path: Path, file
     async with serving(tmp_path / "s", sources=sources, wait_ready=False) as served:
         file.write(store="reserved_hours = 2")
         await served.server.reload()
-        while not served.server._stage.is_ready:
-            await asyncio.sleep(0)
+        await served.until_ready()
         assert served.store.config.reserved_hours == 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -18,7 +19,7 @@ from tests.support.checked import assert_whole
 from tests.support.front_here import FrontHere
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from server.app import StoreOpener
@@ -39,6 +40,7 @@ class Served:
 
     server: Server
     target: str
+    until_ready: Callable[[], Awaitable[None]]
     channel: grpc.aio.Channel
     messages: kvcq_pb2_grpc.MessageServiceStub
     topics: kvcq_pb2_grpc.TopicServiceStub
@@ -115,17 +117,21 @@ async def serving(
     if server._fronts is not None:
         server._fronts._start = FrontHere.start
     running = asyncio.create_task(server.run())
-    try:
-        waiting = listener.is_ready if wait_ready else listener.is_listening
-        waiter = asyncio.create_task(waiting.wait())
+
+    async def until(event: asyncio.Event) -> None:
+        waiter = asyncio.create_task(event.wait())
         await asyncio.wait({waiter, running}, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             await running
+
+    try:
+        await until(listener.is_ready if wait_ready else listener.is_listening)
         options = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
         async with grpc.aio.insecure_channel(listener.target, options=options) as channel:
             yield Served(
                 server,
                 listener.target,
+                partial(until, listener.is_ready),
                 channel,
                 kvcq_pb2_grpc.MessageServiceStub(channel),
                 kvcq_pb2_grpc.TopicServiceStub(channel),

@@ -73,6 +73,7 @@ async def test_while_the_store_is_opened_pages_say_how_far_that_is(tmp_path: Pat
             assert answer.status == 200
             assert "not ready" in await answer.text()
         opener.go_on.set()
+        await served.until_ready()
 
 
 async def test_whoever_reaches_it_may_administer_if_the_settings_say_so(tmp_path: Path) -> None:

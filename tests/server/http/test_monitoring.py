@@ -51,10 +51,8 @@ async def test_alive_at_once_ready_when_the_store_is_open(tmp_path: Path) -> Non
         samples = Samples(text)
         assert (status, samples.get("kvcq_ready")) == (200, 0)
         assert samples.get("kvcq_log_appended_offset") is None
-        ready = asyncio.Event()
-        served.server._stage.on_change(ready.set)
         opener.go_on.set()
-        await ready.wait()
+        await served.until_ready()
         assert await _said(served) == (True, True)
         assert await get(served, "/readyz") == (200, "ok\n")
 
@@ -129,10 +127,8 @@ async def test_before_users_are_known_there_is_nothing_to_hide(tmp_path: Path) -
     ) as served:
         status, text = await get(served, "/metrics")
         assert (status, Samples(text).get("kvcq_ready")) == (200, 0)
-        ready = asyncio.Event()
-        served.server._stage.on_change(ready.set)
         opener.go_on.set()
-        await ready.wait()
+        await served.until_ready()
         assert (await get(served, "/metrics"))[0] == 401
 
 
