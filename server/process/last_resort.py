@@ -16,13 +16,19 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 5.0
 #: For the line in the log to be written; it may go to a pipe that nobody reads.
 _LAST_LINE_S = 1.0
+#: Taken by the first call, and kept.
+_begun = threading.Lock()
 
 
 def end_process_soon(why: str) -> None:
-    """The process ends within `PATIENCE_S`, by itself or with exit code 1. Any thread; repeatable.
+    """The process ends within `PATIENCE_S`, by itself or with exit code 1.
+
+    Thread: any. Repeatable: the first call counts, and its reason is told.
 
     Durability: as after a kill. The next opening recovers what was not closed.
     """
+    if not _begun.acquire(blocking=False):
+        return
     # Both begin now: while the interpreter ends, Python 3.12 lets no thread begin. As daemons they
     # do not hold up a process that ends by itself.
     said = threading.Event()

@@ -12,6 +12,7 @@ import pytest
 
 from kvcq_client import Client, Message
 from server.version import VERSION
+from tests.support.child_process import child_process
 from tests.support.command_line import answer_of, kvcq, lines_of
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
@@ -143,9 +144,7 @@ def test_a_reader_that_ends_first_ends_the_command_quietly(
     words = [sys.executable, "-m", "server", *command, topic, *form, "--server", target]
     if command == ("consume",):
         words += ["--group", topic]
-    with subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with child_process(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
@@ -324,7 +323,7 @@ def test_deleting_what_is_not_there_does_not_advise_to_make_it(target: str) -> N
 def test_ctrl_c_ends_a_waiting_pull_quietly(target: str) -> None:
     _json(target, "topic", "create", "quiet")
     command = [sys.executable, "-m", "server", "pull", "quiet", "--queue", "0", "--wait", "60"]
-    with subprocess.Popen(
+    with child_process(
         [*command, "--server", target], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         with Client(target) as client:
@@ -339,7 +338,7 @@ def test_a_store_is_served_with_the_segment_size_it_was_made_with(tmp_path: Path
     serve = [sys.executable, "-m", "server", "serve", "--port", "0", "--data", str(tmp_path)]
     with ServerProcess(tmp_path) as server:
         server.wait_for("ready")
-    with subprocess.Popen(
+    with child_process(
         [*serve, "--json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.child_process import child_process
 from tests.support.command_line import answer_of, kvcq, lines_of
 from tests.support.server_process import ROOT, ServerProcess
 
@@ -25,14 +26,13 @@ def test_following_outlives_the_server(tmp_path: Path) -> None:
         target = server.target
         answer_of("put", "lasting", "before", "--queue", "0", server=target)
         command = [sys.executable, "-m", "server", "consume", "lasting", "--follow", "--group", "g"]
-        following = subprocess.Popen(
+        with child_process(
             [*command, "--raw", "--server", target],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
-        with following:
+        ) as following:
             assert following.stdout is not None
             assert following.stderr is not None
             assert following.stdout.readline() == "before\n"
@@ -157,7 +157,7 @@ def test_a_light_queue_is_shown_with_its_own_queue_and_offsets(target: str) -> N
 
 def test_consume_follows_a_light_queue_from_its_first_message(target: str) -> None:
     command = [sys.executable, "-m", "server", "consume", "%LMQ%inbox", "--follow", "--json"]
-    with subprocess.Popen(
+    with child_process(
         [*command, "--server", target, "--limit", "2"], stdout=subprocess.PIPE, cwd=ROOT, text=True
     ) as reader:
         assert reader.stdout is not None

@@ -15,6 +15,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from tests.support.child_process import child_process
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def test_a_second_server_on_the_same_port_is_refused(tmp_path: Path) -> None:
 def test_a_person_is_told_what_to_type_next(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "server", "serve", "--port", "0", "--data", str(tmp_path)]
     command += ["--set", "store.segment_bytes=4194304"]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    with child_process(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         told = []
         for line in process.stderr:

@@ -18,6 +18,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from tests.support.child_process import child_process
 from tests.support.server_process import ROOT, TIMEOUT_S, run_kvcq
 
 pytestmark = pytest.mark.integration
@@ -59,7 +60,7 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> int:
 def test_closed_standard_streams_are_never_taken_by_a_file_of_the_store(tmp_path: Path) -> None:
     port = _free_port()
     # The shell closes what Popen cannot; `exec` makes the server this very process.
-    with subprocess.Popen(
+    with child_process(
         ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *_command(tmp_path, port)], cwd=ROOT
     ) as process:
         asyncio.run(_put(port, b"hello"))
@@ -77,7 +78,7 @@ def test_closed_standard_streams_are_never_taken_by_a_file_of_the_store(tmp_path
 def test_new_directories_and_files_are_not_for_others_to_read(tmp_path: Path) -> None:
     root = tmp_path / "store"
     port = _free_port()
-    with subprocess.Popen(_command(root, port), cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+    with child_process(_command(root, port), cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         asyncio.run(_put(port, b"hello"))
         assert _end(process, signal.SIGTERM) == 0
     for path in (root, *root.rglob("*")):
@@ -94,7 +95,7 @@ def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_end(tmp_path: Path)
     os.set_blocking(writer, True)
     port = _free_port()
     try:
-        with subprocess.Popen(
+        with child_process(
             _command(tmp_path, port), cwd=ROOT, stdout=writer, stderr=writer
         ) as process:
             asyncio.run(_put(port, b"hello"))

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.child_process import child_process
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -84,7 +86,7 @@ class Environment:
     def serving(self, directory: Path, *arguments: str) -> Iterator[str]:
         """The address of a server on `data` in that directory; ended in order."""
         command = [str(self._bin / "python"), "-m", "kvcq.server", "serve", "--json"]
-        with subprocess.Popen(
+        with child_process(
             [*command, "--port", "0", "--data", "data", *arguments],
             cwd=directory,
             env=self._variables,
@@ -92,15 +94,12 @@ class Environment:
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
-            try:
-                assert process.stdout is not None
-                events = map(json.loads, process.stdout)
-                ready = next(event for event in events if event["event"] == "ready")
-                yield f"{ready['host']}:{ready['port']}"
-                process.terminate()
-                assert process.wait(_TIMEOUT_S) == 0
-            finally:
-                process.kill()
+            assert process.stdout is not None
+            events = map(json.loads, process.stdout)
+            ready = next(event for event in events if event["event"] == "ready")
+            yield f"{ready['host']}:{ready['port']}"
+            process.terminate()
+            assert process.wait(_TIMEOUT_S) == 0
 
     def import_all(self, *packages: str, cwd: Path | None = None) -> int:
         """The number of modules."""

@@ -22,6 +22,7 @@ from server.errors import SettingsRefusedError
 from server.settings import KNOWN, Sources, toml_value
 from store.config import FlushMode
 from store.log import GroupCommitService
+from tests.support.child_process import child_process
 from tests.support.rpc_errors import error_info
 from tests.support.server_process import ROOT, TIMEOUT_S
 from tests.support.serving import serving
@@ -261,7 +262,7 @@ def _serve(tmp_path: Path, *more: str) -> list[str]:
 @pytest.mark.integration
 @pytest.mark.usefixtures("hangup_is_heard")
 def test_a_hangup_reloads_and_the_process_goes_on(tmp_path: Path, file: File) -> None:
-    with subprocess.Popen(
+    with child_process(
         _serve(tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
@@ -280,7 +281,7 @@ def test_a_hangup_reloads_and_the_process_goes_on(tmp_path: Path, file: File) ->
 @pytest.mark.integration
 @pytest.mark.usefixtures("file")
 def test_a_hangup_is_not_heard_under_nohup(tmp_path: Path) -> None:
-    with subprocess.Popen(
+    with child_process(
         ["nohup", *_serve(tmp_path)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -302,7 +303,7 @@ def test_a_terminal_that_is_closed_ends_the_server_in_order(tmp_path: Path) -> N
     terminal, end = pty.openpty()
     # The first terminal that a new session opens controls it.
     command = ["sh", "-c", 'exec "$@" <"$0"', os.ttyname(end), *_serve(tmp_path)]
-    with subprocess.Popen(
+    with child_process(
         command,
         cwd=ROOT,
         stdout=subprocess.PIPE,

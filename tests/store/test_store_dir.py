@@ -13,6 +13,7 @@ import pytest
 import store.store_dir
 from store.errors import StoreFormatError, StoreLockedError
 from store.store_dir import DirKind, StoreDir, inspect
+from tests.support.child_process import child_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,7 +147,7 @@ def test_another_process_is_told_the_pid_of_the_holder(tmp_path: Path) -> None:
 
 @pytest.mark.crash
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
-    with subprocess.Popen(
+    with child_process(
         [sys.executable, "-c", OTHER, str(tmp_path), str(SIZE)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -18,6 +18,7 @@ from kvcq.backup.process import copy_in_process
 from kvcq.backup.reading import backup_ids
 from kvcq.errors import BackupError, BackupTargetError
 from tests.support.backups import bodies, opened, put_some, queues_of
+from tests.support.child_process import child_process
 from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def test_it_ends_with_its_parent(store: MessageStore, clock: FakeClock, tmp_path
 
     with pytest.raises(BackupError):
         take_backup(store, queues_of(store), str(tmp_path / "b"), copy=keep, clock=clock)
-    with subprocess.Popen(
+    with child_process(
         [sys.executable, "-m", "kvcq.backup.process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tests.support.child_process import child_process
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,7 +26,7 @@ class RunningService(NamedTuple):
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """One server for all tests that need one; each takes topics of its own."""
     directory = str(tmp_path_factory.mktemp("service"))
-    with subprocess.Popen(
+    with child_process(
         [sys.executable, "-m", "tests.migration.spark.serve_process", directory],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

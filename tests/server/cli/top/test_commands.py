@@ -6,13 +6,13 @@ import json
 import os
 import pty
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcq_client import Client, Message, Start
+from tests.support.child_process import child_process
 from tests.support.command_line import kvcq
 from tests.support.server_process import ROOT, TIMEOUT_S, ServerProcess
 
@@ -80,7 +80,7 @@ def test_what_makes_no_sense_is_refused(server: ServerProcess, wrong: list[str])
 def test_on_a_terminal_it_goes_on_until_it_is_interrupted(server: ServerProcess) -> None:
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "server", "top", "--interval", "0.1"]
-    with subprocess.Popen(
+    with child_process(
         [*command, "--server", server.target],
         cwd=ROOT,
         stdin=its,
