@@ -11,18 +11,39 @@ from kvcq_client.transport.forks import ForkedError, close_in_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
 R = TypeVar("R")
+
+
+class _GivesUpQuietly:
+    """An event loop that, once it is closed, drops what gRPC tells of calls that were given up.
+
+    gRPC has one thread for the loops of a process. It wakes any of them, and that one passes on
+    what is another's: it would print an error of a loop that nobody waits for.
+    """
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle | None:
+        try:
+            of_loop: Any = super()
+            handle: asyncio.Handle = of_loop.call_soon_threadsafe(callback, *args, context=context)
+        except RuntimeError:
+            if getattr(callback, "__name__", "") != "_handle_callback_wrapper":
+                raise
+            return None
+        return handle
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """uvloop where there is one: it takes more calls a second; else the standard loop."""
     try:
-        import uvloop
+        from uvloop import Loop
     except ImportError:  # not made for this system
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+        from asyncio import SelectorEventLoop as Loop
+    kind: Callable[[], asyncio.AbstractEventLoop] = type("Loop", (_GivesUpQuietly, Loop), {})
+    return kind()
 
 
 #: A loop itself keeps no task that waits for what nobody else keeps either, such as a producer

@@ -40,6 +40,7 @@ from kvcq_client.transport.loop_thread import LoopThread
 from server.version import VERSION
 from store.format.record import CRC_ITEM_BYTES, CRC_MASK, crc_item
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -306,8 +307,7 @@ async def test_a_pull_waits_for_the_first_message_of_a_light_queue(
 ) -> None:
     name = "%LMQ%inbox"
     waiting = asyncio.create_task(client.pull(name, 0, 0, wait_s=30))
-    while served.serving.reads.growth.watched_queues == 0:
-        await asyncio.sleep(0)
+    await until(lambda: served.serving.reads.growth.watched_queues)
     await client.put(Message("t", b"first", light_queues=(name,)))
     assert [message.body for message in (await waiting).messages] == [b"first"]
     for topic, queue_id, offset in (

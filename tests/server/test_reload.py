@@ -26,6 +26,7 @@ from tests.support.child_process import child_process
 from tests.support.rpc_errors import error_info
 from tests.support.server_process import ROOT, TIMEOUT_S
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,8 +94,7 @@ async def test_reads_and_places_go_by_what_was_taken(tmp_path: Path, file: File)
         file.write(server="max_peer_pulls = 1")
         await served.server.reload()
         parked = served.messages.Pull(pb.PullRequest(topic="A", queue_id=3, wait_ms=60_000))
-        while served.serving.reads.growth.watched_queues == 0:
-            await asyncio.sleep(0)
+        await until(lambda: served.serving.reads.growth.watched_queues)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await served.messages.Pull(request)
         assert error_info(refused.value).reason == "TOO_MANY_CALLS"

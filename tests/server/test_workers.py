@@ -14,6 +14,7 @@ from server.workers import CALLER, QUEUES_A_TURN, Workers
 from store.message_store import MessageStore
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,8 +116,7 @@ async def test_commits_pass_while_listings_and_resets_hold_all_their_threads(
         for _ in range(8)
     ]
     try:
-        while len(gate.begun) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(gate.begun) >= 2)
         position = pb.QueuePosition(topic="t", queue_id=0, offset=0)
         await served.groups.CommitOffsets(pb.CommitOffsetsRequest(group="g", offsets=[position]))
         message = pb.Message(topic="t", queue_id=0, body=b"x", keys=["k"])
@@ -146,8 +146,7 @@ async def test_a_producer_that_waits_for_the_index_holds_no_thread(
         )
         for number in range(20)
     ]
-    while len(waiting) < 20:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(waiting) >= 20)
     sessions = served.serving.puts.sessions._workers
     assert (sessions._free, len(sessions._running)) == (2, 0)
     for callback in waiting:

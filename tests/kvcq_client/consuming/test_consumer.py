@@ -24,6 +24,7 @@ from kvcq_client.consuming import subscription
 from kvcq_client.consuming.subscription import Fetched
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -210,8 +211,7 @@ async def test_to_end_tells_of_a_queue_that_failed_before_it_began(
 
     monkeypatch.setattr(served.store, "plan_pull", damaged)
     async with await client.consumer({QUEUE: read_before}) as consumer:
-        while QUEUE in consumer._core.subscription._offsets:
-            await asyncio.sleep(0)
+        await until(lambda: QUEUE not in consumer._core.subscription._offsets)
         to_end = consumer.to_end(10)
         seen = [(await anext(to_end)).queue_offset for _ in range(read_before, 4)]
         with pytest.raises(DataLossError):
@@ -232,8 +232,7 @@ async def test_a_queue_whose_messages_all_expired_is_at_its_end(
     pull = served.store.plan_pull
     monkeypatch.setattr(served.store, "plan_pull", expired)
     async with await client.consumer({QUEUE: 5}, when_expired=Start.EARLIEST) as consumer:
-        while consumer._core.subscription._offsets[QUEUE] != 10:
-            await asyncio.sleep(0)
+        await until(lambda: consumer._core.subscription._offsets[QUEUE] == 10)
         monkeypatch.setattr(served.store, "plan_pull", pull)
         assert [message async for message in consumer.to_end(10)] == []
         assert consumer.positions() == {QUEUE: 10}
@@ -246,8 +245,7 @@ async def test_messages_left_out_are_passed_in_bounded_memory(client: AsyncClien
         subscription = consumer._core.subscription
         for number in range(20):
             await client.put(Message("orders", b"%d" % number, 0, "other"))
-            while subscription._offsets[QUEUE] != number + 1:
-                await asyncio.sleep(0)
+            await until(lambda: subscription._offsets[QUEUE] == number + 1)  # noqa: B023 - at once
             assert len(subscription._buffer) + len(subscription._passed) == 1
         assert await consumer.batch(0) == []
         assert consumer.positions() == {QUEUE: 20}
@@ -265,8 +263,7 @@ async def test_a_reader_that_stopped_waiting_leaves_nothing_behind(client: Async
         subscription.when_fetched(lambda: woken.append(1))
         subscription.when_fetched(lambda: woken.append(2))
         await client.put(Message("orders", b"0", 0))
-        while not woken:
-            await asyncio.sleep(0)
+        await until(lambda: woken)
         assert woken == [2]
 
 
@@ -363,16 +360,14 @@ async def test_a_queue_that_is_being_rebuilt_can_be_left_and_moved(
     monkeypatch.setattr(served.store, "plan_pull", damaged)
     async with await client.consumer({QUEUE: 0}, skip_damaged=True) as consumer:
         await met.wait()
-        while not consumer._core.subscription._mended:
-            await asyncio.sleep(0)
+        await until(lambda: consumer._core.subscription._mended)
         await consumer.seek({QUEUE: 5})
         assert (await anext(consumer)).queue_offset == 5
         assert not consumer._core.subscription._mended
         met.clear()
         await consumer.seek({QUEUE: 0})
         await met.wait()
-        while not consumer._core.subscription._mended:
-            await asyncio.sleep(0)
+        await until(lambda: consumer._core.subscription._mended)
         consumer.leave([QUEUE])
         assert consumer._core.subscription.queues == []
 

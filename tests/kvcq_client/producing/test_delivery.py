@@ -25,6 +25,7 @@ from kvcq_client.format import put_stream_request
 from kvcq_client.producing import delivery
 from store.errors import FlushTimeoutError, StoreFailedError
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -264,8 +265,7 @@ async def test_a_sender_that_waits_for_room_is_told_of_the_close(many: bool) -> 
         message = Message("orders", bytes(50))
         sending = producer.send_many([message]) if many else producer.send("orders", bytes(50))
         waiting = asyncio.ensure_future(sending)
-        while not producer._core.accumulator._room_waiters:
-            await asyncio.sleep(0)
+        await until(lambda: producer._core.accumulator._room_waiters)
         closing = asyncio.ensure_future(producer.close(timeout_s=0.1))
         with pytest.raises(ClosedError):
             await waiting

@@ -16,6 +16,7 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport import call_stream
 from kvcq_client.transport.call_stream import CallStream
 from server.edge.call_gate import CallKind
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,15 +81,11 @@ async def test_a_call_that_is_given_up_leaves_its_place(
     await client.put(a_message())
     gate = served.server._edge.gate
     parked = asyncio.create_task(client.pull("T", 0, 1, wait_s=20))
-    async with asyncio.timeout(10):
-        while not gate.under_way(CallKind.PULL):
-            await asyncio.sleep(0)
+    await until(lambda: gate.under_way(CallKind.PULL))
     parked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await parked
-    async with asyncio.timeout(10):
-        while gate.under_way(CallKind.PULL):
-            await asyncio.sleep(0)
+    await until(lambda: not gate.under_way(CallKind.PULL))
 
 
 class SilentStream:
@@ -242,8 +239,7 @@ async def test_closing_ends_calls_that_wait(
     await client.put(a_message())
     parked = asyncio.create_task(client.pull("T", 0, 1, wait_s=20))
     gate = served.server._edge.gate
-    while not gate.under_way(CallKind.PULL):
-        await asyncio.sleep(0)
+    await until(lambda: gate.under_way(CallKind.PULL))
     async with asyncio.timeout(10):
         await client.close()
     with pytest.raises(ClosedError):

@@ -7,6 +7,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -18,8 +19,10 @@ from kvcq_client import Client, ClosedError, DeadlineError, Message, Start, Unav
 from kvcq_client.transport import channel, lone_calls
 from kvcq_client.transport.lone_calls import LoneCalls, LoneStream
 from server.edge.call_gate import CallKind
+from tests.support.until import until
 
 if TYPE_CHECKING:
+    from kvcq_client.transport.connection import Connection
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
 
@@ -33,7 +36,9 @@ def a_message(body: bytes = b"x") -> Message:
 def with_stream(client: Client) -> Client:
     """The client, once it has a stream for lone calls, and topic T."""
     client.create_topic("T", 1)
+    end_s = monotonic() + 30
     while not has_stream(client):
+        assert monotonic() < end_s
         client.pull("T", 0, 0, max_messages=1)
     return client
 
@@ -108,9 +113,7 @@ async def test_a_stream_is_opened_for_who_calls_often(served: Served) -> None:
             assert streams() == 2  # the loop has one as well
 
     await asyncio.to_thread(work)
-    async with asyncio.timeout(10):
-        while streams():
-            await asyncio.sleep(0)
+    await until(lambda: not streams())
 
 
 async def test_who_has_company_shares_the_stream_of_the_loop(served: Served) -> None:
@@ -142,6 +145,10 @@ async def test_other_releases_of_grpc_go_through_the_loop(
     await asyncio.to_thread(work)
 
 
+def _has_ended(stream: LoneStream, connection: Connection) -> bool:
+    return not stream.is_open() and connection.calls._task is None
+
+
 async def test_a_put_that_finds_its_stream_ended_is_sent_all_the_same(
     served: Served, line: CutLine
 ) -> None:
@@ -151,8 +158,7 @@ async def test_a_put_that_finds_its_stream_ended_is_sent_all_the_same(
         line.cut()
         # It is told of the end by nobody: it looks. The loop's own stream must have heard of it, or
         # the put goes out on that one, and may have been stored.
-        while stream.is_open() or client._connection.calls._task is not None:
-            await asyncio.sleep(0)
+        await until(partial(_has_ended, stream, client._connection))
         placed = await asyncio.to_thread(client.put, a_message(b"%d" % number))
         assert placed.queue_offset == number
         await asyncio.to_thread(with_stream, client)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq_client.transport.below_grpc import cygrpc
+from kvcq_client.transport.loop_thread import LoopThread
+
 if TYPE_CHECKING:
     from kvcq_client import AsyncClient
     from tests.support.serving import Served
@@ -34,7 +37,6 @@ Client(sys.argv[1]).producer()
 Client(sys.argv[1]).producer(linger_ms=200).send("t", b"x", queue_id=0)
 gc.collect()
 with Client(sys.argv[1]) as client:
-    client.create_topic("t", 1)
     assert client.pull("t", 0, 0, wait_s=30).messages
 gc.collect()
 """
@@ -52,6 +54,15 @@ async def _run(program: str, target: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_what_grpc_tells_a_closed_loop_is_dropped_and_nothing_else() -> None:
+    thread = LoopThread()
+    thread.close()
+    assert thread.loop.is_closed()
+    thread.loop.call_soon_threadsafe(cygrpc._handle_callback_wrapper, None, 1)
+    with pytest.raises(RuntimeError, match="closed"):
+        thread.loop.call_soon_threadsafe(print)
+
+
 @pytest.mark.parametrize("names", ["pass", "global client, producer, consumer"])
 async def test_a_process_that_ends_by_an_error_tells_of_that_alone(
     served: Served, client: AsyncClient, names: str
@@ -63,6 +74,9 @@ async def test_a_process_that_ends_by_an_error_tells_of_that_alone(
     assert last == "RuntimeError: the program's own"
 
 
-async def test_what_a_forgotten_producer_has_is_delivered(served: Served) -> None:
+async def test_what_a_forgotten_producer_has_is_delivered(
+    served: Served, client: AsyncClient
+) -> None:
+    await client.create_topic("t", 1)
     ran = await _run(FORGETTING, served.target)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,12 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport import call_stream
 from kvcq_client.transport.call_stream import CallStream
 from server.edge.call_gate import CallKind
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from kvcq_client.transport.connection import Connection
     from kvcq_client.transport.own_stream import OwnStream
     from server.edge import Context
     from tests.support.cut_line import CutLine
@@ -45,9 +48,10 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def with_own_stream(client: AsyncClient) -> OwnStream:
-    while (own := client._connection.calls.own) is None:
-        with suppress(NotFoundError):  # before the first put
-            await client.pull("T", 0, 0, max_messages=1)
+    async with asyncio.timeout(30):
+        while (own := client._connection.calls.own) is None:
+            with suppress(NotFoundError):  # before the first put
+                await client.pull("T", 0, 0, max_messages=1)
     return own
 
 
@@ -71,9 +75,7 @@ async def test_it_is_opened_for_who_calls_often(served: Served) -> None:
         assert (await client.put(a_message())).queue_offset == 2
         assert streams() == 2
         assert client._connection.calls.own is own
-    async with asyncio.timeout(10):
-        while streams():
-            await asyncio.sleep(0)
+    await until(lambda: not streams())
 
 
 async def test_other_releases_of_grpc_share_one_stream(
@@ -208,10 +210,12 @@ async def ends_soon(event: asyncio.Event) -> None:
         await event.wait()
 
 
+def _has_ended(own: OwnStream, connection: Connection) -> bool:
+    return own.has_ended and connection.calls._task is None
+
+
 async def until_free(own: OwnStream) -> None:
-    async with asyncio.timeout(10):
-        while not own.is_free:
-            await asyncio.sleep(0)
+    await until(lambda: own.is_free)
 
 
 async def test_who_finds_it_taken_waits_for_nobody() -> None:
@@ -273,9 +277,7 @@ async def test_a_timer_of_a_call_that_ended_does_not_end_the_next_one() -> None:
         await ends_soon(answers.slow_came)
         assert own._timer is not None
         first = own._timer
-        async with asyncio.timeout(10):
-            while own._timer is first:
-                await asyncio.sleep(0)
+        await until(lambda: own._timer is not first)
         assert not slow.done()
         answers.go_on.set()
         assert await slow == b"slow"
@@ -331,8 +333,7 @@ async def test_a_put_that_finds_it_ended_is_sent_all_the_same(
         for number in range(3):
             own = await with_own_stream(client)
             line.cut()
-            while not own.has_ended or client._connection.calls._task is not None:
-                await asyncio.sleep(0)
+            await until(partial(_has_ended, own, client._connection))
             assert (await client.put(a_message(b"%d" % number))).queue_offset == number
         assert await bodies(client) == [b"0", b"1", b"2"]
 
@@ -344,9 +345,7 @@ async def test_a_pull_that_may_be_parked_leaves_it_alone(
     own = await with_own_stream(client)
     parked = asyncio.create_task(client.pull("T", 0, 1, wait_s=20))
     gate = served.server._edge.gate
-    async with asyncio.timeout(10):
-        while not gate.under_way(CallKind.PULL):
-            await asyncio.sleep(0)
+    await until(lambda: gate.under_way(CallKind.PULL))
     assert own.is_free
     await client.put(a_message())
     assert [message.body for message in (await parked).messages] == [b"x"]

@@ -18,6 +18,7 @@ from server.access import Limits
 from server.edge import CallKind
 from server.services import health
 from tests.support.rpc_errors import error_info
+from tests.support.until import until
 from tests.support.users import client_of, secret_of, users_of
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ async def test_connections_and_calls_of_a_user_are_limited(served: Served) -> No
         await app.put(Message("orders", b"x", queue_id=1))  # its stream stays open
         assert "1 connections" in await refusal_on(apart)
         pulls = [asyncio.create_task(app.pull("orders", 0, 0, wait_s=30.0)) for _ in range(2)]
-        while served.server._edge.gate.under_way(CallKind.PULL) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: served.server._edge.gate.under_way(CallKind.PULL) >= 2)
         assert "2 calls" in await refusal_on(served.channel)
         for pull in pulls:
             pull.cancel()
@@ -121,8 +121,7 @@ async def test_strangers_that_watch_health_leave_streams_to_users(
         await stub.Watch(health_pb2.HealthCheckRequest()).read()
     assert error_info(refused.value).reason == "TOO_MANY_CALLS"
     watching[0].cancel()
-    while served.server._edge.gate.under_way(CallKind.STREAM) > 1:
-        await asyncio.sleep(0)
+    await until(lambda: served.server._edge.gate.under_way(CallKind.STREAM) <= 1)
     again = stub.Watch(health_pb2.HealthCheckRequest())
     assert (await again.read()).status == health_pb2.HealthCheckResponse.SERVING
     for each in (watching[1], again):

@@ -13,6 +13,7 @@ from server.edge.call_gate import CallKind
 from server.services.call_stream import CallStream
 from tests.server.services.test_call_stream import EOF, Stream, pull, put, streaming
 from tests.support.rpc_errors import error_info
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -36,8 +37,7 @@ async def test_an_answer_goes_out_with_the_reading_of_the_next_request(served: S
             assert (await stream.result()).id == number
         await stream.send((3, "Pull", pull(3, wait_ms=20_000)))  # while no answer is on its way
         gate = served.server._edge.gate
-        while not gate.under_way(CallKind.PULL):
-            await asyncio.sleep(0)
+        await until(lambda: gate.under_way(CallKind.PULL))
         await stream.send((4, "Put", put(b"3")))
         assert {(await stream.result()).id for _ in range(2)} == {3, 4}
         await stream.call.done_writing()
@@ -91,9 +91,7 @@ async def test_a_client_that_goes_after_its_answer_leaves_nothing_behind(
         async with streaming(served) as stream:
             await stream.send((1, "Put", put(b"x")))
             await stream.result()
-    async with asyncio.timeout(10):
-        while served.server._edge.gate.under_way(CallKind.STREAM):
-            await asyncio.sleep(0)
+    await until(lambda: not served.server._edge.gate.under_way(CallKind.STREAM))
     assert not caplog.records
 
 

@@ -12,6 +12,7 @@ import pytest
 from server.fronts import FrontMethod, Fronts, fleet, frames
 from server.fronts.frames import WINDOW_BYTES
 from tests.support.front_here import FrontHere
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -218,8 +219,7 @@ async def test_a_front_that_does_not_answer_is_ended(
                 taken(kind, call, body)
 
         link._taken = deaf
-        while len(fronted.started) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(fronted.started) >= 2)
     assert "does not answer" in caplog.text
 
 

@@ -26,6 +26,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 from tests.support.stores import SEGMENT_BYTES, open_small
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,13 +69,9 @@ async def behind_fronts(
             assert front._plans._loading is not None
             await front._plans._loading
         yield served
-        async with asyncio.timeout(20):
-            while any(front._calls for front in fronts):
-                await asyncio.sleep(0)
+        await until(lambda: not any(front._calls for front in fronts))
         memory = served.server._edge.memory
-        async with asyncio.timeout(20):
-            while memory._sent_bytes:
-                await asyncio.sleep(0)
+        await until(lambda: not memory._sent_bytes)
 
 
 def reads_of(served: Served) -> int:
@@ -285,8 +282,7 @@ async def test_a_queue_that_moves_while_its_front_reads_it_answers_from_its_new_
         async def move() -> None:
             there = pb.QueuePosition(topic="T", offset=98)
             await call.write(pb.SubscribeRequest(add=[there, pb.QueuePosition(topic="first")]))
-            while served.serving.reads.growth.watched_queues < 2:
-                await asyncio.sleep(0)
+            await until(lambda: served.serving.reads.growth.watched_queues >= 2)
 
         act_before_reading(monkeypatch, move)
         here = pb.QueuePosition(topic="T")

@@ -15,6 +15,7 @@ from store.errors import StoreBusyError
 from store.format.record import unpack_record
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -79,8 +80,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(served: Served) -> 
     await call.write(_request(1, b"a"))
     await call.read()
     call.cancel()
-    while any(task.get_name() == "put-stream" for task in asyncio.all_tasks()):
-        await asyncio.sleep(0)
+    await until(lambda: not any(task.get_name() == "put-stream" for task in asyncio.all_tasks()))
 
 
 async def test_a_batch_does_not_overtake_a_refused_one_when_its_producer_was_forgotten(

@@ -10,6 +10,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.reads.long_poll import wait_seconds
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -21,8 +22,7 @@ async def _put(served: Served, body: bytes, queue_id: int = 0) -> None:
 
 
 async def _until_parked(served: Served, count: int) -> None:
-    while served.serving.reads.growth.watched_queues != count:
-        await asyncio.sleep(0)
+    await until(lambda: served.serving.reads.growth.watched_queues == count)
 
 
 async def test_a_parked_pull_gets_the_message_that_comes(served: Served) -> None:

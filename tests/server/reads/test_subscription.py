@@ -18,6 +18,7 @@ from server.reads import subscription
 from server.reads.subscription import QUEUES_A_TURN, TURN_BYTES
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,8 +74,7 @@ async def _open(served: Served, request: pb.SubscribeRequest | None = None) -> S
 
 
 async def _until_watched(served: Served, count: int) -> None:
-    while served.serving.reads.growth.watched_queues != count:
-        await asyncio.sleep(0)
+    await until(lambda: served.serving.reads.growth.watched_queues == count)
 
 
 async def test_history_then_what_comes_later(served: Served) -> None:

@@ -28,6 +28,7 @@ from server.services.call_stream import (
 )
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -227,8 +228,7 @@ async def test_a_server_that_ends_lets_an_answer_that_is_being_sent_go_out(serve
     async with asyncio.timeout(10):
         await context.is_writing.wait()
         served.server.stop()
-        while not served.server._stage.is_draining:
-            await asyncio.sleep(0)
+        await until(lambda: served.server._stage.is_draining)
         assert not ended.done()
         context.taken.set_result(None)
         with pytest.raises(ServerDrainingError):
@@ -258,8 +258,7 @@ async def test_a_client_that_takes_no_answers_is_not_read_for_ever(served: Serve
     second = asyncio.create_task(anext(results))
     stream = results.ag_frame.f_locals["self"]
     async with asyncio.timeout(10):
-        while stream._room is None:
-            await asyncio.sleep(0)
+        await until(lambda: stream._room is not None)
         assert UNSENT_BYTES <= stream._unsent_bytes < UNSENT_BYTES + MAX_CALLS * RESULT_BYTES
         context.taken.set_result(None)
         count = len(pb.CallsResponse.FromString(await second).results)
@@ -516,9 +515,7 @@ async def test_calls_on_streams_take_the_places_of_calls(tmp_path: Path) -> None
             await stream.send((9, "Pull", pull(0)))
             assert (await stream.result()).id == 9
         gate = served.server._edge.gate
-        async with asyncio.timeout(10):
-            while gate.under_way(CallKind.PULL):
-                await asyncio.sleep(0)
+        await until(lambda: not gate.under_way(CallKind.PULL))
 
 
 async def test_draining_answers_what_was_taken_then_says_so(served: Served) -> None:
@@ -547,6 +544,4 @@ async def test_large_answers_that_nobody_reads_are_counted(tmp_path: Path) -> No
             await stream.send(*((at, "Pull", request) for at in range(20)))
             assert len((await stream.result()).response) > 4 << 20
             assert memory._sent_bytes > 0
-        async with asyncio.timeout(10):
-            while memory._sent_bytes:
-                await asyncio.sleep(0)
+        await until(lambda: not memory._sent_bytes)

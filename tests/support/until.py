@@ -1,0 +1,19 @@
+"""Waiting for what tells nobody of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Much longer than anything here takes, and less than a test may.
+_LIMIT_S = 30.0
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the event loop go round until the condition is true. Raises TimeoutError."""
+    async with asyncio.timeout(_LIMIT_S):
+        while not condition():
+            await asyncio.sleep(0)
