@@ -65,7 +65,11 @@ def _sized(text: str) -> bytes:
 
 
 def _topic_key(name: str) -> bytes:
-    return b"t" + name.encode()
+    return b"t" + name.encode()  # as _topic_keys
+
+
+def _topic_keys(names: Sequence[str]) -> list[bytes]:
+    return [b"t" + name.encode() for name in names]
 
 
 def _offset_key(group: str, topic: str, queue_id: int) -> bytes:
@@ -109,7 +113,9 @@ class MetadataStore:
     # --- topics ----------------------------------------------------------------------------
 
     def topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
-        rows = self._engine.multi_get(META, [_topic_key(name) for name in names])
+        rows = self._engine.multi_get(META, _topic_keys(names))
+        if not any(rows):  # as of a batch of new topics
+            return [None] * len(rows)
         return [
             None if row is None else _unpack_topic(name, row)
             for name, row in zip(names, rows, strict=True)
@@ -122,7 +128,7 @@ class MetadataStore:
 
     def put_topics_like(self, names: Sequence[str], config: TopicConfig) -> None:
         packed = _pack_topic(config)
-        self._put_topics([(_topic_key(name), packed) for name in names], sync=False)
+        self._put_topics([(key, packed) for key in _topic_keys(names)], sync=False)
 
     def _put_topics(self, rows: list[Pair], *, sync: bool) -> None:
         if rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,10 @@ _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
     tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]  # for directories of property tests
+
+# A shell that starts this in the background has Ctrl-C ignored, in all that tests start as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: two cores are shared by whatever runs beside. `print_blob` says how to replay.
 _COMMON = settings(

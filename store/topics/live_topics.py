@@ -46,8 +46,8 @@ class LiveTopics:
         """These topics were made or deleted."""
         with self._changing:
             self._changes += 1
-            for name in names:
-                self._starts.pop(name, None)
+            for name in self._starts.keys() & names:
+                del self._starts[name]
 
     def exist(self, names: Iterable[str]) -> None:
         """They were seen: whoever made them may have been interrupted before saying so."""
