@@ -4,12 +4,14 @@
 """
 
 from kvcq.engine.paging import LAST_KEY, pages
-from kvcq.engine.protocol import KvBatch, KvEngine, Pair
+from kvcq.engine.protocol import AnyRows, KvBatch, KvEngine, Pair, RowColumns
 
 __all__ = [
     "LAST_KEY",
+    "AnyRows",
     "KvBatch",
     "KvEngine",
     "Pair",
+    "RowColumns",
     "pages",
 ]

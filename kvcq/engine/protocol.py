@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 Pair = tuple[bytes, bytes]
+
+
+class RowColumns(Collection[Pair]):
+    """AnyRows as their keys and their values. As pairs, each would be an object that the garbage
+    collector looks at."""
+
+    __slots__ = ("keys", "values")
+
+    def __init__(self, keys: list[bytes], values: list[bytes]) -> None:
+        self.keys = keys
+        self.values = values
+
+    def append(self, row: Pair) -> None:
+        key, value = row
+        self.keys.append(key)
+        self.values.append(value)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return zip(self.keys, self.values, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == each for each in self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Collection) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+AnyRows = list[Pair] | RowColumns
 
 
 @dataclass(slots=True)
@@ -19,7 +53,7 @@ class KvBatch:
     Plain lists, so that a batch which the engine could not take now can be written again.
     """
 
-    puts: dict[str, list[Pair]] = field(default_factory=dict)  # family -> rows
+    puts: dict[str, AnyRows] = field(default_factory=dict)  # by family
     deletes: list[tuple[str, bytes]] = field(default_factory=list)  # (family, key)
     delete_ranges: list[tuple[str, bytes, bytes]] = field(default_factory=list)  # end exclusive
     #: Only with a write-ahead log: durable when `write` returns, otherwise after the next `flush`.
@@ -49,7 +83,7 @@ class KvEngine(Protocol):
         reverse: bool = False,
         fill_cache: bool = True,
     ) -> list[Pair]:
-        """Rows with start <= key < end, rising, or falling when `reverse`; at most `limit`.
+        """AnyRows with start <= key < end, rising, or falling when `reverse`; at most `limit`.
 
         `fill_cache` off: a bulk read, whose blocks must not push others out of the cache.
         """

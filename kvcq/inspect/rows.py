@@ -15,7 +15,7 @@ from kvcq.tables import topic_prefix
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvcq.engine import KvEngine, Pair
+    from kvcq.engine import AnyRows, KvEngine, Pair
     from kvcq.inspect.findings import Findings
     from kvcq.inspect.log import LogCheck
     from store.base import Progress
@@ -69,6 +69,6 @@ def pending_prefixes(topics: frozenset[str]) -> tuple[bytes, ...]:
     return tuple(topic_prefix(topic) for topic in sorted(topics))
 
 
-def without(prefixes: tuple[bytes, ...], rows: list[Pair]) -> list[Pair]:
+def without(prefixes: tuple[bytes, ...], rows: AnyRows) -> list[Pair]:
     """The rows that begin with none of them."""
-    return [row for row in rows if not row[0].startswith(prefixes)] if prefixes else rows
+    return [row for row in rows if not row[0].startswith(prefixes)] if prefixes else [*rows]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvcq.engine import KvBatch
+from kvcq.engine import KvBatch, RowColumns
 from kvcq.tables.keys import (
     BOUNDS,
     DISPATCHED_KEY,
@@ -33,7 +33,7 @@ from store.consume_queue import PlainRequests, is_constant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvcq.engine import Pair
+    from kvcq.engine import AnyRows, Pair
     from store.consume_queue import DispatchRequest
 
 
@@ -51,7 +51,7 @@ def build_batch(requests: Sequence[DispatchRequest], end_offset: int) -> KvBatch
 
 
 #: Units, max rows, index rows: the first two rise, queue by queue.
-_Rows = tuple["list[Pair]", "list[Pair]", "list[Pair]"]
+_Rows = tuple["AnyRows", "AnyRows", "list[Pair]"]
 
 
 def _own_rows(requests: Sequence[DispatchRequest]) -> _Rows | None:
@@ -93,17 +93,23 @@ def _rows_with_light(requests: Sequence[DispatchRequest]) -> _Rows | None:
     return _merged(unit_rows, light[0]), _merged(bounds_rows, light[1]), index
 
 
-def _has(rows: list[Pair], key: bytes) -> bool:
-    at = bisect_left(rows, (key, b""))
-    return at < len(rows) and rows[at][0] == key
+def _has(rows: RowColumns, key: bytes) -> bool:
+    at = bisect_left(rows.keys, key)
+    return at < len(rows) and rows.keys[at] == key
 
 
-def _merged(few: list[Pair], many: list[Pair]) -> list[Pair]:
-    """Both rise. All of the few lie in one gap of the many, as a rule."""
+def _merged(few: AnyRows, many: RowColumns) -> RowColumns:
+    """Both rise, and no key is in both. All of the few lie in one gap of the many, as a rule."""
     if not few:
         return many
-    start, end = bisect_left(many, few[0]), bisect_left(many, few[-1])
-    return [*many[:start], *sorted(few + many[start:end]), *many[end:]]
+    rows = [*few]
+    start, end = bisect_left(many.keys, rows[0][0]), bisect_left(many.keys, rows[-1][0])
+    gap = slice(start, end)
+    rows = sorted([*rows, *zip(many.keys[gap], many.values[gap], strict=True)])
+    keys, values = many.keys[:], many.values[:]
+    keys[gap] = [key for key, _ in rows]
+    values[gap] = [value for _, value in rows]
+    return RowColumns(keys, values)
 
 
 def _rows_by_columns(requests: Sequence[DispatchRequest]) -> _Rows | None:
@@ -155,13 +161,13 @@ def _rows_in_queues(
     queue_ids: Sequence[int],
     queue_offsets: Sequence[int],
     offsets: Sequence[int],
-    values: Sequence[bytes],
-) -> tuple[list[Pair], list[Pair]]:
+    values: list[bytes],
+) -> tuple[AnyRows, AnyRows]:
     """Unit rows of these values, and max rows."""
     ends = list(map(pack_i64, queue_offsets))
     if is_constant(topics) and is_constant(queue_ids):
         unit_prefix, max_key = queue_keys(topics[0], queue_ids[0])
-        unit_rows = list(zip([unit_prefix + end for end in ends], values, strict=True))
+        unit_rows = RowColumns([unit_prefix + end for end in ends], values)
         return unit_rows, [(max_key, pack_max(offsets[-1], queue_offsets[-1]))]
     length_parts = LENGTH_PARTS
     heads = [length_parts[len(data)] + data for data in map(str.encode, topics)]
@@ -176,14 +182,14 @@ def _rows_in_queues(
         max_keys = [head + part[1] for head, part in zip(heads, parts, strict=True)]
         keys_and_ends = zip(heads, parts, ends, strict=True)
         unit_keys = [head + part[0] + end for head, part, end in keys_and_ends]
-    unit_rows = list(zip(unit_keys, values, strict=True))
     # The last one of a queue stays.
     bounds = dict(zip(max_keys, map(pack_max, offsets, queue_offsets), strict=True))
     if max_keys == sorted(max_keys):
-        return unit_rows, list(bounds.items())
+        return RowColumns(unit_keys, values), RowColumns([*bounds], [*bounds.values()])
     # Those of one queue stay as they are.
     order = sorted(range(len(max_keys)), key=max_keys.__getitem__)
-    return [unit_rows[at] for at in order], sorted(bounds.items())
+    unit_rows = RowColumns([unit_keys[at] for at in order], [values[at] for at in order])
+    return unit_rows, sorted(bounds.items())
 
 
 def _rows(requests: Sequence[DispatchRequest]) -> _Rows:

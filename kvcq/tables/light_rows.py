@@ -1,26 +1,25 @@
 """The rows of light queues of a run of records, by columns: the same as those of each by itself.
 
-Units and max rows of queues whose names are of one length are rows of one width. So they are laid
-out in one block, column by column, sorted, and cut into rows.
+Keys of queues whose names are of one length are of one width. So they are laid out in one block,
+column by column, sorted, and cut into rows.
 """
 
 from __future__ import annotations
 
-import struct
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kvcq.engine import RowColumns
 from kvcq.tables.keys import LENGTH_PARTS, LIGHT_MAX, LIGHT_UNIT, OFFSET_BYTES, TOPIC_AT
-from kvcq.tables.values import MAX_SIZE, UNIT_SIZE, expiry_stamp, pack_stamped_unit
+from kvcq.tables.values import UNIT_SIZE, expiry_stamp, pack_stamped_unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from kvcq.engine import Pair
     from store.consume_queue import DispatchRequest
 
     _Bytes = npt.NDArray[np.uint8]
@@ -31,7 +30,7 @@ _COMMA = ord(",")
 _WORD_BYTES = 8
 
 
-def light_rows(requests: Sequence[DispatchRequest]) -> tuple[list[Pair], list[Pair]] | None:
+def light_rows(requests: Sequence[DispatchRequest]) -> tuple[RowColumns, RowColumns] | None:
     """Units and max rows, rising, of the light queues that these records stand in. None where there
     are few, or a name is empty or has a comma."""
     lights = [request[8] for request in requests]
@@ -52,8 +51,7 @@ def light_rows(requests: Sequence[DispatchRequest]) -> tuple[list[Pair], list[Pa
     records = np.repeat(np.arange(len(lights)), [len(light) for light in lights])
     values = [pack_stamped_unit(*each[3:7], expiry_stamp(each[6])) for each in requests]
     units = np.frombuffer(b"".join(values), np.uint8).reshape(-1, UNIT_SIZE)
-    unit_rows: list[Pair] = []
-    max_rows: list[Pair] = []
+    unit_rows, max_rows = RowColumns([], []), RowColumns([], [])
     for length in kinds:
         if len(kinds) == 1:
             found = text.reshape(count, length + 1)[:, :length]
@@ -66,12 +64,12 @@ def light_rows(requests: Sequence[DispatchRequest]) -> tuple[list[Pair], list[Pa
         order, is_last = _order(found)
         found, numbers_of = found[order], numbers_of[order]
         units_of = units[records_of[order]]
-        block = _block(length, found, LIGHT_UNIT, numbers_of, units_of)
-        unit_rows += struct.iter_unpack(f"{block.shape[1] - UNIT_SIZE}s{UNIT_SIZE}s", block.data)
+        unit_rows.keys += _cut(_keys(length, found, LIGHT_UNIT, numbers_of))
+        unit_rows.values += _cut(units_of)
         if not is_last.all():
             found, numbers_of, units_of = found[is_last], numbers_of[is_last], units_of[is_last]
-        block = _block(length, found, LIGHT_MAX, units_of[:, :OFFSET_BYTES], numbers_of)
-        max_rows += struct.iter_unpack(f"{block.shape[1] - MAX_SIZE}s{MAX_SIZE}s", block.data)
+        max_rows.keys += _cut(_keys(length, found, LIGHT_MAX))
+        max_rows.values += _cut(np.hstack((units_of[:, :OFFSET_BYTES], numbers_of)))
     return unit_rows, max_rows
 
 
@@ -89,7 +87,7 @@ def _order(names: _Bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
     return order, np.append((numbers[1:] != numbers[:-1]).any(axis=1), True)
 
 
-def _block(length: int, names: _Bytes, part: bytes, *columns: _Bytes) -> _Bytes:
+def _keys(length: int, names: _Bytes, part: bytes, *columns: _Bytes) -> _Bytes:
     """Length and name, what follows it, and the columns, side by side."""
     start = TOPIC_AT + length
     widths = [column.shape[1] for column in columns]
@@ -102,3 +100,9 @@ def _block(length: int, names: _Bytes, part: bytes, *columns: _Bytes) -> _Bytes:
         block[:, at : at + width] = column
         at += width
     return block
+
+
+def _cut(block: _Bytes) -> list[bytes]:
+    """The rows of a block."""
+    rows: list[bytes] = block.view(f"V{block.shape[1]}").ravel().tolist()
+    return rows

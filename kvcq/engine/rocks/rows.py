@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from rocksdict import ColumnFamily, Rdict, ReadOptions, WriteBatch, WriteOptions
 
+from kvcq.engine.protocol import RowColumns
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -37,12 +39,15 @@ def encode(batch: KvBatch, handles: Mapping[str, ColumnFamily]) -> WriteBatch:
                 rows.delete_range(start, end, handles[family])
         for family, key in batch.deletes:
             rows.delete(key, handles[family])
-        for family, pairs in batch.puts.items():
-            if not pairs:
+        for family, puts in batch.puts.items():
+            if not puts:
                 continue
             rows.set_default_column_family(handles[family])
             # The loop runs in C: half again as fast as one in Python.
-            deque(starmap(rows.put, pairs), maxlen=0)
+            if isinstance(puts, RowColumns):
+                deque(map(rows.put, puts.keys, puts.values), maxlen=0)
+            else:
+                deque(starmap(rows.put, puts), maxlen=0)
         return rows
     finally:
         del rows, handles

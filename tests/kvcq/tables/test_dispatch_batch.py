@@ -71,7 +71,7 @@ def test_rows_rise_whatever_the_order_of_queues() -> None:
     units = [key for key, _ in batch.puts[keys.UNITS]]
     assert units == sorted(units)
     assert len(units) == 7
-    bounds = batch.puts[keys.BOUNDS]
+    bounds = [*batch.puts[keys.BOUNDS]]
     assert bounds[-1][0] == keys.DISPATCHED_KEY
     assert [key for key, _ in bounds[:-1]] == sorted(key for key, _ in bounds[:-1])
     assert dict(bounds)[keys.max_key("%LMQ%b", 0)] == pack_max(100, 9)

@@ -96,7 +96,7 @@ def test_key_ranges_part_all_keys_without_gap_or_overlap(tmp_path: Path, max_uni
     try:
         batch = build_batch(requests, writer.end)
         # A queue without a bounds row is still read.
-        batch.puts["offset"] = batch.puts["offset"][3:]
+        batch.puts["offset"] = [*batch.puts["offset"]][3:]
         engine.write(batch)
         seen = []
         for keys in key_ranges(engine, max_units):

@@ -226,7 +226,7 @@ def test_every_planted_bound_and_index_row_is_found(spark: SparkSession, tmp_pat
     deletes = [(BOUNDS, max_key(*lost.key[:2])), (INDEX, key_of(gone, gone.keys[0]))]
     engine = RocksEngine.open(store.database, DERIVED)
     try:
-        engine.write(KvBatch(puts=rows, deletes=deletes))
+        engine.write(KvBatch(puts={**rows}, deletes=deletes))
     finally:
         engine.close()
 
