@@ -4,6 +4,7 @@ Of a store it uses the errors, and nothing else.
 """
 
 from store.base.busy import retry_while_busy
+from store.base.changes import Changes
 from store.base.child_process import import_root, start_module
 from store.base.clock import Clock, SystemClock
 from store.base.files import (
@@ -26,6 +27,7 @@ __all__ = [
     "DIRECTORY_MODE",
     "FILE_MODE",
     "TEMPORARY_SUFFIX",
+    "Changes",
     "Clock",
     "Counted",
     "Histogram",

@@ -14,7 +14,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from store.base import Lock
+from store.base import Changes, Lock
 from store.errors import SegmentNotReadyError, StoreClosedError
 
 if TYPE_CHECKING:
@@ -67,10 +67,8 @@ class Preallocator:
         self._retry_s = RETRY_S if retry_s is None else retry_s
         # A daemon, so that a program that ends by an error ends, without a clean close.
         self._thread = threading.Thread(target=self._run, name="preallocate", daemon=True)
-        # The lock by itself, too: entering and leaving it are single calls into C, so an interrupt
-        # of the appender does not leave it held, as it may a condition.
         self._lock = Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changes = Changes(self._lock)
         # Guarded by _lock.
         self._wanted: set[int] = set()  # start offsets, those being made included
         self._ready: dict[int, Segment] = {}
@@ -119,23 +117,22 @@ class Preallocator:
 
     def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
         """Whether `take` has an answer other than to ask again, within `timeout_s`. Blocks."""
-        with self._lock:
-            return self._changed.wait_for(
-                lambda: (
-                    self._stopping
-                    or start_offset in self._ready
-                    or start_offset in self._failed
-                    or start_offset not in self._wanted
-                ),
-                timeout_s,
-            )
+        return self._changes.until(
+            lambda: (
+                self._stopping
+                or start_offset in self._ready
+                or start_offset in self._failed
+                or start_offset not in self._wanted
+            ),
+            timeout_s,
+        )
 
     def stop(self) -> None:
         """End the thread and remove what nobody took. Repeatable."""
         with self._lock:
             self._stopping = True
             self._wanted.clear()
-            self._changed.notify_all()
+            self._changes.tell()
         if self._thread.is_alive():
             self._thread.join()
         # Last one first: a crash in between leaves no gap.
@@ -156,7 +153,7 @@ class Preallocator:
                 break  # one behind a gap would be in the way of the next open
             if wanted not in self._ready:
                 self._wanted.add(wanted)
-        self._changed.notify_all()
+        self._changes.tell()
 
     def _run(self) -> None:
         reported: int | None = None
@@ -176,21 +173,23 @@ class Preallocator:
                     self._failed[start_offset] = error
                     # One behind a gap would be in the way of the next open.
                     self._wanted = {wanted for wanted in self._wanted if wanted < start_offset}
-                    self._changed.notify_all()
+                    self._changes.tell()
             else:
                 reported = None
                 with self._lock:
                     self._ready[start_offset] = segment
                     self._failed.pop(start_offset, None)
                     self._wanted.discard(start_offset)
-                    self._changed.notify_all()
+                    self._changes.tell()
 
     def _next_wanted(self) -> int | None:
         """The lowest offset that is asked for; waits for one, or for the time of the next attempt
         at one that failed; None at the end.
         """
+        while not self._changes.until(
+            lambda: self._stopping or self._wanted, self._retry_s if self._failed else None
+        ):
+            with self._lock:
+                self._wanted.update(self._failed)
         with self._lock:
-            while not self._stopping and not self._wanted:
-                if not self._changed.wait(self._retry_s if self._failed else None):
-                    self._wanted.update(self._failed)
             return None if self._stopping else min(self._wanted)

@@ -149,8 +149,7 @@ def test_p14_a_full_disk_at_the_roll(
     monkeypatch.setattr(os, "posix_fallocate", allocate)
     source = store.log._segments._source
     assert isinstance(source, Preallocator)
-    with source._changed:
-        assert source._changed.wait_for(lambda: not source._failed, 60)
+    assert source._changes.until(lambda: not source._failed, 60)
     store.put([Message("T", b"x" * 40_000, 3)] * 3)
     assert store.bounds([("T", 3)])[0].max_offset == 3
     store.close()

@@ -59,8 +59,7 @@ def test_puts_are_refused_while_there_is_no_descriptor_and_go_on_when_there_is(
         for number in range(refused, refused + 10):
             if preallocate:
                 assert isinstance(source, Preallocator)
-                with source._changed:
-                    assert source._changed.wait_for(lambda: not source._failed, 60)
+                assert source._changes.until(lambda: not source._failed, 60)
             store.put([Message("T", b"%d" % number + b"." * 20_000)])
         store.flush()
         found = [

@@ -49,11 +49,18 @@ def interrupt(
         frame.f_trace_lines = False
         return count
 
-    def count(_frame: FrameType, event: str, _arg: object) -> TraceFunction:
+    def count(frame: FrameType, event: str, _arg: object) -> TraceFunction:
         if event == "opcode":
             left[0] -= 1
             if left[0] <= 0:
-                return _set_off  # from the next instruction on, until the handler has it
+                # From the next instruction on, until the handler has it, in whichever frame that
+                # is: a trace function in Python would be the place where it has it.
+                caller = frame.f_back
+                while caller is not None:
+                    if caller.f_trace is count:
+                        caller.f_trace = _set_off
+                    caller = caller.f_back
+                return _set_off
         return count
 
     def handle(_signal: int, frame: FrameType | None) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from threading import get_ident
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
-from store.base import Lock
+from store.base import Changes, Lock
 
 T = TypeVar("T")
 
@@ -25,7 +24,7 @@ class Gate(Generic[T]):
     def __init__(self) -> None:
         """Empty: callers wait until the first `put`."""
         self._lock = Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changes = Changes(self._lock)
         # Guarded by _lock.
         self._content: T | None = None
         # Threads, by their number. Not a count: an interrupt (Ctrl-C) may come when a thread is
@@ -38,38 +37,54 @@ class Gate(Generic[T]):
         """The content, which stays until `leave`."""
         with self._lock:
             content = self._content
-            if content is None:
-                self._inside.discard(get_ident())  # if it is inside, from an interrupted call
-                self._changed.notify_all()
-                content = self._wait_for_content()
-            self._inside.add(get_ident())
-            return content
+            if content is not None:
+                self._inside.add(get_ident())
+                return content
+            self._inside.discard(get_ident())  # if it is inside, from an interrupted call
+            self._changes.tell()
+
+        def look() -> bool:
+            nonlocal content
+            content = self._there()
+            if content is not None:
+                self._inside.add(get_ident())
+            return content is not None
+
+        self._changes.until(look)
+        return cast("T", content)
 
     def leave(self) -> None:
         with self._lock:
             self._inside.discard(get_ident())
             # Whoever takes the content out has emptied the place first.
             if self._content is None and not self._inside:
-                self._changed.notify_all()
+                self._changes.tell()
 
     def take(self) -> T:
         """The content, for the caller alone: nobody is inside, and callers wait from now on.
 
         Must be followed by `put` or `end`. Raises the error of `end` when that came first.
         """
-        with self._lock:
-            content = self._wait_for_content()
-            self._content = None
-            self._inside.discard(get_ident())  # if it is inside, from an interrupted call
-            self._changed.wait_for(lambda: not self._inside)
-            return content
+        content: T | None = None
+
+        def look() -> bool:
+            nonlocal content
+            content = self._there()
+            if content is not None:
+                self._content = None
+                self._inside.discard(get_ident())  # if it is inside, from an interrupted call
+            return content is not None
+
+        self._changes.until(look)
+        self._changes.until(lambda: not self._inside)
+        return cast("T", content)
 
     def put(self, content: T) -> None:
         """Give callers a content again, also after `end`."""
         with self._lock:
             self._content = content
             self._end = None
-            self._changed.notify_all()
+            self._changes.tell()
 
     def end(self, error: type[Exception], text: str) -> None:
         """Callers get `error(text)` from now on, those who wait included. The first end stays,
@@ -77,12 +92,11 @@ class Gate(Generic[T]):
         with self._lock:
             self._content = None
             self._end = self._end or (error, text)
-            self._changed.notify_all()
+            self._changes.tell()
 
-    def _wait_for_content(self) -> T:
-        while self._content is None:
-            if self._end is not None:
-                error, text = self._end
-                raise error(text)
-            self._changed.wait()
+    def _there(self) -> T | None:
+        """The content, if it is there. Called with _lock held. Raises the error of `end`."""
+        if self._content is None and self._end is not None:
+            error, text = self._end
+            raise error(text)
         return self._content

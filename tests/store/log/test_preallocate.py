@@ -65,8 +65,7 @@ def names(directory: Path) -> list[str]:
 
 
 def wait_until(service: Preallocator, condition: Callable[[], bool]) -> None:
-    with service._changed:
-        assert service._changed.wait_for(condition, 60)
+    assert service._changes.until(condition, 60)
 
 
 def test_next_two_are_prepared_by_the_service_thread(service: Preallocator, source: Source) -> None:
