@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,8 +12,8 @@ if TYPE_CHECKING:
 Pair = tuple[bytes, bytes]
 
 
-class RowColumns(Collection[Pair]):
-    """AnyRows as their keys and their values. As pairs, each would be an object that the garbage
+class RowColumns:
+    """Rows as their keys and their values: each pair of a list is an object that the garbage
     collector looks at."""
 
     __slots__ = ("keys", "values")
@@ -34,13 +33,11 @@ class RowColumns(Collection[Pair]):
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __contains__(self, row: object) -> bool:
-        return any(row == each for each in self)
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Collection) and [*self] == [*other]
+        """Also with a list of pairs."""
+        return isinstance(other, list | RowColumns) and [*self] == [*other]
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # they change
 
 
 AnyRows = list[Pair] | RowColumns
