@@ -16,22 +16,22 @@ class RowColumns:
     """Rows as their keys and their values: each pair of a list is an object that the garbage
     collector looks at."""
 
-    __slots__ = ("keys", "values")
+    __slots__ = ("key_column", "value_column")
 
-    def __init__(self, keys: list[bytes], values: list[bytes]) -> None:
-        self.keys = keys
-        self.values = values
+    def __init__(self, key_column: list[bytes], value_column: list[bytes]) -> None:
+        self.key_column = key_column
+        self.value_column = value_column
 
     def append(self, row: Pair) -> None:
         key, value = row
-        self.keys.append(key)
-        self.values.append(value)
+        self.key_column.append(key)
+        self.value_column.append(value)
 
     def __iter__(self) -> Iterator[Pair]:
-        return zip(self.keys, self.values, strict=True)
+        return zip(self.key_column, self.value_column, strict=True)
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.key_column)
 
     def __eq__(self, other: object) -> bool:
         """Also with a list of pairs."""

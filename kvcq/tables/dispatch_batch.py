@@ -94,8 +94,8 @@ def _rows_with_light(requests: Sequence[DispatchRequest]) -> _Rows | None:
 
 
 def _has(rows: RowColumns, key: bytes) -> bool:
-    at = bisect_left(rows.keys, key)
-    return at < len(rows) and rows.keys[at] == key
+    at = bisect_left(rows.key_column, key)
+    return at < len(rows) and rows.key_column[at] == key
 
 
 def _merged(few: AnyRows, many: RowColumns) -> RowColumns:
@@ -103,10 +103,10 @@ def _merged(few: AnyRows, many: RowColumns) -> RowColumns:
     if not few:
         return many
     rows = [*few]
-    start, end = bisect_left(many.keys, rows[0][0]), bisect_left(many.keys, rows[-1][0])
+    start, end = bisect_left(many.key_column, rows[0][0]), bisect_left(many.key_column, rows[-1][0])
     gap = slice(start, end)
-    rows = sorted([*rows, *zip(many.keys[gap], many.values[gap], strict=True)])
-    keys, values = many.keys[:], many.values[:]
+    rows = sorted([*rows, *zip(many.key_column[gap], many.value_column[gap], strict=True)])
+    keys, values = many.key_column[:], many.value_column[:]
     keys[gap] = [key for key, _ in rows]
     values[gap] = [value for _, value in rows]
     return RowColumns(keys, values)

@@ -64,12 +64,12 @@ def light_rows(requests: Sequence[DispatchRequest]) -> tuple[RowColumns, RowColu
         order, is_last = _order(found)
         found, numbers_of = found[order], numbers_of[order]
         units_of = units[records_of[order]]
-        unit_rows.keys += _cut(_keys(length, found, LIGHT_UNIT, numbers_of))
-        unit_rows.values += _cut(units_of)
+        unit_rows.key_column += _cut(_keys(length, found, LIGHT_UNIT, numbers_of))
+        unit_rows.value_column += _cut(units_of)
         if not is_last.all():
             found, numbers_of, units_of = found[is_last], numbers_of[is_last], units_of[is_last]
-        max_rows.keys += _cut(_keys(length, found, LIGHT_MAX))
-        max_rows.values += _cut(np.hstack((units_of[:, :OFFSET_BYTES], numbers_of)))
+        max_rows.key_column += _cut(_keys(length, found, LIGHT_MAX))
+        max_rows.value_column += _cut(np.hstack((units_of[:, :OFFSET_BYTES], numbers_of)))
     return unit_rows, max_rows
 
 

@@ -45,7 +45,7 @@ def encode(batch: KvBatch, handles: Mapping[str, ColumnFamily]) -> WriteBatch:
             rows.set_default_column_family(handles[family])
             # The loop runs in C: half again as fast as one in Python.
             if isinstance(puts, RowColumns):
-                deque(map(rows.put, puts.keys, puts.values), maxlen=0)
+                deque(map(rows.put, puts.key_column, puts.value_column), maxlen=0)
             else:
                 deque(starmap(rows.put, puts), maxlen=0)
         return rows
