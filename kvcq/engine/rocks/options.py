@@ -41,10 +41,17 @@ class FamilyProfile:
     point_reads: bool = False
     # zstd on the last level, where rows lie for long and are read seldom.
     zstd_bottommost: bool = True
-    # Files of the last level; a compaction in pieces takes about one at a time.
-    file_bytes: int = 64 * MIB
-    # L0 files at which compaction starts, writes are slowed (for us: refused), writes stop.
-    l0_compact: int = 4
+    # Files of the first two levels. One that lies within a queue overlaps nothing that is written
+    # later; of one that spans two all is rewritten, so they are small. Each level behind has files
+    # four times as large: open files are few.
+    file_bytes: int = 8 * MIB
+    # The first level behind L0. Until the family is larger it has one level, and a compaction
+    # rewrites as much of it as its L0 files span: all, where they have rows of many queues.
+    # Eight L0 files of units are about 25 MiB, as they shrink to a tenth of their memtable.
+    base_bytes: int = 64 * MIB
+    # L0 files at which compaction starts, writes are slowed (for us: refused), writes stop. Each
+    # costs a scan 0.8 us.
+    l0_compact: int = 8
     l0_slow: int = 24
     l0_stop: int = 32
 
@@ -84,8 +91,8 @@ DERIVED = Profile(
         FamilyProfile(name="default", bloom_bits=16),
         # Bounds: random point reads and small overwrites, one row or two per queue. Small blocks
         # for the point reads; lz4 alone, since rows are rewritten so often that zstd would run
-        # again and again on the same ones. Twice the L0 files: their filters keep point reads out
-        # of them, and a compaction rewrites all bounds either way.
+        # again and again on the same ones. A first level that takes all bounds of millions of
+        # queues: two levels would not save anything where they are overwritten at random.
         FamilyProfile(
             name="offset",
             block_bytes=4 * KIB,
@@ -93,7 +100,7 @@ DERIVED = Profile(
             point_reads=True,
             zstd_bottommost=False,
             file_bytes=32 * MIB,
-            l0_compact=8,
+            base_bytes=256 * MIB,
         ),
         # Message keys: random inserts, never overwritten, read by short range. Range reads do not
         # ask the filter; 10 bits serve the point reads of checks.
@@ -123,6 +130,8 @@ def metadata_profile(*families: str) -> Profile:
                 point_reads=True,
                 zstd_bottommost=False,
                 file_bytes=16 * MIB,
+                base_bytes=32 * MIB,
+                l0_compact=4,
             )
             for name in families or ("default",)
         ),
@@ -194,9 +203,9 @@ def build_family_options(family: FamilyProfile, cache: Cache) -> Options:
     # refused, so the two lie close together and far from where compaction starts.
     options.set_level_zero_slowdown_writes_trigger(family.l0_slow)
     options.set_level_zero_stop_writes_trigger(family.l0_stop)
-    # L1 as large as the L0 files that make it, so that L0 to L1 rewrites each byte about once.
-    options.set_max_bytes_for_level_base(family.l0_compact * family.memtable_bytes)
+    options.set_max_bytes_for_level_base(family.base_bytes)
     options.set_target_file_size_base(family.file_bytes)
+    options.set_target_file_size_multiplier(4)
     # lz4 unpacks faster than the disk reads; zstd halves what lies still.
     options.set_compression_type(DBCompressionType.lz4())
     options.set_bottommost_compression_type(
