@@ -90,6 +90,7 @@ class MessageStore:
         *,
         separate: bool = False,
         wait: bool = True,
+        dispatch: bool = True,
         mark: BatchMark | None = None,
     ) -> Appended:
         """All messages are in the log, in order, or none is.
@@ -102,12 +103,23 @@ class MessageStore:
         a signal handler raises, they may be in the log all the same: all of them, or none.
         `wait` off is for an event loop: AppendWouldWaitError is raised when another thread
         appends, or many queues must be looked up. The same call is then made in a thread.
+        `dispatch` off is for an event loop, too: the caller answers first, and then calls
+        `dispatch_appended`, before any other call is taken.
         Raises InvalidArgumentError naming the field (`messages[3].body`), UnknownTopicError,
         UnknownQueueError; DiskFullError, StoreBusyError, StoreClosedError, StoreFailedError.
         SegmentNotReadyError, a StoreBusyError, when the log's next segment is still being made:
         this waits for no disk.
         """
-        return self._appends.append(messages, separate=separate, wait=wait, mark=mark)
+        return self._appends.append(
+            messages, separate=separate, wait=wait, dispatch=dispatch, mark=mark
+        )
+
+    def dispatch_appended(self) -> None:
+        """What was appended with `dispatch` off is visible on return, unless dispatch lags.
+
+        Waits for nothing, and raises nothing: a failure is that of the next append.
+        """
+        self._appends.dispatch_appended()
 
     def make_segments_aside(self) -> None:
         """From now on no append makes a segment itself, also with `preallocate` off. Repeatable.

@@ -93,14 +93,17 @@ class PutCoalescer:
     def put_now(self, message: Message) -> PutResult | None:
         """Append it by itself; None, and nothing done, when that would have to wait.
 
-        For a store that acknowledges what is not durable yet. Raises as `put`.
+        For a store that acknowledges what is not durable yet. It is visible from the next turn of
+        the loop on: the answer goes out in this one, and its caller is at work while units are
+        derived. What a caller asks for after the answer is taken behind that. Raises as `put`.
         """
         try:
-            appended = self._store.append([message], separate=True, wait=False)
+            appended = self._store.append([message], separate=True, wait=False, dispatch=False)
         except AppendWouldWaitError:
             return None
         except InvalidArgumentError as error:
             raise of_single_put(error) from None
+        self._loop.call_soon(self._store.dispatch_appended)
         return appended.requests[0], appended.store_time_ms
 
     def _append_waiting(self) -> None:

@@ -131,19 +131,32 @@ class ReputService:
             except Exception as error:  # noqa: BLE001 - reported through the watermark
                 self._fail(error)
                 return
+        self._keep(batch)
+        if self._inline:
+            self._wake.set()
+
+    def hold(self, batch: LogAppend) -> None:
+        """As `offer`, but a few rows wait for `follow`, which the caller lets come soon.
+
+        Should it not come, the next `offer` or `wake` has the thread dispatch them as well.
+        """
+        if batch.row_count > _GATHERED_ROWS:
+            self.offer(batch)  # `follow` would leave them to the thread
+        else:
+            self._keep(batch)
+
+    def _keep(self, batch: LogAppend) -> None:
         size = batch.end_offset - batch.start_offset
         if self._offered_bytes - self._taken_bytes + size <= _PENDING_BYTES:
             self._pending.append(batch)
             self._offered_bytes += size
-        if self._inline:
-            self._wake.set()
 
     def wake(self) -> None:
         """An append was interrupted before all of it was dispatched."""
         self._wake.set()
 
     def follow(self) -> None:
-        """The limit has risen. For the flush thread; never blocks on the disk.
+        """The limit has risen. For the flush thread, and behind `hold`; never blocks on the disk.
 
         What is due is dispatched here, if it is little: to hand it to another thread may take
         longer than that, and callers wait for it. Otherwise the next flush must not wait, and the

@@ -21,7 +21,7 @@ from store.format import MAX_MESSAGES, prepare_all
 from store.message import Appended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from store.base import Counted
     from store.config import StoreConfig
@@ -78,6 +78,7 @@ class AppendPath:
         *,
         separate: bool = False,
         wait: bool = True,
+        dispatch: bool = True,
         mark: BatchMark | None = None,
     ) -> Appended:
         config = self._config
@@ -88,12 +89,13 @@ class AppendPath:
                 f"{len(messages)} messages, not 1 to {MAX_MESSAGES}" if messages else "is empty",
             )
         log = self.log
+        offer = self._reput.offer if dispatch else self._reput.hold
         if wait:
             with log.lock:  # no interrupt leaves it held
-                done = self._append(messages, prepared, separate=separate, wait=True, mark=mark)
+                done = self._append(messages, prepared, offer, separate, wait=True, mark=mark)
         elif log.lock.acquire(blocking=False):
             try:
-                done = self._append(messages, prepared, separate=separate, wait=False, mark=mark)
+                done = self._append(messages, prepared, offer, separate, wait=False, mark=mark)
             finally:
                 log.lock.release()
         else:
@@ -107,8 +109,9 @@ class AppendPath:
         self,
         messages: Sequence[Message],
         prepared: Sequence[Prepared],
+        offer: Callable[[LogAppend], None],
+        separate: bool,  # noqa: FBT001 - as `append` has it
         *,
-        separate: bool,
         wait: bool,
         mark: BatchMark | None,
     ) -> LogAppend:
@@ -116,7 +119,7 @@ class AppendPath:
         self._check_writable()
         try:
             done = self.log.append(
-                messages, prepared, self._reput.offer, separate=separate, wait=wait, mark=mark
+                messages, prepared, offer, separate=separate, wait=wait, mark=mark
             )
             if self.is_sync:
                 self._flush_service.request(done.end_offset, len(messages))
@@ -127,6 +130,9 @@ class AppendPath:
             self._reput.wake()
             raise
         return done
+
+    def dispatch_appended(self) -> None:
+        self._reput.follow()
 
     def put(self, messages: Sequence[Message]) -> Appended:
         timeout_s = self._config.sync_flush_timeout_s

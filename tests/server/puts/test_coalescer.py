@@ -37,9 +37,17 @@ class RecordingStore:
         self.refusals: dict[bytes, Exception] = {}
         self.sync = sync
         self.would_wait = False
+        self.held = 0  # appends that are not dispatched
         self.waiting: list[Callable[[BaseException | None], None]] = []
 
-    def append(self, messages: Sequence[Message], *, separate: bool, wait: bool = True) -> Appended:
+    def append(
+        self,
+        messages: Sequence[Message],
+        *,
+        separate: bool,
+        wait: bool = True,
+        dispatch: bool = True,
+    ) -> Appended:
         assert separate, "puts of several callers are no batch"
         if not wait and self.would_wait:
             raise AppendWouldWaitError("another append is under way")
@@ -51,11 +59,15 @@ class RecordingStore:
                 raise error
         start = sum(map(len, self.appends))
         self.appends.append([message.body for message in messages])
+        self.held += not dispatch
         requests = [
             DispatchRequest("t", 0, at, at, 1, 0, 77, (), (), True)
             for at in range(start, start + len(messages))
         ]
         return Appended(requests, start + len(messages), 77)
+
+    def dispatch_appended(self) -> None:
+        self.held = 0
 
     def is_durable(self, end_offset: int) -> bool:
         return not self.sync
@@ -163,12 +175,15 @@ async def test_puts_that_would_have_to_wait_are_appended_by_a_thread() -> None:
     assert store.appends == [[b"a"], [b"c"]]
 
 
-async def test_a_put_that_came_alone_is_appended_at_once() -> None:
+async def test_a_put_that_came_alone_is_appended_at_once_and_dispatched_in_the_next_turn() -> None:
     store = RecordingStore()
     result = _coalescer(store).put_now(Message("t", b"a"))
     assert result is not None
     assert result[0].physical_offset == 0
     assert store.appends == [[b"a"]]
+    assert store.held == 1  # the answer goes out first
+    await asyncio.sleep(0)
+    assert store.held == 0
 
 
 async def test_a_put_that_came_alone_and_would_have_to_wait_is_not_appended() -> None:

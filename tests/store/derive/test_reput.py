@@ -101,10 +101,11 @@ class Harness:
     def _load(queues: Sequence[tuple[str, int]], light: Sequence[str], _log_end: int) -> list[int]:
         return [0] * (len(queues) + len(light))
 
-    def append(self, *messages: Message) -> int:
-        prepared = [prepare(message, n, 1 << 20, 9) for n, message in enumerate(messages)]
+    def append(self, *messages: Message, hold: bool = False) -> int:
+        prepared = [prepare(message, n, 1 << 20, 100) for n, message in enumerate(messages)]
+        offer = self.reput.hold if hold else self.reput.offer
         with self.log.lock:
-            done = self.log.append(messages, prepared, self.reput.offer)
+            done = self.log.append(messages, prepared, offer)
         self.appended += done.requests
         return done.end_offset
 
@@ -192,6 +193,42 @@ def test_whoever_raises_the_limit_dispatches_a_few_rows_up_to_it(tmp_path: Path)
     harness.reput.follow()
     assert harness.recorder.requests == harness.appended
     harness.close()
+
+
+def test_what_is_held_waits_for_whoever_follows(harness: Harness) -> None:
+    for number in range(3):
+        end = harness.append(Message("T", b"held"), hold=True)
+        assert harness.dispatched.value < end
+        assert len(harness.recorder.requests) == number
+        harness.reput.follow()
+        assert harness.dispatched.value == end
+    assert harness.recorder.requests == harness.appended
+
+
+def test_what_is_held_and_not_followed_is_dispatched_with_what_comes_next(
+    harness: Harness,
+) -> None:
+    harness.reput.start()
+    harness.append(Message("T", b"held"), hold=True)
+    end = harness.append(Message("T", b"next"))
+    assert harness.dispatched.wait_for(end, 30)
+    assert harness.recorder.requests == harness.appended
+
+
+def test_many_rows_are_not_held(harness: Harness) -> None:
+    queues = tuple(f"%LMQ%{number}" for number in range(_GATHERED_ROWS))
+    end = harness.append(Message("T", b"in many", light_queues=queues), hold=True)
+    assert harness.dispatched.value == end
+
+
+def test_what_is_held_beside_a_stall_is_left_to_the_thread(harness: Harness) -> None:
+    harness.recorder.busy = 2
+    end = harness.append(Message("T", b"held"), hold=True)
+    harness.reput.follow()
+    assert harness.dispatched.value < end
+    harness.reput.start()
+    assert harness.dispatched.wait_for(end, 30)
+    assert harness.recorder.requests == harness.appended
 
 
 @pytest.mark.parametrize("in_one", [True, False])
