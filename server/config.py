@@ -126,6 +126,13 @@ class ServerConfig:
     drain_grace_s: float = setting(
         10.0, "calls under way may take this long after SIGTERM", bounds=(0, 86_400), live=True
     )
+    busy_poll_us: int = setting(
+        250,
+        "behind an answer to a caller that is this quick to call again, the server looks for the "
+        "next call for so long before it sleeps; 0: it sleeps at once",
+        bounds=(0, 10_000),
+        live=True,
+    )
     workers: int = setting(
         1,
         "above 1: so many processes speak gRPC with clients, for the one that has the store; on "

@@ -4,9 +4,10 @@
 `method` has it answered; `call_below` is what hands gRPC an answer and the next reading at once.
 The others say how many calls there may be (`call_gate`), what a request may have (`request_limits`,
 `request_fields`) and how much memory all of them together (`request_memory`); `call_info` is the
-call that a log line is about.
+call that a log line is about. `busy_poll` keeps the loop awake for callers that are quick.
 """
 
+from server.edge.busy_poll import BusyPoll, Pace
 from server.edge.call_errors import batch_error, tell
 from server.edge.call_gate import CallGate, CallKind
 from server.edge.call_info import CallFilter, Context, inner_context, request_id_of
@@ -23,6 +24,7 @@ __all__ = [
     "MAX_TOPICS",
     "SMALL_BYTES",
     "UNREAD_BYTES",
+    "BusyPoll",
     "CallFilter",
     "CallGate",
     "CallKind",
@@ -30,6 +32,7 @@ __all__ = [
     "Edge",
     "Later",
     "Method",
+    "Pace",
     "RequestMemory",
     "Requests",
     "batch_error",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc
 
 from server.access import Gatekeeper, Need, current_caller, need_of
+from server.edge.busy_poll import BusyPoll
 from server.edge.call_errors import ending, tell
 from server.edge.call_gate import CallGate, CallKind
 from server.edge.call_info import CALL, CallInfo, request_id_of
@@ -73,6 +74,7 @@ class Edge:
         self._gatekeeper = gatekeeper
         self._metrics = metrics
         self.gate = CallGate(call_places(config))
+        self.busy_poll = BusyPoll(config.busy_poll_us / 1e6)
         self.memory = RequestMemory(
             config.memory_limit_bytes, config.sent_limit_bytes, private=private
         )
@@ -85,8 +87,9 @@ class Edge:
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="decoder")
 
     def reconfigure(self, config: ServerConfig) -> None:
-        """Take the settings that may change at run time: places for calls, and memory."""
+        """Take the settings that may change at run time: places for calls, memory, polling."""
         self.gate.set_places(call_places(config))
+        self.busy_poll.limit_s = config.busy_poll_us / 1e6
         self.memory.set_limits(config.memory_limit_bytes, config.sent_limit_bytes)
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from server.edge import (
     MAX_CALLS,
     SMALL_BYTES,
     CallKind,
+    Pace,
     Requests,
     batch_error,
     inner_context,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from server.edge import CallGate, Context, Method, RequestMemory
+    from server.edge import BusyPoll, CallGate, Context, Method, RequestMemory
     from server.metrics import CallMetrics
     from server.stage import Stage
 
@@ -92,6 +93,7 @@ class CallStream:
         gate: CallGate,
         memory: RequestMemory,
         metrics: CallMetrics,
+        busy_poll: BusyPoll,
         context: Context,
         request_id: str,
     ) -> None:
@@ -100,6 +102,7 @@ class CallStream:
         self._gate = gate
         self._memory = memory
         self._metrics = metrics
+        self._pace = Pace(busy_poll)
         self._context = context
         self._metadata = context.invocation_metadata()
         self._request_id = request_id
@@ -204,6 +207,7 @@ class CallStream:
     async def _take(self, requests: AsyncIterator[pb.CallsRequest]) -> None:
         try:
             async for request in requests:
+                self._pace.asked()
                 calls = request.calls
                 if len(calls) > MAX_CALLS:
                     raise InvalidArgumentError(
@@ -250,6 +254,7 @@ class CallStream:
         if len(results[0].response) > SMALL_BYTES:
             return False
         requests.answer(results_out(results))
+        self._pace.answered()
         self._count_sent(results)
         self._results = []
         return True

@@ -34,7 +34,13 @@ class CallService(kvcq_pb2_grpc.CallServiceServicer):
         await context.send_initial_metadata(())
         edge = self._edge
         stream = CallStream(
-            edge.shared, edge.gate, edge.memory, self._metrics, context, request_id_of(context)
+            edge.shared,
+            edge.gate,
+            edge.memory,
+            self._metrics,
+            edge.busy_poll,
+            context,
+            request_id_of(context),
         )
         async with aclosing(stream.run(requests, self._stage)) as responses:
             async for response in responses:

@@ -154,6 +154,8 @@ def _held_by(served: Served, name: str) -> object:
             return server._edge.memory._limit_bytes
         case "sent_limit_bytes":
             return server._edge.memory._sent_limit_bytes
+        case "busy_poll_us":
+            return round(server._edge.busy_poll.limit_s * 1e6)
         case "max_wait_ms" | "max_pull_bytes" | "max_stream_queues" | "max_stream_credit_bytes":
             return getattr(serving_.reads._config, key)
         case "drain_notice_s" | "drain_grace_s":

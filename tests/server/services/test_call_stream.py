@@ -116,6 +116,17 @@ async def test_a_put_that_comes_alone_takes_no_turn_of_the_loop(
             assert response.placed.queue_offset == number
 
 
+async def test_what_was_answered_is_there_for_whoever_asks_next(served: Served) -> None:
+    """Units are derived behind the answer to a put that came alone."""
+    async with streaming(served) as writer, streaming(served) as reader:
+        for number in range(300):
+            await writer.send((number, "Put", put(b"%d" % number)))
+            await writer.result()
+            await reader.send((number, "Pull", pull(number)))
+            answer = pb.PullResponse.FromString((await reader.result()).response)
+            assert [message.body for message in answer.messages] == [b"%d" % number]
+
+
 class HeldContext:
     """Of a client that takes an answer when the test says so."""
 
@@ -146,7 +157,9 @@ def calls_of(served: Served, context: HeldContext, *sent: pb.CallsRequest) -> An
 
     edge = served.server._edge
     given: Any = context
-    stream = CallStream(edge.shared, edge.gate, edge.memory, served.server._metrics, given, "id")
+    stream = CallStream(
+        edge.shared, edge.gate, edge.memory, served.server._metrics, edge.busy_poll, given, "id"
+    )
     return stream.run(requests(), served.server._stage)
 
 
