@@ -97,13 +97,13 @@ class PutCoalescer:
         the loop on: the answer goes out in this one, and its caller is at work while units are
         derived. What a caller asks for after the answer is taken behind that. Raises as `put`.
         """
+        self._loop.call_soon(self._store.dispatch_appended)  # first: also when Ctrl-C ends this
         try:
             appended = self._store.append([message], separate=True, wait=False, dispatch=False)
         except AppendWouldWaitError:
             return None
         except InvalidArgumentError as error:
             raise of_single_put(error) from None
-        self._loop.call_soon(self._store.dispatch_appended)
         return appended.requests[0], appended.store_time_ms
 
     def _append_waiting(self) -> None:

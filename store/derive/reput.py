@@ -109,6 +109,8 @@ class ReputService:
 
         An interrupt may end it anywhere: what was not dispatched is, after the next `wake`.
         """
+        if self._inline and self.dispatched.value < batch.start_offset:
+            self._dispatch_little(batch.start_offset)  # what is held goes first
         if (
             self._inline
             and batch.row_count <= SLICE_ROWS
@@ -138,7 +140,7 @@ class ReputService:
     def hold(self, batch: LogAppend) -> None:
         """As `offer`, but a few rows wait for `follow`, which the caller lets come soon.
 
-        Should it not come, the next `offer` or `wake` has the thread dispatch them as well.
+        Should it not come, the next `offer` or `wake` has them dispatched as well.
         """
         if batch.row_count > _GATHERED_ROWS:
             self.offer(batch)  # `follow` would leave them to the thread
@@ -163,10 +165,13 @@ class ReputService:
         reput thread dispatches it.
         """
         limit = self._limit()
-        if self._is_little(limit) and not self._dispatching.locked():
-            self.dispatch_to(limit)
+        self._dispatch_little(limit)
         if self.dispatched.value < limit:
             self._wake.set()
+
+    def _dispatch_little(self, limit: int) -> None:
+        if self._is_little(limit) and not self._dispatching.locked():
+            self.dispatch_to(limit)
 
     def _is_little(self, limit: int) -> bool:
         """Whether a few rows are due, and none of them has to be parsed from the log."""

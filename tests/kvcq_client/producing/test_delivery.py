@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -313,10 +313,8 @@ async def test_a_single_put_that_may_be_stored_is_not_repeated(
 ) -> None:
     append = served.store.append
 
-    def stored_but_not_durable(
-        messages: Sequence[StoreMessage], *, separate: bool, wait: bool
-    ) -> Appended:
-        appended = append(messages, separate=separate, wait=wait)
+    def stored_but_not_durable(messages: Sequence[StoreMessage], **how: Any) -> Appended:  # noqa: ANN401
+        appended = append(messages, **how)
         raise FlushTimeoutError(appended.end_offset, 5.0)
 
     monkeypatch.setattr(served.store, "append", stored_but_not_durable)

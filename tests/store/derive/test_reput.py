@@ -205,13 +205,19 @@ def test_what_is_held_waits_for_whoever_follows(harness: Harness) -> None:
     assert harness.recorder.requests == harness.appended
 
 
-def test_what_is_held_and_not_followed_is_dispatched_with_what_comes_next(
-    harness: Harness,
-) -> None:
+@pytest.mark.parametrize("count", [1, _GATHERED_ROWS + 1])
+def test_who_appends_behind_what_is_held_dispatches_both(harness: Harness, count: int) -> None:
+    for _ in range(2):
+        harness.append(Message("T", b"held"), hold=True)
+    end = harness.append(*[Message("T", b"next")] * count)
+    assert harness.dispatched.value == end
+    assert harness.recorder.requests == harness.appended
+
+
+def test_what_is_held_and_not_followed_is_dispatched_at_the_end(harness: Harness) -> None:
     harness.reput.start()
     harness.append(Message("T", b"held"), hold=True)
-    end = harness.append(Message("T", b"next"))
-    assert harness.dispatched.wait_for(end, 30)
+    harness.reput.stop()
     assert harness.recorder.requests == harness.appended
 
 
