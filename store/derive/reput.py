@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from store.base import Lock
@@ -175,7 +175,8 @@ class ReputService:
 
     def _is_little(self, limit: int) -> bool:
         """Whether a few rows are due, and none of them has to be parsed from the log."""
-        due = tuple(self._pending)
+        # A batch has a row at least. One call into C: appenders add to the list meanwhile.
+        due = tuple(islice(self._pending, _GATHERED_ROWS + 1))
         if not due or due[0].start_offset > self.dispatched.value:
             return False
         row_count = 0

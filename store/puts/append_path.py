@@ -92,10 +92,14 @@ class AppendPath:
         offer = self._reput.offer if dispatch else self._reput.hold
         if wait:
             with log.lock:  # no interrupt leaves it held
-                done = self._append(messages, prepared, offer, separate, wait=True, mark=mark)
+                done = self._append(
+                    messages, prepared, offer, separate=separate, wait=True, mark=mark
+                )
         elif log.lock.acquire(blocking=False):
             try:
-                done = self._append(messages, prepared, offer, separate, wait=False, mark=mark)
+                done = self._append(
+                    messages, prepared, offer, separate=separate, wait=False, mark=mark
+                )
             finally:
                 log.lock.release()
         else:
@@ -110,8 +114,8 @@ class AppendPath:
         messages: Sequence[Message],
         prepared: Sequence[Prepared],
         offer: Callable[[LogAppend], None],
-        separate: bool,  # noqa: FBT001 - as `append` has it
         *,
+        separate: bool,
         wait: bool,
         mark: BatchMark | None,
     ) -> LogAppend:

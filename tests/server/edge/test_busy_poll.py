@@ -39,6 +39,16 @@ def call(pace: Pace, clock: Steps, after_s: float) -> None:
     pace.answered()
 
 
+def looking() -> tuple[Steps, BusyPoll, Pace]:
+    """A caller that was quick has its answer."""
+    clock = Steps()
+    poll, pace = paced(clock)
+    call(pace, clock, 0)
+    call(pace, clock, LIMIT_S / 2)
+    assert is_looking(poll)
+    return clock, poll, pace
+
+
 async def test_a_caller_that_was_quick_is_looked_out_for() -> None:
     clock = Steps()
     poll, pace = paced(clock)
@@ -63,11 +73,7 @@ async def test_a_caller_that_was_slow_is_not(limit_s: float) -> None:
 
 
 async def test_the_next_call_ends_the_looking_until_it_is_answered() -> None:
-    clock = Steps()
-    poll, pace = paced(clock)
-    call(pace, clock, 0)
-    call(pace, clock, LIMIT_S / 2)
-    assert is_looking(poll)
+    _, poll, pace = looking()
     pace.asked()
     await asyncio.sleep(0)
     assert not is_looking(poll)
@@ -78,11 +84,7 @@ async def test_the_next_call_ends_the_looking_until_it_is_answered() -> None:
 
 
 async def test_who_becomes_slow_is_waited_for_once() -> None:
-    clock = Steps()
-    poll, pace = paced(clock)
-    call(pace, clock, 0)
-    call(pace, clock, LIMIT_S / 2)
-    assert is_looking(poll)
+    clock, poll, pace = looking()
     clock.step_s = LIMIT_S
     await asyncio.sleep(0)
     assert not is_looking(poll)
@@ -92,10 +94,7 @@ async def test_who_becomes_slow_is_waited_for_once() -> None:
 
 
 async def test_other_work_has_its_turns_between_two_looks() -> None:
-    clock = Steps()
-    poll, pace = paced(clock)
-    call(pace, clock, 0)
-    call(pace, clock, LIMIT_S / 2)
+    _, poll, _ = looking()
     turns = 0
     for _ in range(100):
         await asyncio.sleep(0)
