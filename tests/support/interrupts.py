@@ -9,6 +9,7 @@ the same place each time.
 from __future__ import annotations
 
 import ctypes
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -75,6 +76,9 @@ def interrupt(
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, handle)
+    # Its callbacks are not the product's, and an exception in one of them goes nowhere.
+    collecting = gc.isenabled()
+    gc.disable()
     # Python 3.12 counts instructions only where some frame asked for it before.
     sys._getframe().f_trace_opcodes = True
     try:
@@ -88,4 +92,6 @@ def interrupt(
         reached = True
     finally:
         signal.signal(signal.SIGINT, before)
+        if collecting:
+            gc.enable()
     return reached
