@@ -189,7 +189,7 @@ class StoreConfig:
         131_072, "queues of topics whose next offset is kept in memory", bounds=(16, 100_000_000)
     )
     light_offset_bytes: int = setting(
-        64 << 20,
+        512 << 20,
         "memory for next offsets of light queues, in bytes, at most; one takes 20 to 80",
         bounds=(0, 1 << 40),
     )

@@ -6,10 +6,10 @@ process (str.__hash__), of the name and of the name behind a zero. Another name 
 second for 10**17 years. Where PYTHONHASHSEED fixes the key, whoever knows it and would make such a
 name has 2**64 hashes to try.
 
-The two choose a bucket of eight places. It is a cache: what finds its bucket full pushes another
-one out, and may be pushed out itself; then it is looked up in the consume queue.
-Memory is touched as the table grows, by splitting buckets one after another (linear hashing), so no
-call does more than its own share of that.
+The first chooses a bucket of eight places, and where that is full, the other bucket of its pair. It
+is a cache: what finds both full pushes another one out, and may be pushed out itself; then it is
+looked up in the consume queue. Memory is touched as the table grows, by splitting buckets one after
+another (linear hashing), so no call does more than its own share of that.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ _WAYS = 8
 _LINE_BYTES = 64
 _PLACE_BYTES = 20
 _FIRST_BUCKETS = 8192
-#: Names in a bucket on average, when the table begins to grow: one of 100 finds no place then.
+#: Names in a bucket on average, when the table begins to grow: one of 10,000 finds no place then.
 _FILL = 4
+#: Buckets that are split for each name that is looked for meanwhile. Even: pairs stay together.
+_PACE = 2
 
 #: For such a byte, and a way to begin at: the first of its ways from there on, round the end; where
 #: it has none, that one.
@@ -46,6 +48,7 @@ class Looked(NamedTuple):
     """What `find` found out of some names, in their order."""
 
     offsets: list[int]  # 0: not known
+    unknown: list[int]  # indices of those
     hashes: _Ints
     checks: _Ints
     places: _Ints  # -1: none
@@ -62,7 +65,7 @@ class KnownOffsets:
     def __init__(self, limit_bytes: int) -> None:
         # Constant after construction. So much memory at once, all zero, is there when it is written
         # to. A bucket is one line of the processor's cache.
-        self._most = max(1, limit_bytes // (_PLACE_BYTES * _WAYS))
+        self._most = max(2, limit_bytes // (_PLACE_BYTES * _WAYS) & ~1)
         places = self._most * _WAYS
         memory = np.zeros(places * _PLACE_BYTES + _LINE_BYTES, np.uint8)
         memory = memory[-memory.ctypes.data % _LINE_BYTES :]
@@ -94,7 +97,8 @@ class KnownOffsets:
         offsets[at] = self._offset[places]
         found = np.full(len(names), -1, np.int64)
         found[at] = places
-        return Looked(offsets.tolist(), hashes, checks, found)
+        unknown = np.flatnonzero(offsets == 0).tolist()
+        return Looked(offsets.tolist(), unknown, hashes, checks, found)
 
     def get(self, name: str) -> int:
         """What `find` finds of one name, in a fiftieth of the time that a call of it takes."""
@@ -107,12 +111,12 @@ class KnownOffsets:
         bucket = name_hash & ((1 << bits) - 1)
         if bucket >= self._size:  # see _bucket_of
             bucket &= (1 << bits >> 1) - 1
-        first = bucket * _WAYS
-        row = self._hash_at[first : first + _WAYS].tolist()
-        if name_hash in row:
-            place = first + row.index(name_hash)
-            if self._check_at[place] == hash("\0" + name):
-                return place
+        for first in (bucket * _WAYS, (bucket ^ 1) * _WAYS):
+            row = self._hash_at[first : first + _WAYS].tolist()
+            if name_hash in row:
+                place = first + row.index(name_hash)
+                if self._check_at[place] == hash("\0" + name):
+                    return place
         return -1
 
     def put(self, looked: Looked, offsets: Sequence[int]) -> None:
@@ -137,7 +141,13 @@ class KnownOffsets:
             self._free(np.unique(places))
         # The first free place, from one that the other hash says: names of a bucket that come
         # together seldom meet. Without any, that one.
-        free = _bits(self._buckets.take(buckets, axis=0) == 0)
+        free = self._free_ways(buckets)
+        full = np.flatnonzero(free == 0)
+        if len(full):
+            there = self._free_ways(buckets[full] ^ 1)
+            full, there = full[there != 0], there[there != 0]
+            buckets[full] ^= 1
+            free[full] = there
         is_new = (free != 0)[fits]
         places = (buckets * _WAYS + _FIRST_FROM[free, checks & _WAYS - 1])[fits]
         hashes, checks, numbers = hashes[fits], checks[fits], numbers[fits]
@@ -157,10 +167,20 @@ class KnownOffsets:
             self._count -= 1
 
     def _standing(self, hashes: _Ints, buckets: _Ints) -> tuple[_Ints, _Ints]:
-        """Indices of those hashes that stand in their bucket, and where."""
+        """Indices of those hashes that stand in their bucket, or in the other one, and where."""
         ways = _bits(self._buckets.take(buckets, axis=0) == hashes[:, None])
+        elsewhere = np.flatnonzero(ways == 0)
+        if len(elsewhere):
+            others = buckets[elsewhere] ^ 1
+            there = _bits(self._buckets.take(others, axis=0) == hashes[elsewhere, None])
+            ways[elsewhere] = there
+            buckets = buckets.copy()
+            buckets[elsewhere] = others
         at = np.flatnonzero(ways)
         return at, buckets[at] * _WAYS + _FIRST_FROM[ways[at], 0]
+
+    def _free_ways(self, buckets: _Ints) -> npt.NDArray[np.uint8]:
+        return _bits(self._buckets.take(buckets, axis=0) == 0)
 
     def _free(self, places: _Ints) -> None:
         self._hash[places] = 0
@@ -173,12 +193,12 @@ class KnownOffsets:
         return np.where(buckets < self._size, buckets, buckets & ((1 << bits >> 1) - 1))
 
     def _grow(self, names: int) -> None:
-        """To twice the size, with so many names after so many."""
+        """To twice the size, while names come."""
         step = 1 << (self._size.bit_length() - 1)
         if self._size == self._most or (step == self._size and self._count <= step * _FILL):
             return
         # Names whose next bit is set move as far up as that bit says.
-        count = min(names, 2 * step - self._size, self._most - self._size)
+        count = min(_PACE * names, 2 * step - self._size, self._most - self._size)
         old = slice((self._size - step) * _WAYS, (self._size - step + count) * _WAYS)
         new = slice(self._size * _WAYS, (self._size + count) * _WAYS)
         hashes = self._hash[old]

@@ -92,15 +92,14 @@ class LightOffsets:
             self._looked = None
             small, known = self._small, self._table.get
             found = {name: small.get(name) or known(name) for name in names}
-            if all(found.values()):
-                return found, []
+            missing = [name for name, offset in found.items() if not offset]
         else:
             self._let_go(len(names), log_end)
             self._looked = looked = self._table.find(names)
             found = dict(zip(names, looked.offsets, strict=True))
-            if all(looked.offsets):
-                return found, []
-        missing = [name for name, offset in found.items() if not offset]
+            missing = [names[at] for at in looked.unknown]
+        if not missing:
+            return found, missing
         for aside in (self._before, self._recent):
             there = list(filter(aside.__contains__, missing))
             if there:
