@@ -358,8 +358,10 @@ def _follow_flush(flushed: Watermark, reput: ReputService) -> None:
 
     def risen(error: BaseException | None) -> None:
         if error is None:
-            reput.follow()
-            flushed.call_when(flushed.value + 1, risen)
+            try:
+                reput.follow()
+            finally:
+                flushed.call_when(flushed.value + 1, risen)
         elif isinstance(error, FlushError):
             reput.dispatched.fail(error)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from store.base import Lock
@@ -165,9 +165,11 @@ class ReputService:
         reput thread dispatches it.
         """
         limit = self._limit()
-        self._dispatch_little(limit)
-        if self.dispatched.value < limit:
-            self._wake.set()
+        try:
+            self._dispatch_little(limit)
+        finally:
+            if self.dispatched.value < limit:
+                self._wake.set()
 
     def _dispatch_little(self, limit: int) -> None:
         if self._is_little(limit) and not self._dispatching.locked():
@@ -175,14 +177,18 @@ class ReputService:
 
     def _is_little(self, limit: int) -> bool:
         """Whether a few rows are due, and none of them has to be parsed from the log."""
-        # A batch has a row at least. One call into C: appenders add to the list meanwhile.
-        due = tuple(islice(self._pending, _GATHERED_ROWS + 1))
-        if not due or due[0].start_offset > self.dispatched.value:
-            return False
         row_count = 0
-        for batch in due:
+        # A batch has a row at least. Place by place, as others add to the list and take from it
+        # meanwhile: an iterator raises then.
+        for at in range(_GATHERED_ROWS + 1):
+            try:
+                batch = self._pending[at]
+            except IndexError:
+                return at > 0
             if batch.end_offset > limit:
-                break
+                return at > 0
+            if at == 0 and batch.start_offset > self.dispatched.value:
+                return False
             row_count += batch.row_count
             if row_count > _GATHERED_ROWS:
                 return False
@@ -303,7 +309,8 @@ class ReputService:
         taken: list[Sequence[DispatchRequest]] = []
         row_count = 0
         end = self._pending[0].start_offset
-        for batch in tuple(self._pending):
+        # `copy` alone looks at all of them without a step in between where appenders could add.
+        for batch in self._pending.copy():
             if batch.start_offset != end or batch.end_offset > limit:
                 break
             if taken and row_count + batch.row_count > SLICE_ROWS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ from tests.support.log_writer import Entry, LogWriter
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from types import FrameType
+
+    from _typeshed import TraceFunction
 
     from store.consume_queue import DispatchRequest
 
@@ -202,6 +206,35 @@ def test_what_is_held_waits_for_whoever_follows(harness: Harness) -> None:
         assert len(harness.recorder.requests) == number
         harness.reput.follow()
         assert harness.dispatched.value == end
+    assert harness.recorder.requests == harness.appended
+
+
+def test_appenders_come_between_any_two_steps_of_whoever_follows(harness: Harness) -> None:
+    left = 40
+
+    def enter(frame: FrameType, _event: str, _arg: object) -> TraceFunction | None:
+        if frame.f_code.co_name not in ("_is_little", "_dispatch_pending"):
+            return None
+        frame.f_trace_opcodes = True
+        return step
+
+    def step(_frame: FrameType, event: str, _arg: object) -> TraceFunction:
+        nonlocal left
+        if event == "opcode" and left:
+            left -= 1
+            harness.append(Message("T", b"meanwhile"), hold=True)
+        return step
+
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 asks for it
+    while left:
+        end = harness.append(Message("T", b"held"), hold=True)
+        sys.settrace(enter)
+        try:
+            harness.reput.follow()
+        finally:
+            sys.settrace(None)
+        assert harness.dispatched.value >= end
+    harness.reput.follow()
     assert harness.recorder.requests == harness.appended
 
 
