@@ -177,9 +177,11 @@ class Accumulator:
             raise self._closed
         if self._open is not None:
             self._seal()
-        batch = self._open = Batch(monotonic())
+        self._on_begin()  # whoever looks waits for the lock
+        batch = Batch(monotonic())
+        # No call in between, so no interrupt.
         self._unfinished += 1
-        self._on_begin()
+        self._open = batch
         return batch
 
     def _seal(self) -> None:
@@ -205,6 +207,7 @@ class Accumulator:
                 self._seal()
             if self._unfinished:
                 self._idle_waiters.append(callback)
+                self._on_ready()  # an interrupt may have come before that
                 return
         callback()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.errors import BufferFullError, ClosedError
 from kvcq_client.producing.accumulator import Accumulator
 from kvcq_client.producing.delivery import Delivery
+from kvcq_client.producing.nudge import Nudge
 from kvcq_client.transport import ForkedError, close_in_children, in_background
 
 if TYPE_CHECKING:
@@ -36,46 +37,38 @@ class ProducerCore:
         self.delivery = Delivery(connection, self.accumulator, config)
         self._loop = asyncio.get_running_loop()
         self._linger_s = config.linger_ms / 1000
-        # Set under the accumulator's lock when a wake-up is on its way, so that a fast sender
-        # causes one for many batches; cleared in the loop before it looks.
-        self._wake_sent = False
-        self._timer_runs = False
+        # Asked for under the accumulator's lock.
+        self._wake = Nudge(self._loop, self.delivery.wake)
+        self._look = Nudge(self._loop, self._linger)
+        self._timer: asyncio.TimerHandle | None = None  # set in the loop, read under that lock
         self._task = in_background(self.delivery.run(), "put-delivery")
         close_in_children(self)
 
     def after_fork(self, error: ForkedError) -> None:
         """See Forkable."""
-        self._wake_sent = self._timer_runs = True  # there is no loop to wake
+        self._wake.stop()
+        self._look.stop()
         self.accumulator.after_fork(error)
         self.delivery.after_fork(error)
 
     def _begun(self) -> None:
-        if not self._timer_runs:
-            self._timer_runs = True
-            self._call_soon(self._linger)
+        if self._timer is None:
+            self._look.ask()
 
     def _ready(self) -> None:
-        if not self._wake_sent:
-            self._wake_sent = True
-            self._call_soon(self._wake)
-
-    def _call_soon(self, callback: Callable[[], None]) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(callback)
-
-    def _wake(self) -> None:
-        self._wake_sent = False
-        self.delivery.wake()
+        self._wake.ask()
 
     def _linger(self) -> None:
         """Let a batch go when its first message has waited long enough."""
-        # Cleared first: a batch that begins from here on starts the timer again.
-        self._timer_runs = False
+        # First: a batch that begins from here on asks again.
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         now_s = monotonic()
         begun_s = self.accumulator.seal_older_than(now_s - self._linger_s)
-        if begun_s is not None and not self._timer_runs:
-            self._timer_runs = True
-            self._loop.call_later(max(0.0, begun_s + self._linger_s - now_s), self._linger)
+        if begun_s is not None:
+            wait_s = max(0.0, begun_s + self._linger_s - now_s)
+            self._timer = self._loop.call_later(wait_s, self._linger)
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Deliver what is buffered; what is not acknowledged in time gets ClosedError.
