@@ -10,6 +10,7 @@ import heapq
 import itertools
 import logging
 import threading
+from collections import deque
 from typing import TYPE_CHECKING
 
 from store.base import Lock
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     #: Called once: with None when the offset is reached, with the error when it never will be.
     Callback = Callable[[BaseException | None], None]
+    _Waiter = tuple[int, int, Callback]
 
 logger = logging.getLogger(__name__)
 
@@ -42,25 +44,44 @@ class Watermark:
         self._lock = Lock()
         # Guarded by _lock. A heap; the number keeps callbacks out of comparisons, and waiters for
         # one end in the order they came.
-        self._waiters: list[tuple[int, int, Callback]] = []
+        self._waiters: list[_Waiter] = []
         self._numbers = itertools.count()
         #: Why it will not rise any more, or None. Read freely; only `fail` writes it.
         self.failure: BaseException | None = None
 
     def advance(self, to: int) -> None:
-        """Raise the value to `to`, then call whoever waited for that. A lower `to` does nothing."""
-        with self._lock:
-            if to <= self.value or self.failure is not None:
-                return
-            self.value = to
-            # The usual case ends here: this is on the path of every append.
-            if not self._waiters or self._waiters[0][0] > to:
-                return
-            reached = []
-            while self._waiters and self._waiters[0][0] <= to:
-                reached.append(heapq.heappop(self._waiters)[2])
-        for callback in reached:
-            self._call(callback, None)
+        """Raise the value to `to`, then call whoever waited for that. A lower `to` does nothing.
+
+        Ctrl-C may end it anywhere: all of them are called nevertheless, one perhaps twice.
+        """
+        reached: deque[_Waiter] = deque()
+        try:
+            with self._lock:
+                if to <= self.value or self.failure is not None:
+                    return
+                self.value = to
+                # The usual case ends here: this is on the path of every append.
+                if not self._waiters or self._waiters[0][0] > to:
+                    return
+                self._take_reached(reached)
+            self._call_all(reached)
+        except BaseException:
+            with self._lock:
+                self._take_reached(reached)
+            self._call_all(reached)
+            raise
+
+    def _take_reached(self, reached: deque[_Waiter]) -> None:
+        """`_lock` is held. Each is in one of the two all the time, for a moment in both."""
+        while self._waiters and self._waiters[0][0] <= self.value:
+            if not reached or reached[-1] is not self._waiters[0]:
+                reached.append(self._waiters[0])
+            heapq.heappop(self._waiters)
+
+    def _call_all(self, reached: deque[_Waiter]) -> None:
+        while reached:
+            self._call(reached[0][2], None)
+            reached.popleft()
 
     def fail(self, error: BaseException) -> None:
         """Deliver `error` to all present and later waiters. Only the first failure counts."""
@@ -76,8 +97,9 @@ class Watermark:
     def call_when(self, end: int, callback: Callback) -> None:
         """Call `callback(None)` once every offset below `end` is passed, or `callback(error)`.
 
-        Exactly once, and at once when that is known already. A callback must be short: it runs
-        on the thread that makes others wait. What it raises is logged and goes no further.
+        Once, but for Ctrl-C inside `advance`, and at once when that is known already. A callback
+        must be short: it runs on the thread that makes others wait. What it raises is logged and
+        goes no further.
         """
         with self._lock:
             failure = None

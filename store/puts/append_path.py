@@ -130,8 +130,10 @@ class AppendPath:
         except InvalidArgumentError as error:
             raise _placed_in_batch(error, messages) from None
         except BaseException:
-            # Ctrl-C, say: if all of it is in the log, it is dispatched all the same.
+            # Ctrl-C, say: if all of it is in the log, it becomes visible all the same.
             self._reput.wake()
+            if self.is_sync:
+                self._flush_service.request(self.log.appended_offset, 0)
             raise
         return done
 

@@ -105,49 +105,88 @@ class Deletions:
 
         Raises TopicBusyError while it is being deleted, what `queue_count` raises for a name that
         does not exist, and what holding and draining raises: nothing of it is touched then.
+        DiskFullError when there is no room for the mark, likewise.
         StoreBusyError, DiskFullError when rows cannot be removed now: they are with the next
-        deletion, or on the next opening, and until then no append takes the name.
+        deletion, of this name or another, or on the next opening, and until then no append takes
+        the name. The same goes for a deletion that Ctrl-C ended behind its mark.
         """
-        with appends.held():
-            if name in self._under_way:
-                raise TopicBusyError(name)
-            queues = range(queue_count(name))
-            self._under_way.add(name)
-            appends.log.hot_queues.forget([name, *((name, queue_id) for queue_id in queues)])
-            below = appends.log.appended_offset
+        if self._finish(name):
+            return
+        begun = False
+        mark: DeleteMark | None = None
         try:
+            with appends.held():
+                if name in self._under_way:
+                    raise TopicBusyError(name)
+                queues = range(queue_count(name))
+                begun = True
+                self._under_way.add(name)
+                appends.log.hot_queues.forget([name, *((name, queue_id) for queue_id in queues)])
+                below = appends.log.appended_offset
             appends.drain(below)
+            with self.rewriting, self.committing, self._numbering:
+                mark = DeleteMark(name, below, self._last_sequence + 1)
+                self._last_sequence = mark.sequence
+                self._metadata.delete_topic(mark)
+                self._marked(mark)
+                self._remove_marked_and_end()
         except BaseException:
-            # Its offsets were forgotten: they can be loaded again once all of it is dispatched.
-            appends.dispatched.call_when(below, lambda _error: self._end(name))
+            if begun:
+                self._came_to_nothing(name, mark, appends)
             raise
-        with self.rewriting, self.committing, self._numbering:
-            self._mark(name, below)
-            # Earlier ones that met a stall come first: their numbers count as applied with this.
-            for applied in self._remove_marked():
-                if applied.topic != name:
-                    self._end(applied.topic)
-        self._end(name)
 
-    def _mark(self, name: str, below_offset: int) -> None:
-        self._last_sequence += 1
-        mark = DeleteMark(name, below_offset, self._last_sequence)
-        self._metadata.delete_topic(mark)
+    def _came_to_nothing(self, name: str, mark: DeleteMark | None, appends: Appends) -> None:
+        """Without a mark appends may take the name again; with one, once its rows are gone."""
+        with self._numbering:
+            is_marked = mark is not None and self._marks.get(mark.sequence) == mark
+            if mark is not None and not is_marked and mark in self._metadata.delete_marks():
+                self._marked(mark)  # though the call failed
+                is_marked = True
+            if mark is not None and is_marked:
+                if mark.sequence <= self._queues.applied_deletions:
+                    self._end(name)
+                return
+        # Its offsets were forgotten: they can be loaded again once all of it is dispatched.
+        end = appends.log.appended_offset
+        appends.dispatched.call_when(end, lambda _error: self._end(name))
+
+    def _finish(self, name: str) -> bool:
+        """Whether a deletion of the name came to nothing behind its mark: its rows are removed."""
+        if name not in self._under_way:
+            return False
+        with self.rewriting, self.committing, self._numbering:
+            if all(mark.topic != name for mark in self._missing()):
+                return False
+            self._remove_marked_and_end()
+        return True
+
+    def _marked(self, mark: DeleteMark) -> None:
+        """The mark is in the metadata. Repeatable."""
         self._marks[mark.sequence] = mark
-        self._live.changed([name])
-        if is_light(name):
-            self._dead_light[name] = below_offset
+        self._live.changed([mark.topic])
+        if is_light(mark.topic):
+            self._dead_light[mark.topic] = mark.below_offset
+
+    def _remove_marked_and_end(self) -> None:
+        """Earlier ones that met a stall come first: their numbers count as applied with later
+        ones."""
+        for applied in self._remove_marked():
+            self._end(applied.topic)
 
     def _remove_marked(self) -> Iterator[DeleteMark]:
         """Remove rows that the queues still have, by the order of the marks; each once it is done.
 
         One that meets a stall must not be left out.
         """
-        applied = self._queues.applied_deletions
-        missing = [mark for mark in self._marks.values() if mark.sequence > applied]
-        for mark in sorted(missing, key=lambda mark: mark.sequence):
+        for mark in self._missing():
             retry_while_busy(partial(self._queues.delete_topic, mark.topic, mark.sequence))
             yield mark
+
+    def _missing(self) -> list[DeleteMark]:
+        """Marks whose rows the queues may still have, by number."""
+        applied = self._queues.applied_deletions
+        missing = [mark for mark in self._marks.values() if mark.sequence > applied]
+        return sorted(missing, key=lambda mark: mark.sequence)
 
     def _end(self, name: str) -> None:
         """Appends may take it: its rows are gone, or nothing of it was touched."""

@@ -52,7 +52,15 @@ class Run:
         """False when the append has no such instruction."""
         batch = self.batch(topic)
         returned = []
+        told: list[BaseException | None] = []
+        dispatched = self.store._appends.dispatched
+        before = self.store.log.appended_offset
+        dispatched.call_when(before + 1, told.append)
         reached = interrupt(lambda: returned.append(self.store.put(batch)), at, again, packages)
+        if not again:
+            # Nobody has to put more for what is in the log to be seen, and told of.
+            self.store.wait_visible()
+            assert told or self.store.log.appended_offset == before
         bodies = [message.body for message in batch]
         if returned:
             self.acknowledged += bodies

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.tables.keys import FAMILIES
-from store.errors import StoreBusyError, UnknownTopicError
+from store.errors import DiskFullError, StoreBusyError, UnknownTopicError
+from store.message import Message
 from tests.store.topics.harness import Appends, Harness, request
+from tests.support.interrupts import interrupt
 from tests.support.memory_engine import MemoryEngine
+from tests.support.stores import open_small
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from store.metadata import DeleteMark
 
 
 @pytest.fixture
@@ -85,3 +92,77 @@ def test_a_topic_that_is_deleted_takes_no_writers(harness: Harness) -> None:
     assert harness.topics.load([("T", 0)], [], 10) == [0]
     with pytest.raises(UnknownTopicError):
         deletions.delete("none", harness.topics.queue_count, Appends(10))
+
+
+def test_without_room_for_the_mark_nothing_of_the_topic_is_touched(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.topics.create([("T", 2)], 0)
+
+    def full(_mark: DeleteMark) -> None:
+        raise DiskFullError("no room for the mark")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.metadata, "delete_topic", full)
+        with pytest.raises(DiskFullError):
+            harness.delete("T", 10)
+    assert harness.topics.load([("T", 0)], [], 10) == [0]
+    harness.delete("T", 10)
+    with pytest.raises(UnknownTopicError):
+        harness.delete("T", 10)
+
+
+def test_a_mark_that_was_made_though_the_call_failed_counts(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.topics.create([("T", 2)], 0)
+    put = harness.metadata.delete_topic
+
+    def interrupted(mark: DeleteMark) -> None:
+        put(mark)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.metadata, "delete_topic", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            harness.delete("T", 10)
+    with pytest.raises(StoreBusyError):
+        harness.topics.load([("T", 0)], [], 10)
+    harness.delete("T", 10)  # finishes it
+    assert harness.queues.applied_deletions == 1
+    with pytest.raises(UnknownTopicError):
+        harness.delete("T", 10)
+
+
+def test_rows_that_met_a_full_disk_are_removed_by_the_next_deletion_of_the_name(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.topics.create([("T", 2)], 0)
+    harness.queues.dispatch([request("T", 0)], 100)
+
+    def full(_topic: str, _sequence: int) -> None:
+        raise DiskFullError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.queues, "delete_topic", full)
+        with pytest.raises(DiskFullError):
+            harness.delete("T", 100)
+        with pytest.raises(DiskFullError):
+            harness.delete("T", 100)
+    harness.delete("T", 100)
+    assert harness.queues.queue_ids("T") == []
+    harness.topics.create([("T", 2)], 100)
+
+
+def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path) -> None:
+    at, reached = 1, True
+    while reached:
+        with open_small(tmp_path / f"at-{at}") as store:
+            store.put([Message("T", b"1")])
+            reached = interrupt(partial(store.delete_topic, "T"), at, packages=("store",))
+            with suppress(UnknownTopicError):  # it was deleted
+                store.delete_topic("T")
+            end = store.put([Message("T", b"2")]).end_offset
+            assert len(store.pull("T", 0, 0, max_messages=9).records) == 1, (at, end)
+        at += 7
+    assert at > 100
