@@ -307,6 +307,7 @@ class LoneCalls:
         That is the caller alone while it makes one call after the other, and gRPC's thread
         otherwise: what the server says of its end in between is heard.
         """
+        self._thread.loop.call_later(LOOK_S, self._look)  # first: nothing else ends a call
         for stream in self._streams():
             if monotonic() >= stream.end_s:
                 stream.cancel()
@@ -318,7 +319,6 @@ class LoneCalls:
         else:
             self._connection.take_up()
         self._asked = 0
-        self._thread.loop.call_later(LOOK_S, self._look)
 
     def close(self) -> None:
         """End the stream, and the call under way. Repeatable."""

@@ -136,6 +136,9 @@ class _Reader:
         except (LinkEndedError, OSError) as error:
             self._lost(error)
             return None
+        except BaseException:
+            self.end()  # its answer may still be on the way: the next order would get it
+            raise
 
     def end(self) -> None:
         """The process ends. Repeatable."""

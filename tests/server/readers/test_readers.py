@@ -161,6 +161,24 @@ def test_one_that_is_silent_is_given_up(
         assert readers.running == 0
 
 
+def test_an_answer_that_was_not_taken_is_nobody_elses(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(_link: object) -> None:
+        raise MemoryError
+
+    with readers_of(store, Clock()) as readers:
+        plan = plan_of(store)
+        begin(readers, plan)
+        assert is_whole(store, ask(readers, plan))
+        with monkeypatch.context() as patch:
+            patch.setattr("server.readers.readers.receive_answer", no_memory)
+            with pytest.raises(MemoryError):
+                ask(readers, plan_of(store, 100))
+        assert readers.running == 0
+        assert ask(readers, plan) is None
+
+
 def test_it_ends_with_the_server(store: MessageStore) -> None:
     with readers_of(store, Clock()) as readers:
         begin(readers, plan_of(store))
