@@ -30,6 +30,7 @@ from tests.benchmarks.measure import Bench, Row
 
 CASES = {
     "put-in-process": in_process.put_in_process,
+    "light-queues": in_process.light_queues_in_process,
     "put-grpc": over_grpc.put_batches,
     "pull-grpc": over_grpc.pull,
     "single-put": over_grpc.single_put,

@@ -13,14 +13,19 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.opening import open_store
 from kvcq.tables.keys import INDEX, index_key
 from store.config import StoreConfig
+from store.light_queue import LMQ_PREFIX
 from store.message import Message
 from tests.benchmarks.bare_store import BareStore
 from tests.benchmarks.measure import BATCH, BODY_BYTES, Bench, Row
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from store.consume_queue import DispatchRequest
 
 QUEUES = 8
+#: Light queues of a message, and messages of a batch.
+LIGHT_EACH, LIGHT_BATCH = 100, 16
 
 
 def put_in_process(bench: Bench) -> None:
@@ -58,6 +63,61 @@ def put_in_process(bench: Bench) -> None:
             put_rate >= 0.6 * bare_rate,
             bare_rate,
             "pack with CRC into a file, same keys with WriteBatch",
+        )
+    )
+
+
+def light_queues_in_process(bench: Bench) -> None:
+    """A hundred light queues a message, a run of them at random, of few and of ten million; against
+    a loop that has keys and next offsets of all of them ready and does nothing but the writing."""
+    _light_queues(bench, 1600)
+    _light_queues(bench, bench.amount(10_000_000, 16_000))
+
+
+def _light_queues(bench: Bench, queues: int) -> None:
+    names = [f"{LMQ_PREFIX}bench-{number:08d}" for number in range(queues)]
+    body = os.urandom(BODY_BYTES)
+    root = bench.fresh(f"light-{queues}")
+    batches = bench.amount(600, 10)
+    pick = random.Random(1)
+    probe = BareStore(root / "bare", [("bench", 0)], names)
+    with open_store(StoreConfig(root=root / "store", reserved_hours=720.0)) as store:
+        store.create_topics([("bench", 1)])
+
+        def put_firsts(firsts: Sequence[int]) -> None:
+            end = store.append(
+                [
+                    Message("bench", body, 0, light_queues=tuple(names[first : first + LIGHT_EACH]))
+                    for first in firsts
+                ]
+            ).end_offset
+            assert store._services.reput.dispatched.wait_for(end, 60.0)
+
+        def bare_firsts(firsts: Sequence[int]) -> None:
+            probe.put(body, [0] * len(firsts), [slice(at, at + LIGHT_EACH) for at in firsts])
+
+        # Each has a message before it counts.
+        for at in range(0, queues, LIGHT_BATCH * LIGHT_EACH):
+            firsts = range(at, min(at + LIGHT_BATCH * LIGHT_EACH, queues), LIGHT_EACH)
+            put_firsts(firsts)
+            bare_firsts(firsts)
+
+        def times(put: Callable[[Sequence[int]], None]) -> int:
+            for _ in range(batches):
+                put([pick.randrange(queues // LIGHT_EACH) * LIGHT_EACH for _ in range(LIGHT_BATCH)])
+            return batches * LIGHT_BATCH * LIGHT_EACH
+
+        put_rate, bare_rate = bench.in_turn(lambda: times(put_firsts), lambda: times(bare_firsts))
+    probe.close()
+    bench.rows.append(
+        Row(
+            f"units of {queues:,} light queues, {LIGHT_EACH} a message, inside the process, ASYNC",
+            put_rate,
+            "units/s",
+            "0.5 of the bare loop",
+            put_rate >= 0.5 * bare_rate,
+            bare_rate,
+            "the same rows with WriteBatch, keys and offsets ready",
         )
     )
 

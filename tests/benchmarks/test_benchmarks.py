@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
     "name",
     [
         "put-in-process",
+        "light-queues",
         "put-grpc",
         "put-metrics",
         "backup",
