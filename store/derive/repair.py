@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
@@ -25,6 +26,8 @@ _BATCH = 1024
 _MANY_HOLES = 65_536
 #: Between two batches of all queues, so that puts and dispatch come in between.
 _PAUSE_S = 0.01
+#: After a refill that failed the next one begins so much later: it reads all of the log.
+_AGAIN_S = 60.0
 
 
 class Rebuilt(NamedTuple):
@@ -65,6 +68,9 @@ class QueueRepair:
         # Units that a repair of their queue did not change.
         self._failed: set[tuple[str, int, int]] = set()
         self.done = 0  # repairs that ran to their end
+        # Of the refills: set by its thread.
+        self._refilled_ms = 0
+        self._refill_not_before_s = 0.0
         self._rewriting = topics.deletions.rewriting
 
     def start(self, topic: str, queue_id: int, offset: int = 0) -> None:
@@ -81,8 +87,19 @@ class QueueRepair:
         return (topic, queue_id, offset) in self._failed
 
     def refill(self, store_time_ms: int) -> bool:
-        """Write the units of all records stored up to then again; False while a repair runs."""
+        """Begin to write the units of all records stored up to then again.
+
+        False while a repair runs, and for a minute after one of these failed. Whether it came to
+        its end, `take_refilled_ms` tells.
+        """
+        if monotonic() < self._refill_not_before_s:
+            return False
         return self._begin(lambda: self._run_refill(store_time_ms))
+
+    def take_refilled_ms(self) -> int:
+        """Up to which time the units of all records were written again; 0: none. Told once."""
+        found, self._refilled_ms = self._refilled_ms, 0
+        return found
 
     def stop(self) -> None:
         """Leave off a running repair. Repeatable."""
@@ -177,7 +194,9 @@ class QueueRepair:
         end = self._queues.dispatched_offset
         count = 0
         try:
-            while at < end and not self._stopping.wait(_PAUSE_S):
+            while at < end:
+                if self._stopping.wait(_PAUSE_S):
+                    return
                 try:
                     with self._rewriting:
                         found, behind = self._collect(at, end, [])
@@ -191,7 +210,9 @@ class QueueRepair:
                 count += len(requests)
         except StoreError:
             logger.exception("units stored up to %d could not all be rebuilt", store_time_ms)
+            self._refill_not_before_s = monotonic() + _AGAIN_S
             return
+        self._refilled_ms = store_time_ms
         self.done += 1
         logger.warning("units stored up to %d ms are rebuilt: %d", store_time_ms, count)
 

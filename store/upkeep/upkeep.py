@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from store.store_dir import StoreDir
     from store.upkeep.checkpoints import Checkpoints
 
+#: A named value: up to which store time units are to be written again, i64; empty: none are.
+REFILL = "refill_until_ms"
+
 logger = logging.getLogger(__name__)
 
 
@@ -46,7 +49,8 @@ class Upkeep:
         self._repair = repair
         # Guarded by checkpoints.lock.
         self._lost: StoreFailedError | None = None  # the directory, or a part of it
-        self._refill_until_ms = 0  # units stored up to then are to be written again
+        # Units stored up to then are to be written again; 0: none are.
+        self._refill_until_ms = int.from_bytes(metadata.get_state(REFILL) or b"", "big")
         # Set by retention, cleared by the job.
         self._compaction_due = False
 
@@ -68,9 +72,16 @@ class Upkeep:
                 self.checkpoints.flush_if_due()
 
     def _maintain_queues(self) -> None:
-        self._refill_until_ms = max(self._refill_until_ms, self._queues.maintain())
-        if self._refill_until_ms and self._repair.refill(self._refill_until_ms):
+        # Noted in the metadata: after a crash nothing else would tell of it.
+        if 0 < self._refill_until_ms <= self._repair.take_refilled_ms():
             self._refill_until_ms = 0
+            self._metadata.put_state(REFILL, b"")
+        until_ms = self._queues.maintain()
+        if until_ms > self._refill_until_ms:
+            self._refill_until_ms = until_ms
+            self._metadata.put_state(REFILL, until_ms.to_bytes(8, "big"))
+        if self._refill_until_ms:
+            self._repair.refill(self._refill_until_ms)
 
     def _look_after_directory(self) -> None:
         gone = self._directory.what_is_gone() or self._log.removed_file()

@@ -106,7 +106,8 @@ class ExpiryFilter:
 
     Thread: any. Locks: `_lock`, held while the engine is armed.
     Failure: if the engine cannot be armed, the filter is taken out before the error is raised,
-    because the one in place would creep on. `tick` then tries again.
+    because the one in place would creep on. `tick` then tries again. Where it cannot be taken out
+    either, as on a full disk, what it may have dropped too early is told by `taken_too_far_ms`.
     """
 
     def __init__(self, engine: Armable, clock: Clock, margin_s: int) -> None:
@@ -118,7 +119,10 @@ class ExpiryFilter:
         # Guarded by _lock.
         self._dropped_ms: int | None = None
         self._armed: Arming | None = None  # None: not set as it should be
+        # What the engine has, also where it should have been set again; None: no filter.
+        self._in_place_ttl_s: int | None = None
         self._too_far_ms = 0
+        self._is_told = False  # in the log
 
     @property
     def line_s(self) -> int | None:
@@ -162,17 +166,20 @@ class ExpiryFilter:
             return found
 
     def _look_at_line(self, now_ms: int) -> None:
-        """The wall clock may have jumped, as it does when a machine was suspended: a compaction
-        since then may have dropped what is alive."""
-        if self._armed is None or self._armed.ttl_s is None or self._dropped_ms is None:
+        """The wall clock may have jumped, as it does when a machine was suspended, or a full disk
+        kept the filter from being set: a compaction since then may have dropped what is alive."""
+        if self._in_place_ttl_s is None or self._dropped_ms is None:
             return
-        line_ms = now_ms - self._armed.ttl_s * 1000
+        line_ms = now_ms - self._in_place_ttl_s * 1000
         if line_ms > self._dropped_ms:
-            logger.error(
-                "the wall clock jumped: units stored in the %d s behind the last expired one may "
-                "have been dropped too early",
-                (line_ms - self._dropped_ms) // 1000,
-            )
+            if not self._is_told:
+                logger.error(
+                    "the wall clock jumped, or the expiry filter could not be set for long: units "
+                    "stored in the %d s behind the last expired one may have been dropped too early"
+                    ", and are written again from the log",
+                    (line_ms - self._dropped_ms) // 1000,
+                )
+                self._is_told = True
             self._too_far_ms = max(self._too_far_ms, line_ms)
 
     def _arm(self) -> None:
@@ -187,5 +194,8 @@ class ExpiryFilter:
         except KvcqError:
             # No room for the scratch database, say. The old line must not creep on.
             self._engine.arm(None)
+            self._in_place_ttl_s = None
             raise
+        self._in_place_ttl_s = ttl_s
+        self._is_told = False
         self._armed = Arming(now_ms, monotonic_s, ttl_s)

@@ -12,7 +12,12 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.tables.keys import UNITS, topic_range, unit_key, unit_prefix
 from kvcq.tables.values import unpack_unit
 from store.consume_queue import Boundary
-from store.errors import DamagedQueueError, OffsetOutOfRangeError, StoreBusyError
+from store.errors import (
+    DamagedQueueError,
+    OffsetOutOfRangeError,
+    StoreBusyError,
+    StoreFailedError,
+)
 from store.message import Message
 from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
@@ -311,3 +316,40 @@ def test_units_that_a_jump_of_the_clock_took_are_made_again(tmp_path: Path) -> N
         store.maintain()
         store._repair.wait()
         assert store._repair.done == 1  # told once
+
+
+def test_units_that_are_owed_stay_owed_over_errors_and_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.derive.repair._AGAIN_S", 0.0)
+    clock = FakeClock()
+    root = tmp_path / "store"
+
+    def failing(*_: object) -> None:
+        raise StoreFailedError("once")
+
+    with open_small(root, clock, reserved_hours=1, expiry_margin_s=10) as store:
+        for _ in range(40):
+            store.put([Message("T", b"x" * 4000)])
+            clock.advance(600)
+        store.flush()
+        store._services.retention.run_once(now=True)
+        before = differences(store)
+        low = store.bounds([("T", 0)])[0].min_offset
+        live_engine(store).write(KvBatch(deletes=[(UNITS, unit_key("T", 0, low))]))
+        clock.jump(30_000)
+        with monkeypatch.context() as patch:
+            patch.setattr(KvConsumeQueueStore, "rewrite", failing)
+            for _ in range(2):
+                store.maintain()
+                store._repair.wait()
+        assert (store._repair.done, differences(store) == before) == (0, False)
+    with open_small(root, clock, reserved_hours=1, expiry_margin_s=10) as store:
+        store.maintain()
+        store._repair.wait()
+        assert (store._repair.done, differences(store)) == (1, before)
+        store.maintain()
+    with open_small(root, clock, reserved_hours=1, expiry_margin_s=10) as store:
+        store.maintain()
+        store._repair.wait()
+        assert store._repair.done == 0

@@ -113,10 +113,11 @@ class Recorder:
     def __init__(self) -> None:
         self.armed: list[int | None] = []
         self.fails = 0
+        self.without_too = False  # no filter cannot be set either
         self.error: type[Exception] = EngineFailedError
 
     def arm(self, ttl_s: int | None) -> None:
-        if ttl_s is not None and self.fails:
+        if (ttl_s is not None or self.without_too) and self.fails:
             self.fails -= 1
             raise self.error("no room")
         self.armed.append(ttl_s)
@@ -182,6 +183,26 @@ def test_a_filter_that_cannot_be_set_is_taken_out() -> None:
     assert rule.tick()
     assert engine.armed[-1] == 3600 + MARGIN_S + MARGIN_S / 2
     assert not rule.tick()
+
+
+def test_what_a_filter_took_that_no_room_could_be_found_to_exchange_is_told() -> None:
+    clock, engine = FakeClock(NOW_MS), Recorder()
+    rule = ExpiryFilter(engine, clock, MARGIN_S)
+    rule.dropped_up_to(NOW_MS - 3_600_000)
+    engine.fails, engine.without_too = 6, True
+    for _ in range(3):
+        clock.advance(MARGIN_S)
+        with pytest.raises(EngineFailedError):
+            rule.tick()
+    assert engine.armed == [3600 + MARGIN_S]
+    # The line is a margin older than the drop at first.
+    assert rule.taken_too_far_ms() == NOW_MS - 3_600_000 + 2 * MARGIN_S * 1000
+    engine.fails, engine.without_too = 0, False
+    assert rule.tick()
+    assert rule.taken_too_far_ms() > 0  # until it was set
+    clock.advance(MARGIN_S)
+    rule.tick()
+    assert rule.taken_too_far_ms() == 0
 
 
 def test_a_closed_engine_is_left_alone() -> None:
