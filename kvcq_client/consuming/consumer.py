@@ -47,9 +47,18 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
         at = core.index
         messages = core.messages
         if at >= len(messages):
-            return self._wait_for_next()
+            self._wait(None)
+            messages, at = core.messages, 0
+        # No call from here on: Ctrl-C comes before the message counts as read, or to the caller.
         core.index = at + 1
         return messages[at]
+
+    def batch(self, timeout_s: float | None = None) -> list[StoredMessage]:
+        """The next messages of one queue, as they came; [] when there were none in time."""
+        core = self._core
+        if core.index >= len(core.messages) and not self._wait(timeout_s):
+            return []
+        return core.rest_of_batch()
 
     def to_end(self, idle_timeout_s: float = 30.0) -> Iterator[StoredMessage]:
         """All that is there now and was not read; what comes meanwhile may be among it.
@@ -67,8 +76,7 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
 
         self._thread.run(leave())
 
-    _wait_for_next = blocking(AsyncConsumer.__anext__)
-    batch = blocking(AsyncConsumer.batch)
+    _wait = blocking(AsyncConsumer._wait)  # noqa: SLF001 - the other face of the same class
     take = blocking(AsyncConsumer.take)
     batches_to_end = blocking_iterator(AsyncConsumer.batches_to_end, at_once=1)
     follow = blocking(AsyncConsumer.follow)

@@ -55,6 +55,7 @@ class ConsumerCore:
         self.messages: list[StoredMessage] = []
         self.index = 0  # messages of it that were read
         self._next_offset = 0  # behind all of them
+        self._begun: Fetched | None = None  # and perhaps still to be taken out of the subscription
         self._broken: CorruptRecordError | None = None
         self._to_reach: dict[Queue, int] = {}  # ends that `to_end` waits for
 
@@ -70,13 +71,16 @@ class ConsumerCore:
             raise self._broken
         while True:
             self.finish_batch()
-            fetched = self.subscription.take()
+            self._take_begun()
+            fetched = self.subscription.first()
             if fetched is None:
                 return None
             if fetched.error is not None:
                 self._to_reach.pop(fetched.queue, None)
+                self.subscription.take(fetched)
                 raise fetched.error
             self._begin(fetched)
+            self._take_begun()
             if self.messages:
                 return self.messages
 
@@ -102,8 +106,15 @@ class ConsumerCore:
         except CorruptRecordError as error:
             self._broken = error
             raise
+        # No call in between, so no interrupt: the batch is begun, or still there to be begun.
         self.queue, self.messages, self.index = fetched.queue, messages, 0
         self._next_offset = fetched.next_offset
+        self._begun = fetched
+
+    def _take_begun(self) -> None:
+        if self._begun is not None:
+            self.subscription.take(self._begun)
+            self._begun = None
 
     def finish_batch(self) -> None:
         """What the reader went through becomes its position."""

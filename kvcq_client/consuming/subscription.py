@@ -208,24 +208,34 @@ class Subscription:
 
     # --- what readers call, on any thread --------------------------------------------------
 
-    def take(self) -> Fetched | None:
-        """What came first and was not taken, or None. Raises the failure once all is taken."""
+    def first(self) -> Fetched | None:
+        """What came first and was not taken, or None. It stays: see `take`.
+
+        Raises the failure once all is taken.
+        """
         with self._lock:
-            if not self._buffer:
-                if self._passed:
-                    queue, offset = self._passed.popitem()
-                    return Fetched(queue, b"", [], offset)
-                if self._failure is not None:
-                    raise self._failure
-                return None
-            fetched = self._buffer.popleft()
-            size = len(fetched.records)
-            self._buffered -= size
-            self._taken += size
+            if self._buffer:
+                return self._buffer[0]
+            if self._passed:
+                queue, offset = next(iter(self._passed.items()))
+                return Fetched(queue, b"", [], offset)
+            if self._failure is not None:
+                raise self._failure
+            return None
+
+    def take(self, fetched: Fetched) -> None:
+        """It is the reader's, which `first` gave it. Repeatable, as an interrupt may end it."""
+        with self._lock:
+            if self._buffer and self._buffer[0] is fetched:
+                size = len(fetched.records)
+                self._buffered -= size
+                self._taken += size
+                self._buffer.popleft()
+            elif not fetched.records and self._passed.get(fetched.queue) == fetched.next_offset:
+                del self._passed[fetched.queue]
             due = self._taken >= self._regrant
         if due and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._changed.set)
-        return fetched
 
     def when_fetched(self, callback: Callable[[], None]) -> None:
         """Call back once there is something to take, or a failure; now if there is.
