@@ -204,10 +204,12 @@ class JobList:
         if self.closed:
             raise StoreClosedError("the migration")
         job = Job(kind, self._clock, work)
-        while len(self._jobs) >= _KEPT_JOBS:
-            del self._jobs[next(iter(self._jobs))]
+        ended = [each.job_id for each in self.all() if not each.is_running]
+        for job_id in ended[: max(0, len(self._jobs) + 1 - _KEPT_JOBS)]:
+            del self._jobs[job_id]
+        job.start()  # first: one without a thread is none
         self._jobs[job.job_id] = job
-        return job.start()
+        return job
 
     def job(self, job_id: str) -> Job:
         """Raises UnknownJobError."""

@@ -7,6 +7,7 @@ gap, and no repeat. A crash anywhere leaves a watermark from which the next back
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migration.fill.bulk import BulkBackfill
@@ -69,7 +70,7 @@ class Filler:
                     self._bulk.run(side)
                     rest = max(_REST_BYTES, min(_REST_MOST_BYTES, 2 * rest))
                 if side.store.dispatched_offset >= flush_at:
-                    side.store.flush()
+                    self._patiently(side.store.flush)
                     flush_at = side.store.dispatched_offset + _FLUSH_BYTES
         finally:
             double.hold_log(name, None)
@@ -134,7 +135,8 @@ class Filler:
         self._job.step("queues without messages", 0, 0)
         for topic, queue_id, offset, physical_offset in source.store.last_units():
             if physical_offset < log_start and takes(topic):
-                side.store.restore_last_units([LastUnit(topic, queue_id, offset, physical_offset)])
+                unit = LastUnit(topic, queue_id, offset, physical_offset)
+                self._patiently(partial(side.store.restore_last_units, [unit]))
 
     # --- a side that gains names -----------------------------------------------------------
 
@@ -156,8 +158,7 @@ class Filler:
         # Rows from an earlier time may have a gap behind them by now: away with them.
         for topic in dict.fromkeys(topic for topic, *_ in side.store.last_units()):
             if gained(topic):
-                with side.filling:
-                    side.store.purge_topic(topic)
+                self._patiently(partial(self._purge, side, topic))
         self._seed(side, gained)
         part = GainedPart(side, gained, self._feed, self._feed.start_offset)
         job.step(f"fill {name.value}", part.at, self._end())
@@ -168,6 +169,10 @@ class Filler:
             job.report(part.at, self._end(), written)
             pace.after_batch(job, lag)
         return part
+
+    def _purge(self, side: Side, topic: str) -> None:
+        with side.filling:
+            side.store.purge_topic(topic)
 
     def _fill_once(self, part: GainedPart) -> int:
         with part.side.filling:

@@ -109,10 +109,12 @@ class SidePair:
     def attach(self, name: SideName, store: SideStore) -> Side:
         """A side comes into use, behind the others; a backfill brings it up and joins it.
 
-        Its count of deletions becomes that of the others, so that the next one is applied.
+        Its count of deletions becomes that of the others, so that the next one is applied. It takes
+        the place of one of its name, which is closed.
         """
         with self._dispatching:
-            applied = self.applied_deletions
+            others = [side for other, side in self._sides.items() if other is not name]
+            applied = min(side.applied_deletions for side in others)
             if applied > store.applied_deletions:
                 store.delete_topic(NO_TOPIC, applied)
             side = Side(name, store)
@@ -218,7 +220,7 @@ class SidePair:
     @property
     def applied_deletions(self) -> int:
         """The lowest of the sides, stopped ones included: marks stay as long as one needs them."""
-        return min(side.store.applied_deletions for side in self._sides.values())
+        return min(side.applied_deletions for side in self._sides.values())
 
     # --- dispatch --------------------------------------------------------------------------
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from store.consume_queue import ConsumeQueueStore, DispatchRequest
+from store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,3 +77,21 @@ class Side:
         self.joined = False
         #: Why it was left behind, until somebody resumes.
         self.failure: BaseException | None = None
+        # Once it is closed to be opened again: what it had applied.
+        self._applied_deletions: int | None = None
+
+    @property
+    def applied_deletions(self) -> int:
+        """See SideStore; also of one that is closed."""
+        if self._applied_deletions is not None:
+            return self._applied_deletions
+        return self.store.applied_deletions
+
+    def close(self) -> None:
+        """Close its store; the side stays. Repeatable. Raises what closing raises, when done."""
+        if self._applied_deletions is None:
+            self._applied_deletions = 0  # where it cannot be read, none counts
+            with suppress(StoreError):
+                self._applied_deletions = self.store.applied_deletions
+        with self.filling:  # whoever fills it ends first
+            self.store.close()

@@ -26,6 +26,7 @@ from migration.steps.ingesting import ingest
 from migration.steps.migration import Migration, taken_back
 from migration.steps.verify import VerifyOptions
 from migration.steps.verifying import Verifying
+from store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -299,7 +300,7 @@ class LiveMigration:
 
     def side_stopped(self, name: SideName, error: BaseException) -> None:
         """See Attendant."""
-        self._keeper.stop(str(error))
+        self._keeper.stop(str(error) or repr(error))
 
     def look(self) -> None:
         """See Attendant: a side that fell behind is brought up again."""
@@ -324,6 +325,14 @@ class LiveMigration:
     def _fill(self) -> Job:
         """The backfill that runs, or a new one."""
         if self._filling is None or not self._filling.is_running:
+            pending = self.state.pending
+            if pending is not None and self._misses_files(pending):
+                try:
+                    store = self._opener.files(self.state)
+                except (OSError, StoreError) as error:
+                    self._keeper.stop(str(error))
+                    raise
+                self._double.attach(SideName.FILES, store)
             self._filling = self._jobs.begin("backfill", lambda job: fill(self._on, job))
         return self._filling
 
@@ -333,14 +342,15 @@ class LiveMigration:
         """Go to the target's routes: at once when no side gains names by it."""
         state = self.state
         if state.pending == target:
+            if state.stopped:
+                self._keeper.move("resumed", stopped="")
             return self._fill()
         if target == Target(state.phase, state.routing):
             return None
         routes = Routes(target.phase, target.routing)
         if state.phase is not Phase.FILES and self._on.waits_for:
             raise self._on.refuse("this change")
-        missing = target.phase is not Phase.FINISHED or target.routing.uses(Route.FILES)
-        missing = missing and self._double.side(SideName.FILES) is None
+        missing = self._misses_files(target)
         gains = any(may_gain(self._double.routes, routes, name) for name in SideName)
         if not missing and not gains:
             event = f"routes changed, now {target.phase.value}"
@@ -357,6 +367,9 @@ class LiveMigration:
             if SideName.FILES.value in state.blamed:
                 anew = state.rebuilt(SideName.FILES.value)
         self._keeper.move(f"on the way to {target.phase.value}", pending=target, **anew)
-        if missing:
-            self._double.attach(SideName.FILES, self._opener.files(self.state))
         return self._fill()
+
+    def _misses_files(self, target: Target) -> bool:
+        """Whether the target has a use for the files side, and there is none."""
+        used = target.phase is not Phase.FINISHED or target.routing.uses(Route.FILES)
+        return used and self._double.side(SideName.FILES) is None

@@ -85,11 +85,11 @@ class Migration:
     def reopen(self, side: Side) -> None:
         """A side that failed, opened again from disk, or empty where the log has a gap.
 
-        Its failure may be one of the open database or files alone, such as a failed fsync.
+        Its failure may be one of the open database or files alone, such as a failed fsync. Raises
+        what opening it raises: it is the side that failed then, as before.
         """
-        store = self.double.detach(side.name)
         try:
-            store.close()
+            side.close()
         except (StoreError, OSError):
             logger.exception("the %s side was not closed in order", side.name.value)
         fresh = self.opener.open(side.name, self.state)

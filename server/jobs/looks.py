@@ -56,3 +56,5 @@ class Looks(ABC):
                 return
             except StoreError as error:
                 logger.warning("%s could not begin what is due: %s", self._thread.name, error)
+            except Exception:  # no thread for it, say: the next look may find one
+                logger.exception("%s could not begin what is due", self._thread.name)

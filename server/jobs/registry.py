@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from migration.errors import UnknownJobError
@@ -13,7 +14,7 @@ from server.errors import JobRunningError
 from server.jobs.history import read_history, write_history
 from server.jobs.job import Job, JobView
 from server.workers import CLOSE_S
-from store.errors import InvalidArgumentError, StoreClosedError
+from store.errors import InvalidArgumentError, StoreClosedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -92,7 +93,8 @@ class Jobs:
         """The work runs from now on, as a job of the kind. May touch the disk.
 
         `scheduled`: the server begins it by itself, beside one that somebody asks for. Raises
-        JobRunningError while another one of the kind runs, StoreClosedError.
+        JobRunningError while another one of the kind runs, StoreClosedError, DiskFullError, and
+        RuntimeError where the process may have no more threads.
         """
         name = kind.name
         job = Job(
@@ -106,9 +108,16 @@ class Jobs:
                     raise JobRunningError(name, other.job_id)
             self._jobs[job.job_id] = job
             self._forget(name)
-        # Before it works: what it leaves half done after a crash has a name then.
-        self._save()
-        job.start()
+        try:
+            # Before it works: what it leaves half done after a crash has a name then.
+            self._save()
+            job.start()
+        except Exception:  # it never runs: no room for the name, or no thread
+            with self._lock:
+                self._jobs.pop(job.job_id, None)
+            with suppress(StoreError):
+                self._save()
+            raise
         return job.view()
 
     def get(self, job_id: str) -> JobView:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import errno
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.errors import EngineBusyError
 from migration.errors import IllegalStepError
 from migration.fill.pace import Pace
 from migration.jobs import Job, JobState
 from migration.state.routes import SideName
 from migration.state.state import Phase
 from store.errors import DiskFullError, StoreBusyError
+from store.message import Message
 from tests.support.migrating import (
     WAIT_S,
     advance,
@@ -19,6 +23,7 @@ from tests.support.migrating import (
     differences,
     done,
     live,
+    make_on_files,
     messages,
     open_store,
     settle,
@@ -27,6 +32,7 @@ from tests.support.migrating import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store.consume_queue import LastUnit
     from store.message_store import MessageStore
 
 
@@ -118,6 +124,80 @@ def test_the_failure_of_the_other_side_stops_the_migration_and_not_the_store(
     store.put(messages(680, 40))
     store.wait_visible()
     assert differences(store) == []
+
+
+def test_a_side_that_cannot_be_opened_again_stays_the_side_that_failed(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(live(store).start())
+    double = live(store).double
+    side = double.side(SideName.ROCKSDB)
+    assert side is not None
+    double.stop_side(side, RuntimeError("broken"))
+
+    def no_descriptor(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    for attempt in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(live(store).on.opener, "open", no_descriptor)
+            with pytest.raises(OSError, match="Too many"):
+                live(store).resume()
+        store.put(messages(600, 10))
+        topic = f"gone-{attempt}"
+        store.put([Message(topic, b"1")])
+        store.delete_topic(topic)  # which the side hears of when it is back
+        with pytest.raises(IllegalStepError, match="broken"):
+            live(store).verify()
+    done(live(store).resume())
+    assert double.is_joined(SideName.ROCKSDB)
+    assert differences(store) == []
+
+
+def test_files_that_cannot_be_made_on_the_way_back_are_made_by_resume(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.FINISHED)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(live(store).on.opener, "files", full)
+        with pytest.raises(OSError, match="No space"):
+            live(store).rollback()
+        live(store).look()  # does not try again by itself
+        assert "No space" in live(store).state.stopped
+    done(live(store).resume())
+    assert live(store).state.phase is Phase.ROCKSDB
+    assert live(store).state.stopped == ""
+    assert differences(store) == []
+
+
+def test_a_stall_at_the_beginning_of_a_backfill_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_on_files(tmp_path / "store")
+    stalls = 3
+    restore = KvConsumeQueueStore.restore_last_units
+
+    def stalled(queues: KvConsumeQueueStore, units: list[LastUnit]) -> None:
+        nonlocal stalls
+        if stalls:
+            stalls -= 1
+            raise EngineBusyError("RocksDB stalls writes")
+        restore(queues, units)
+
+    with open_store(config(tmp_path / "store", reserved_hours=1e-6)) as store:
+        store.put(messages(0, 100))
+        store.put([Message("orders", b"z" * 30_000, 1) for _ in range(60)])
+        store.flush()
+        assert store.expire() > 0
+        monkeypatch.setattr(KvConsumeQueueStore, "restore_last_units", stalled)
+        done(live(store).start())
+        assert stalls == 0
+        assert live(store).double.is_joined(SideName.ROCKSDB)
+        assert differences(store) == []
 
 
 def test_the_failure_of_files_after_the_cutover_stops_the_way_back_only(

@@ -79,6 +79,21 @@ def test_one_job_of_a_kind_runs_at_a_time() -> None:
     end(jobs, other, second)
 
 
+def test_a_job_without_a_thread_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = HeldKind("compact")
+    jobs = Jobs([kind], memory(), FakeClock())
+
+    def refused(_job: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("server.jobs.job.Job.start", refused)
+        with pytest.raises(RuntimeError, match="thread"):
+            jobs.start("compact", None, {})
+    assert jobs.views() == []
+    end(jobs, kind, begin(jobs, kind).job_id)
+
+
 def test_a_job_is_cancelled_and_stays_so() -> None:
     kind = HeldKind()
     jobs = Jobs([kind], memory(), FakeClock())
