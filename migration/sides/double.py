@@ -127,6 +127,8 @@ class DoubleQueueStore(SidePair):
         """See ConsumeQueueStore: of each name from the side that serves it."""
         routes = self.routes
         for name, side in self._sides.items():
+            if side.is_closed:
+                continue  # it serves nothing
             for page in side.store.last_units_between(start, end):
                 yield [unit for unit in page if routes.serving(unit.topic) is name]
 
@@ -217,7 +219,8 @@ class DoubleQueueStore(SidePair):
     def statistics(self) -> dict[str, float]:
         values: dict[str, float] = {}
         for name, side in self._sides.items():
-            values.update(side.store.statistics())
+            if not side.is_closed:
+                values.update(side.store.statistics())
             values[f"migration_{name.value}_dispatched_offset"] = side.store.dispatched_offset
             values[f"migration_{name.value}_joined"] = float(side.joined)
             values[f"migration_{name.value}_stopped"] = float(side.failure is not None)

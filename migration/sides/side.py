@@ -87,6 +87,11 @@ class Side:
             return self._applied_deletions
         return self.store.applied_deletions
 
+    @property
+    def is_closed(self) -> bool:
+        """It is being opened again, or could not be: nothing can be read of it."""
+        return self._applied_deletions is not None
+
     def close(self) -> None:
         """Close its store; the side stays. Repeatable. Raises what closing raises, when done."""
         if self._applied_deletions is None:

@@ -342,9 +342,7 @@ class LiveMigration:
         """Go to the target's routes: at once when no side gains names by it."""
         state = self.state
         if state.pending == target:
-            if state.stopped:
-                self._keeper.move("resumed", stopped="")
-            return self._fill()
+            return self.resume() if state.stopped else self._fill()
         if target == Target(state.phase, state.routing):
             return None
         routes = Routes(target.phase, target.routing)

@@ -208,7 +208,7 @@ class QueueRepair:
                     break  # from here on all is younger
                 at = behind
                 count += len(requests)
-        except StoreError:
+        except Exception:
             logger.exception("units stored up to %d could not all be rebuilt", store_time_ms)
             self._refill_not_before_s = monotonic() + _AGAIN_S
             return

@@ -71,7 +71,8 @@ class Deletions:
         self.committing = Lock()
         self._numbering = Lock()
         # Names that are not removed yet. Added to under the append lock; read freely.
-        self._under_way: set[str] = set()
+        # Each with the number of its mark, None before it has one.
+        self._under_way: dict[str, int | None] = {}
         # Guarded by _numbering; `dead_light` read freely.
         marks = metadata.delete_marks()
         self._marks = {mark.sequence: mark for mark in marks}
@@ -120,7 +121,7 @@ class Deletions:
                     raise TopicBusyError(name)
                 queues = range(queue_count(name))
                 begun = True
-                self._under_way.add(name)
+                self._under_way[name] = None
                 appends.log.hot_queues.forget([name, *((name, queue_id) for queue_id in queues)])
                 below = appends.log.appended_offset
             appends.drain(below)
@@ -144,25 +145,30 @@ class Deletions:
                 is_marked = True
             if mark is not None and is_marked:
                 if mark.sequence <= self._queues.applied_deletions:
-                    self._end(name)
+                    self._end(name, mark.sequence)
                 return
         # Its offsets were forgotten: they can be loaded again once all of it is dispatched.
         end = appends.log.appended_offset
-        appends.dispatched.call_when(end, lambda _error: self._end(name))
+        appends.dispatched.call_when(end, lambda _error: self._end(name, None))
 
     def _finish(self, name: str) -> bool:
         """Whether a deletion of the name came to nothing behind its mark: its rows are removed."""
-        if name not in self._under_way:
+        if self._under_way.get(name) is None:
             return False
         with self.rewriting, self.committing, self._numbering:
-            if all(mark.topic != name for mark in self._missing()):
+            if self._under_way.get(name) is None:  # whoever was at it has ended it
                 return False
             self._remove_marked_and_end()
+            applied = self._queues.applied_deletions
+            for other, sequence in list(self._under_way.items()):
+                if sequence is not None and sequence <= applied:
+                    self._end(other, sequence)  # an interrupt came before that
         return True
 
     def _marked(self, mark: DeleteMark) -> None:
         """The mark is in the metadata. Repeatable."""
         self._marks[mark.sequence] = mark
+        self._under_way[mark.topic] = mark.sequence
         self._live.changed([mark.topic])
         if is_light(mark.topic):
             self._dead_light[mark.topic] = mark.below_offset
@@ -171,7 +177,7 @@ class Deletions:
         """Earlier ones that met a stall come first: their numbers count as applied with later
         ones."""
         for applied in self._remove_marked():
-            self._end(applied.topic)
+            self._end(applied.topic, applied.sequence)
 
     def _remove_marked(self) -> Iterator[DeleteMark]:
         """Remove rows that the queues still have, by the order of the marks; each once it is done.
@@ -188,9 +194,11 @@ class Deletions:
         missing = [mark for mark in self._marks.values() if mark.sequence > applied]
         return sorted(missing, key=lambda mark: mark.sequence)
 
-    def _end(self, name: str) -> None:
-        """Appends may take it: its rows are gone, or nothing of it was touched."""
-        self._under_way.discard(name)
+    def _end(self, name: str, sequence: int | None) -> None:
+        """Appends may take it: its rows are gone, or nothing of it was touched. That deletion alone
+        ends: by now another one may be under way."""
+        if self._under_way.get(name, -1) == sequence:
+            self._under_way.pop(name, None)
 
     def settle(self, durable_sequence: int, log_start: int, checkpointed: int) -> None:
         """Drop the marks that cannot matter any more.

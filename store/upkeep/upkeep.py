@@ -51,6 +51,7 @@ class Upkeep:
         self._lost: StoreFailedError | None = None  # the directory, or a part of it
         # Units stored up to then are to be written again; 0: none are.
         self._refill_until_ms = int.from_bytes(metadata.get_state(REFILL) or b"", "big")
+        self._is_refill_noted = True
         # Set by retention, cleared by the job.
         self._compaction_due = False
 
@@ -79,7 +80,10 @@ class Upkeep:
         until_ms = self._queues.maintain()
         if until_ms > self._refill_until_ms:
             self._refill_until_ms = until_ms
-            self._metadata.put_state(REFILL, until_ms.to_bytes(8, "big"))
+            self._is_refill_noted = False
+        if not self._is_refill_noted:
+            self._metadata.put_state(REFILL, self._refill_until_ms.to_bytes(8, "big"))
+            self._is_refill_noted = True
         if self._refill_until_ms:
             self._repair.refill(self._refill_until_ms)
 

@@ -144,6 +144,8 @@ def test_a_side_that_cannot_be_opened_again_stays_the_side_that_failed(
             with pytest.raises(OSError, match="Too many"):
                 live(store).resume()
         store.put(messages(600, 10))
+        store.statistics()
+        store.expire()
         topic = f"gone-{attempt}"
         store.put([Message(topic, b"1")])
         store.delete_topic(topic)  # which the side hears of when it is back

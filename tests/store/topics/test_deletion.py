@@ -166,3 +166,26 @@ def test_an_interrupt_anywhere_is_mended_by_the_next_deletion(tmp_path: Path) ->
             assert len(store.pull("T", 0, 0, max_messages=9).records) == 1, (at, end)
         at += 7
     assert at > 100
+
+
+def test_a_mark_that_some_queues_lack_ends_no_later_deletion_of_the_name(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.topics.create([("T", 2), ("U", 2)], 0)
+    harness.delete("T", 10)
+    harness.topics.create([("T", 2)], 10)
+    deletions = harness.topics.deletions
+    # As of two sides, one of which is stopped.
+    monkeypatch.setattr(KvConsumeQueueStore, "applied_deletions", 0)
+
+    def meanwhile() -> None:
+        with pytest.raises(StoreBusyError):
+            harness.delete("T", 20)
+        harness.delete("U", 20)
+        with pytest.raises(StoreBusyError):
+            harness.topics.load([("T", 0)], [], 20)
+
+    deletions.delete("T", harness.topics.queue_count, Appends(20, meanwhile))
+    assert not deletions.under_way
+    with pytest.raises(UnknownTopicError):
+        harness.delete("T", 20)
