@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from store.errors import CorruptRecordError, MessageNotFoundError, StoreFormatError
 from store.log.record_run import MOST_MAPS, LogFiles, LogMaps, run_end, verify
 from tests.support.log_writer import Entry, LogWriter
+from tests.support.open_files import open_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SEGMENT = 4096
 
@@ -58,13 +62,13 @@ def test_few_files_are_mapped_and_none_that_is_not_read(tmp_path: Path) -> None:
     maps = LogMaps(tmp_path / "log", SEGMENT)
     for _ in range(2):
         assert maps.read_all(places) == [row.record for row in rows]
-        assert maps.count == MOST_MAPS == _open_files(tmp_path)
+        assert maps.count == MOST_MAPS == open_files(tmp_path)
     maps.let_go()
     maps.read_all(places[-2:])
     maps.let_go()
-    assert maps.count == 2 == _open_files(tmp_path)
+    assert maps.count == 2 == open_files(tmp_path)
     maps.let_go()
-    assert maps.count == 0 == _open_files(tmp_path)
+    assert maps.count == 0 == open_files(tmp_path)
 
 
 def test_a_file_that_is_too_short_is_not_mapped(tmp_path: Path) -> None:
@@ -74,12 +78,6 @@ def test_a_file_that_is_too_short_is_not_mapped(tmp_path: Path) -> None:
     (tmp_path / "log" / f"{0:020d}").write_bytes(row.record)
     with pytest.raises(StoreFormatError, match=f"a segment here has {SEGMENT}"):
         LogMaps(tmp_path / "log", SEGMENT).read_all([(0, len(row.record))])
-
-
-def _open_files(directory: Path) -> int:
-    """Of that directory; a mapping has one, which is listed as well."""
-    files = [one.readlink() for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
-    return sum(file.is_relative_to(directory) for file in files)
 
 
 def test_a_run_ends_at_a_gap_at_the_limit_and_where_places_fall() -> None:

@@ -10,19 +10,13 @@ from pathlib import Path
 import pytest
 
 from store.log.disk import write_fault
-
-
-def _open_in(directory: Path) -> list[str]:
-    """Files there that are open; of others the collector closes some whenever it likes."""
-    links = (one for one in Path("/proc/self/fd").iterdir() if one.is_symlink())
-    names = [str(one.readlink()) for one in links]
-    return [name for name in names if name.startswith(str(directory))]
+from tests.support.open_files import open_files
 
 
 def test_a_directory_that_can_be_written_in_is_left_as_it_is(tmp_path: Path) -> None:
     assert write_fault(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
-    assert _open_in(tmp_path) == []
+    assert open_files(tmp_path) == 0
 
 
 def test_a_directory_that_is_gone_is_a_fault(tmp_path: Path) -> None:
@@ -48,7 +42,7 @@ def test_a_write_that_fails_is_a_fault_and_lets_go_of_its_file(
     fault = write_fault(tmp_path)
     assert fault is not None
     assert fault.errno == number
-    assert _open_in(tmp_path) == []
+    assert open_files(tmp_path) == 0
 
 
 def test_a_process_without_descriptors_says_nothing_of_the_disk(tmp_path: Path) -> None:
