@@ -139,13 +139,13 @@ class Deletions:
     def _came_to_nothing(self, name: str, mark: DeleteMark | None, appends: Appends) -> None:
         """Without a mark appends may take the name again; with one, once its rows are gone."""
         with self._numbering:
-            is_marked = mark is not None and self._marks.get(mark.sequence) == mark
-            if mark is not None and not is_marked and mark in self._metadata.delete_marks():
-                self._marked(mark)  # though the call failed
-                is_marked = True
-            if mark is not None and is_marked:
-                if mark.sequence <= self._queues.applied_deletions:
-                    self._end(name, mark.sequence)
+            if mark is not None and self._marks.get(mark.sequence) != mark:
+                if mark in self._metadata.delete_marks():
+                    self._marked(mark)  # though the call failed
+                else:
+                    mark = None
+            if mark is not None:
+                self._end_applied()
                 return
         # Its offsets were forgotten: they can be loaded again once all of it is dispatched.
         end = appends.log.appended_offset
@@ -159,19 +159,24 @@ class Deletions:
             if self._under_way.get(name) is None:  # whoever was at it has ended it
                 return False
             self._remove_marked_and_end()
-            applied = self._queues.applied_deletions
-            for other, sequence in list(self._under_way.items()):
-                if sequence is not None and sequence <= applied:
-                    self._end(other, sequence)  # an interrupt came before that
+            self._end_applied()
         return True
+
+    def _end_applied(self) -> None:
+        """Those whose rows are gone, where an interrupt came before their end."""
+        applied = self._queues.applied_deletions
+        for name, sequence in list(self._under_way.items()):
+            if sequence is not None and sequence <= applied:
+                self._end(name, sequence)
 
     def _marked(self, mark: DeleteMark) -> None:
         """The mark is in the metadata. Repeatable."""
-        self._marks[mark.sequence] = mark
-        self._under_way[mark.topic] = mark.sequence
         self._live.changed([mark.topic])
         if is_light(mark.topic):
             self._dead_light[mark.topic] = mark.below_offset
+        # Last, and no call in between: a mark that is in `_marks` needs nothing more.
+        self._under_way[mark.topic] = mark.sequence
+        self._marks[mark.sequence] = mark
 
     def _remove_marked_and_end(self) -> None:
         """Earlier ones that met a stall come first: their numbers count as applied with later
