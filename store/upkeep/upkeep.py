@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from store.store_dir import StoreDir
     from store.upkeep.checkpoints import Checkpoints
 
-#: A named value: up to which store time units are to be written again, i64; empty: none are.
+#: A named value: up to which store time units are to be written again, i64; 0: none are.
 REFILL = "refill_until_ms"
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Upkeep:
         self._lost: StoreFailedError | None = None  # the directory, or a part of it
         # Units stored up to then are to be written again; 0: none are.
         self._refill_until_ms = int.from_bytes(metadata.get_state(REFILL) or b"", "big")
-        self._is_refill_noted = True
+        self._noted_ms = self._refill_until_ms  # in the metadata
         # Set by retention, cleared by the job.
         self._compaction_due = False
 
@@ -76,14 +76,10 @@ class Upkeep:
         # Noted in the metadata: after a crash nothing else would tell of it.
         if 0 < self._refill_until_ms <= self._repair.take_refilled_ms():
             self._refill_until_ms = 0
-            self._metadata.put_state(REFILL, b"")
-        until_ms = self._queues.maintain()
-        if until_ms > self._refill_until_ms:
-            self._refill_until_ms = until_ms
-            self._is_refill_noted = False
-        if not self._is_refill_noted:
+        self._refill_until_ms = max(self._refill_until_ms, self._queues.maintain())
+        if self._noted_ms != self._refill_until_ms:
             self._metadata.put_state(REFILL, self._refill_until_ms.to_bytes(8, "big"))
-            self._is_refill_noted = True
+            self._noted_ms = self._refill_until_ms
         if self._refill_until_ms:
             self._repair.refill(self._refill_until_ms)
 
