@@ -26,7 +26,7 @@ _WAYS = 8
 _LINE_BYTES = 64
 _PLACE_BYTES = 20
 _FIRST_BUCKETS = 8192
-#: Names in a bucket on average, when the table begins to grow: one of 10,000 finds no place then.
+#: Names in a bucket on average, when the table begins to grow: one of 1,300 finds no place then.
 _FILL = 4
 #: Buckets that are split for each name that is looked for meanwhile. Even: pairs stay together.
 _PACE = 2
@@ -141,10 +141,10 @@ class KnownOffsets:
             self._free(np.unique(places))
         # The first free place, from one that the other hash says: names of a bucket that come
         # together seldom meet. Without any, that one.
-        free = self._free_ways(buckets)
+        free = self._ways_with(0, buckets)
         full = np.flatnonzero(free == 0)
         if len(full):
-            there = self._free_ways(buckets[full] ^ 1)
+            there = self._ways_with(0, buckets[full] ^ 1)
             full, there = full[there != 0], there[there != 0]
             buckets[full] ^= 1
             free[full] = there
@@ -168,19 +168,20 @@ class KnownOffsets:
 
     def _standing(self, hashes: _Ints, buckets: _Ints) -> tuple[_Ints, _Ints]:
         """Indices of those hashes that stand in their bucket, or in the other one, and where."""
-        ways = _bits(self._buckets.take(buckets, axis=0) == hashes[:, None])
+        ways = self._ways_with(hashes[:, None], buckets)
         elsewhere = np.flatnonzero(ways == 0)
         if len(elsewhere):
             others = buckets[elsewhere] ^ 1
-            there = _bits(self._buckets.take(others, axis=0) == hashes[elsewhere, None])
-            ways[elsewhere] = there
+            ways[elsewhere] = self._ways_with(hashes[elsewhere, None], others)
             buckets = buckets.copy()
             buckets[elsewhere] = others
         at = np.flatnonzero(ways)
         return at, buckets[at] * _WAYS + _FIRST_FROM[ways[at], 0]
 
-    def _free_ways(self, buckets: _Ints) -> npt.NDArray[np.uint8]:
-        return _bits(self._buckets.take(buckets, axis=0) == 0)
+    def _ways_with(self, hashes: _Ints | int, buckets: _Ints) -> npt.NDArray[np.uint8]:
+        """Of each bucket a byte, with a bit for each way that has its hash; 0: that is free."""
+        ways = self._buckets.take(buckets, axis=0) == hashes
+        return np.packbits(ways, axis=1, bitorder="little")[:, 0]
 
     def _free(self, places: _Ints) -> None:
         self._hash[places] = 0
@@ -208,11 +209,6 @@ class KnownOffsets:
         self._hash[new] = np.where(moves, hashes, 0)
         self._size += count
         self._hash[old] = np.where(moves, 0, hashes)
-
-
-def _bits(ways: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """Of each row a byte, with a bit for each way."""
-    return np.packbits(ways, axis=1, bitorder="little")[:, 0]
 
 
 def _hashes_of(names: Sequence[str]) -> tuple[_Ints, _Ints]:
