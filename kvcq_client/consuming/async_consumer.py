@@ -119,7 +119,10 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         await self._waits.end(self._core.close())
 
     async def _wait(self, timeout_s: float | None) -> bool:
-        """Whether there is a next batch, nothing of it read, in time. When all is read."""
+        """Whether there is a next batch, nothing of it read, in time.
+
+        Called when all of the last one is read.
+        """
         end_s = None if timeout_s is None else monotonic() + timeout_s
         while self._core.next_batch() is None:
             left_s = None if end_s is None else end_s - monotonic()

@@ -55,6 +55,7 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
 
     def batch(self, timeout_s: float | None = None) -> list[StoredMessage]:
         """The next messages of one queue, as they came; [] when there were none in time."""
+        # As AsyncConsumer's, in this frame: Ctrl-C between there and here would skip the batch.
         core = self._core
         if core.index >= len(core.messages) and not self._wait(timeout_s):
             return []

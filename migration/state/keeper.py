@@ -42,12 +42,14 @@ class StateKeeper:
             logger.info("migration: %s", event)
             return state
 
-    def stop(self, reason: str, *, unopened: str = "") -> None:
+    def stop(self, why: str | BaseException, *, unopened: str = "") -> None:
         """Remember why a side was left behind; on a full disk only in memory.
 
+        An error without words is called by its name: an empty reason is none.
         `unopened`: the side, where it is one that cannot be opened.
         Nothing depends on the disk here: an opening tries the side again, and stops it again.
         """
+        reason = str(why) or repr(why)
         try:
             self.move(f"stopped: {reason}", stopped=reason, unopened=unopened)
         except OSError:

@@ -47,7 +47,7 @@ def fill(on: Migration, job: Job) -> None:
     except JobCancelledError:
         raise
     except Exception as error:
-        on.keeper.stop(str(error) or repr(error))
+        on.keeper.stop(error)
         raise
     finally:
         for name in SideName:
@@ -97,7 +97,7 @@ def _stopping(on: Migration, side: Side) -> Iterator[None]:
         raise
     except Exception as error:
         if on.double.routes.required(side.name):
-            on.keeper.stop(str(error) or repr(error))
+            on.keeper.stop(error)
         else:
             on.double.stop_side(side, error)
         raise

@@ -300,7 +300,7 @@ class LiveMigration:
 
     def side_stopped(self, name: SideName, error: BaseException) -> None:
         """See Attendant."""
-        self._keeper.stop(str(error) or repr(error))
+        self._keeper.stop(error)
 
     def look(self) -> None:
         """See Attendant: a side that fell behind is brought up again."""
@@ -330,7 +330,7 @@ class LiveMigration:
                 try:
                     store = self._opener.files(self.state)
                 except (OSError, StoreError) as error:
-                    self._keeper.stop(str(error))
+                    self._keeper.stop(error)
                     raise
                 self._double.attach(SideName.FILES, store)
             self._filling = self._jobs.begin("backfill", lambda job: fill(self._on, job))
