@@ -29,6 +29,7 @@ from store.setting import live_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from store.base import Counted
     from store.consume_queue import Boundary, Bounds, ConsumeQueueStore, DispatchRequest
@@ -456,6 +457,10 @@ class MessageStore:
         """
         self._topics.deletions.delete(name, self._topics.queue_count, self._appends)
         self._latest.superseded.forget(name)
+
+    def no_deletions(self) -> AbstractContextManager[object]:
+        """Rows of no topic, or light queue, are removed meanwhile: a deletion waits."""
+        return self._topics.deletions.none_meanwhile()
 
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Raises UnknownTopicError, UnknownQueueError where there is no such queue."""

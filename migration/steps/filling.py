@@ -9,7 +9,7 @@ from migration.errors import JobCancelledError
 from migration.fill import Filler
 from migration.state import BEFORE_CUTOVER, Routes, SideName, may_gain
 from migration.steps.migration import taken_back
-from store.errors import StoreBusyError
+from store.errors import StoreBusyError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,6 +63,9 @@ def _apply(on: Migration, target: Target, parts: Sequence[GainedPart], job: Job)
         routes = Routes(target.phase, target.routing)
         for name in SideName:
             if routes.required(name) and not on.double.is_joined(name):
+                side = on.double.side(name)
+                if side is not None and side.failure is not None:  # waiting does not help
+                    raise StoreError(f"the {name.value} side failed: {side.failure}")
                 raise StoreBusyError(f"the {name.value} side lags")
         state = on.state
         kept = target.routing == state.routing and target.phase not in BEFORE_CUTOVER

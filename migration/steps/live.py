@@ -332,7 +332,11 @@ class LiveMigration:
                 except (OSError, StoreError) as error:
                     self._keeper.stop(error)
                     raise
-                self._double.attach(SideName.FILES, store)
+                try:
+                    self._double.attach(SideName.FILES, store)
+                except BaseException:
+                    store.close()
+                    raise
             self._filling = self._jobs.begin("backfill", lambda job: fill(self._on, job))
         return self._filling
 

@@ -13,7 +13,7 @@ from store.errors import StoreError
 if TYPE_CHECKING:
     from migration.broker_config import WrittenBack
     from migration.errors import IllegalStepError
-    from migration.sides import DoubleQueueStore, Side, SideOpener
+    from migration.sides import DoubleQueueStore, Side, SideOpener, SideStore
     from migration.state import MigrationState, RoutingPolicy, StateKeeper
     from store.base import Clock
     from store.message_store import MessageStore
@@ -98,16 +98,24 @@ class Migration:
             fresh.close()
             self.opener.remove(side.name)
             fresh = self.opener.open(side.name, self.state)
-        else:
-            for mark in sorted(self.store.metadata.delete_marks(), key=lambda each: each.sequence):
-                if mark.sequence > fresh.applied_deletions:
-                    fresh.delete_topic(mark.topic, mark.sequence)
+        try:
+            self._take_place(side, fresh)
+        except BaseException:
+            fresh.close()
+            raise
+
+    def _take_place(self, side: Side, fresh: SideStore) -> None:
         blamed = side.name.value in self.state.blamed
         if fresh.dispatched_offset == 0 and (blamed or self.state.phase is Phase.VERIFIED):
             event = f"rebuilt: {side.name.value}; the verification is invalidated"
             changes = self.state.rebuilt(side.name.value)
             self.double.change_routes(lambda _: self.moved(event, **changes))
-        self.double.attach(side.name, fresh)
+        # One in between would pass over the rows here, and count as applied.
+        with self.store.no_deletions():
+            for mark in sorted(self.store.metadata.delete_marks(), key=lambda each: each.sequence):
+                if mark.sequence > fresh.applied_deletions:
+                    fresh.delete_topic(mark.topic, mark.sequence)
+            self.double.attach(side.name, fresh)
 
     def give_config_back(self) -> WrittenBack | None:
         """RocketMQ's `config/` says what topics and committed offsets there are.

@@ -12,7 +12,9 @@ from kvcq.errors import EngineBusyError
 from migration.errors import IllegalStepError
 from migration.fill.pace import Pace
 from migration.jobs import Job, JobState
+from migration.sides import DoubleQueueStore
 from migration.state.routes import SideName
+from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase
 from store.errors import DiskFullError, StoreBusyError
 from store.message import Message
@@ -31,8 +33,11 @@ from tests.support.migrating import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from migration.sides import Side, SideStore
+    from migration.state.routes import Routes
     from store.consume_queue import LastUnit
     from store.message_store import MessageStore
 
@@ -174,6 +179,90 @@ def test_files_that_cannot_be_made_on_the_way_back_are_made_by_resume(
     done(live(store).resume())
     assert live(store).state.phase is Phase.ROCKSDB
     assert live(store).state.stopped == ""
+    assert differences(store) == []
+
+
+def test_a_side_that_cannot_be_attached_is_closed_and_can_be_opened_again(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(live(store).start())
+    double = live(store).double
+    side = double.side(SideName.ROCKSDB)
+    assert side is not None
+    double.stop_side(side, RuntimeError("broken"))
+
+    def stalled(*_: object) -> None:
+        raise StoreBusyError("RocksDB stalls writes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DoubleQueueStore, "attach", stalled)
+        with pytest.raises(StoreBusyError):
+            live(store).resume()
+    done(live(store).resume())  # its lock on the database is free
+    assert double.is_joined(SideName.ROCKSDB)
+    assert differences(store) == []
+
+
+def test_a_topic_is_not_deleted_while_a_side_takes_its_place(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(live(store).start())
+    double = live(store).double
+    side = double.side(SideName.ROCKSDB)
+    assert side is not None
+    store.put([Message("gone", b"1")])
+    store.wait_visible()
+    double.stop_side(side, RuntimeError("broken"))
+    begun = threading.Event()
+
+    def delete() -> None:
+        begun.set()
+        store.delete_topic("gone")
+
+    deleting = threading.Thread(target=delete)
+    attach = DoubleQueueStore.attach
+
+    def beside_a_deletion(double: DoubleQueueStore, name: SideName, fresh: SideStore) -> Side:
+        deleting.start()
+        begun.wait()
+        deleting.join(0.1)  # one that did not wait would be done
+        return attach(double, name, fresh)
+
+    monkeypatch.setattr(DoubleQueueStore, "attach", beside_a_deletion)
+    done(live(store).resume())
+    deleting.join(WAIT_S)
+    assert not deleting.is_alive()
+    side = double.side(SideName.ROCKSDB)
+    assert side is not None
+    assert "gone" not in list(side.store.names())
+    assert differences(store) == []
+
+
+def test_a_change_of_routes_ends_when_the_side_it_needs_failed(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.FINISHED)
+    double = live(store).double
+    change_routes = DoubleQueueStore.change_routes
+    broken = False
+
+    def after_a_failure(double: DoubleQueueStore, change: Callable[[int], Routes]) -> None:
+        nonlocal broken
+        if not broken:
+            broken = True
+            side = double.side(SideName.FILES)
+            assert side is not None
+            double.stop_side(side, OSError("broken"))
+        change_routes(double, change)
+
+    monkeypatch.setattr(DoubleQueueStore, "change_routes", after_a_failure)
+    job = live(store).set_routing(RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH))
+    assert job is not None
+    assert job.wait(WAIT_S)
+    assert str(job.error) == "the files side failed: broken"
+    assert "broken" in live(store).state.stopped
+    done(live(store).resume())
+    assert double.is_joined(SideName.FILES)
     assert differences(store) == []
 
 
