@@ -5,14 +5,14 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from kvcq_client.arguments import checked
+from kvcq_client.arguments import checked, number, whole
 from kvcq_client.consuming.core import ConsumerState
 from kvcq_client.transport import AsyncClosing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from kvcq_client.consuming.core import ConsumerCore, Wanted
+    from kvcq_client.consuming.core import ConsumerCore, Part, Wanted
     from kvcq_client.format import StoredMessage
     from kvcq_client.transport import Waits
     from kvcq_client.values import Queue, Start
@@ -53,46 +53,72 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         return core.rest_of_batch()
 
     async def take(self, count: int, timeout_s: float | None = None) -> list[StoredMessage]:
-        """The next `count` messages, or as many as came in time."""
+        """The next `count` messages, or as many as came in time.
+
+        Cancelled, interrupted, or with the error of a queue, it has read none: they come again.
+        """
+        parts: list[Part] = []
+        try:
+            await self._go_through(parts, count, timeout_s)
+            return [message for part in parts for message in part.messages[part.at : part.end]]
+        except BaseException:
+            self._core.give_back(parts)
+            raise
+
+    async def _go_through(self, parts: list[Part], count: int, timeout_s: float | None) -> None:
+        whole("count", count)
+        if timeout_s is not None:
+            number("timeout_s", timeout_s)
         end_s = None if timeout_s is None else monotonic() + timeout_s
         core = self._core
-        taken: list[StoredMessage] = []
-        while len(taken) < count:
+        while count > 0:
             if core.index >= len(core.messages) and not await self._wait(
                 None if end_s is None else max(0.0, end_s - monotonic())
             ):
                 break
-            part = core.messages[core.index : core.index + count - len(taken)]
-            core.index += len(part)
-            taken += part
-        return taken
+            part = core.part(count)
+            parts.append(part)
+            core.index = part.end
+            count -= part.end - part.at
 
     async def to_end(self, idle_timeout_s: float = 30.0) -> AsyncIterator[StoredMessage]:
         """All that is there now and was not read; what comes meanwhile may be among it.
 
-        Raises DeadlineError when nothing arrives for `idle_timeout_s` before that.
+        A message is read once it was handed out: who leaves the loop goes on behind it. Raises
+        DeadlineError when nothing arrives for `idle_timeout_s` before the end.
         """
-        async for batch in self.batches_to_end(idle_timeout_s):
-            for message in batch:
-                yield message
+        core = self._core
+        await self._aim(idle_timeout_s)
+        while await self._before_end(idle_timeout_s):
+            messages = core.messages
+            while (at := core.index) < len(messages) and core.messages is messages:
+                core.index = at + 1
+                yield messages[at]
 
     async def batches_to_end(
         self, idle_timeout_s: float = 30.0
     ) -> AsyncIterator[list[StoredMessage]]:
         """As `to_end`, in batches of one queue each."""
+        await self._aim(idle_timeout_s)
+        while await self._before_end(idle_timeout_s):
+            yield self._core.rest_of_batch()
+
+    async def _aim(self, idle_timeout_s: float) -> None:
+        """At the present ends of all queues."""
+        number("idle_timeout_s", idle_timeout_s)
+        self._core.aim_at(await self._waits.in_loop(self._core.ends()))
+
+    async def _before_end(self, idle_timeout_s: float) -> bool:
+        """Whether a message is at hand; False once all queues are where they were aimed at."""
         core = self._core
-        core.aim_at(await self._waits.in_loop(core.ends()))
-        while True:
-            rest = core.rest_of_batch()
-            if rest:
-                yield rest
-            elif core.next_batch() is None:
-                if not core.behind:
-                    return
-                if not await self._fetched(idle_timeout_s):
-                    raise core.stuck(idle_timeout_s)
-            elif not core.behind:
-                return
+        while core.index >= len(core.messages):
+            if core.next_batch() is not None:
+                return core.behind > 0
+            if not core.behind:
+                return False
+            if not await self._fetched(idle_timeout_s):
+                raise core.stuck(idle_timeout_s)
+        return True
 
     async def follow(self, queues: Wanted) -> None:
         """Follow more queues; one that is followed already begins anew."""

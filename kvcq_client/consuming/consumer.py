@@ -11,14 +11,13 @@ from kvcq_client.transport import (
     Closing,
     ThreadWaits,
     blocking,
-    blocking_iterator,
     finished,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kvcq_client.consuming.core import ConsumerCore
+    from kvcq_client.consuming.core import ConsumerCore, Part
     from kvcq_client.format import StoredMessage
     from kvcq_client.transport import LoopThread
     from kvcq_client.values import Queue
@@ -61,13 +60,38 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
             return []
         return core.rest_of_batch()
 
+    def take(self, count: int, timeout_s: float | None = None) -> list[StoredMessage]:
+        """The next `count` messages, or as many as came in time.
+
+        Cancelled, interrupted, or with the error of a queue, it has read none: they come again.
+        """
+        parts: list[Part] = []
+        try:
+            self._go_through(parts, count, timeout_s)
+            return [message for part in parts for message in part.messages[part.at : part.end]]
+        except BaseException:
+            self._core.give_back(parts)
+            raise
+
     def to_end(self, idle_timeout_s: float = 30.0) -> Iterator[StoredMessage]:
         """All that is there now and was not read; what comes meanwhile may be among it.
 
-        Raises DeadlineError when nothing arrives for `idle_timeout_s` before that.
+        A message is read once it was handed out: who leaves the loop goes on behind it. Raises
+        DeadlineError when nothing arrives for `idle_timeout_s` before the end.
         """
-        for batch in self.batches_to_end(idle_timeout_s):
-            yield from batch
+        core = self._core
+        self._aim(idle_timeout_s)
+        while self._before_end(idle_timeout_s):
+            messages = core.messages
+            while (at := core.index) < len(messages) and core.messages is messages:
+                core.index = at + 1
+                yield messages[at]
+
+    def batches_to_end(self, idle_timeout_s: float = 30.0) -> Iterator[list[StoredMessage]]:
+        """As `to_end`, in batches of one queue each."""
+        self._aim(idle_timeout_s)
+        while self._before_end(idle_timeout_s):
+            yield self._core.rest_of_batch()
 
     def leave(self, queues: Iterable[Queue]) -> None:
         """Follow these no longer."""
@@ -78,8 +102,9 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
         self._thread.run(leave())
 
     _wait = blocking(AsyncConsumer._wait)  # noqa: SLF001 - the other face of the same class
-    take = blocking(AsyncConsumer.take)
-    batches_to_end = blocking_iterator(AsyncConsumer.batches_to_end, at_once=1)
+    _go_through = blocking(AsyncConsumer._go_through)  # noqa: SLF001 - likewise
+    _aim = blocking(AsyncConsumer._aim)  # noqa: SLF001 - likewise
+    _before_end = blocking(AsyncConsumer._before_end)  # noqa: SLF001 - likewise
     follow = blocking(AsyncConsumer.follow)
     seek = blocking(AsyncConsumer.seek)
     commit = blocking(AsyncConsumer.commit)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvcq_client.arguments import positions_of, queue_of, text, wrong_kind
 from kvcq_client.consuming.subscription import Subscription
@@ -14,7 +15,7 @@ from kvcq_client.transport import in_background
 from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Container, Sequence
 
     from kvcq_client.calls import Calls
     from kvcq_client.consuming.config import ConsumerConfig
@@ -31,6 +32,17 @@ Wanted = str | Queue | Iterable[str | Queue] | Mapping[Queue, int]
 
 #: Light queues that are looked up one by one, at a time: some of them have no message yet.
 _LOOKUPS = 64
+
+
+class Part(NamedTuple):
+    """What a `take` goes through of one batch: `messages[at:end]`."""
+
+    queue: Queue
+    messages: list[StoredMessage]
+    at: int
+    end: int
+    position: int  # of the queue before it
+    next_offset: int  # behind all of the batch
 
 
 class ConsumerCore:
@@ -56,6 +68,8 @@ class ConsumerCore:
         self.index = 0  # messages of it that were read
         self._next_offset = 0  # behind all of them
         self._begun: Fetched | None = None  # and perhaps still to be taken out of the subscription
+        # Batches that are read again before anything else; the first may be begun already.
+        self._given_back: deque[Part] = deque()
         self._broken: CorruptRecordError | None = None
         self._to_reach: dict[Queue, int] = {}  # ends that `to_end` waits for
 
@@ -70,8 +84,13 @@ class ConsumerCore:
         if self._broken is not None:
             raise self._broken
         while True:
-            self.finish_batch()
             self._take_begun()
+            self.finish_batch()
+            if self._given_back:
+                part = self._given_back[0]
+                self.queue, self.messages, self.index = part.queue, part.messages, 0
+                self._next_offset = part.next_offset
+                return self.messages
             fetched = self.subscription.first()
             if fetched is None:
                 return None
@@ -89,6 +108,23 @@ class ConsumerCore:
         rest = self.messages[self.index :]
         self.index = len(self.messages)
         return rest
+
+    def part(self, most: int) -> Part:
+        """What is next of the batch at hand, at most so many; not read yet."""
+        assert self.queue is not None
+        end = min(self.index + most, len(self.messages))
+        position = self._position_in_batch()
+        return Part(self.queue, self.messages, self.index, end, position, self._next_offset)
+
+    def give_back(self, parts: Sequence[Part]) -> None:
+        """These were not handed out after all: they come again, before anything else."""
+        if self.queue is not None and not (parts and parts[-1].messages is self.messages):
+            parts = [*parts, self.part(0)]
+        self._take_begun()
+        self._forget_batch()
+        for part in reversed(parts):
+            self._positions[part.queue] = part.position
+            self._given_back.appendleft(part._replace(messages=part.messages[part.at :]))
 
     def _begin(self, fetched: Fetched) -> None:
         records = fetched.records
@@ -112,9 +148,12 @@ class ConsumerCore:
         self._begun = fetched
 
     def _take_begun(self) -> None:
+        """The batch at hand is not fetched, nor given back, any more."""
         if self._begun is not None:
             self.subscription.take(self._begun)
             self._begun = None
+        if self._given_back and self._given_back[0].messages is self.messages:
+            self._given_back.popleft()
 
     def finish_batch(self) -> None:
         """What the reader went through becomes its position."""
@@ -186,14 +225,17 @@ class ConsumerCore:
         for queue in gone:
             self._positions.pop(queue, None)
             self._to_reach.pop(queue, None)
-            if queue == self.queue:
-                self._forget_batch()
+        self._forget_of(gone)
 
     def _move(self, offsets: Mapping[Queue, int]) -> None:
-        if self.queue in offsets:
-            self._forget_batch()
+        self._forget_of(offsets)
         self._positions.update(offsets)
         self.subscription.follow(offsets)
+
+    def _forget_of(self, queues: Container[Queue]) -> None:
+        self._given_back = deque(part for part in self._given_back if part.queue not in queues)
+        if self.queue in queues:
+            self._forget_batch()
 
     async def _queues(self, wanted: Iterable[str | Queue]) -> list[Queue]:
         queues: list[Queue] = []

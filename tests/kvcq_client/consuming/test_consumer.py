@@ -46,6 +46,17 @@ async def _fill(client: AsyncClient, count: int, queues: int = 1, tag: str = "")
         )
 
 
+def _damage_behind(damage: int, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan_pull = served.store.plan_pull
+
+    def damaged(topic: str, queue_id: int, offset: int, **rest: Any) -> PullPlan:  # noqa: ANN401 - handed on
+        if offset >= damage:
+            raise store.errors.DamagedQueueError(topic, queue_id, damage, "no unit")
+        return plan_pull(topic, queue_id, offset, **{**rest, "max_messages": damage - offset})
+
+    monkeypatch.setattr(served.store, "plan_pull", damaged)
+
+
 async def test_iteration_follows_many_queues_each_in_order(client: AsyncClient) -> None:
     await _fill(client, 4000, queues=4)
     seen: dict[int, list[int]] = {}
@@ -202,14 +213,7 @@ async def test_to_end_tells_of_a_queue_that_failed_before_it_began(
     client: AsyncClient, served: Served, monkeypatch: pytest.MonkeyPatch, read_before: int
 ) -> None:
     await _fill(client, 10)
-    plan_pull = served.store.plan_pull
-
-    def damaged(topic: str, queue_id: int, offset: int, **rest: Any) -> PullPlan:  # noqa: ANN401 - handed on
-        if offset >= 4:
-            raise store.errors.DamagedQueueError(topic, queue_id, 4, "no unit")
-        return plan_pull(topic, queue_id, offset, **{**rest, "max_messages": 4 - offset})
-
-    monkeypatch.setattr(served.store, "plan_pull", damaged)
+    _damage_behind(4, served, monkeypatch)
     async with await client.consumer({QUEUE: read_before}) as consumer:
         await until(lambda: QUEUE not in consumer._core.subscription._offsets)
         to_end = consumer.to_end(10)
@@ -219,6 +223,57 @@ async def test_to_end_tells_of_a_queue_that_failed_before_it_began(
         assert seen == list(range(read_before, 4))
         assert consumer.positions() == {QUEUE: 4}
         assert [message async for message in consumer.to_end(10)] == []
+
+
+async def test_a_take_that_is_cancelled_has_read_nothing(client: AsyncClient) -> None:
+    await _fill(client, 30, queues=2)
+    async with await client.consumer("orders") as consumer:
+        first = await anext(consumer)
+        before = consumer.positions()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await consumer.take(100)
+        assert consumer.positions() == before
+        rest = await consumer.take(100, 0.1)
+        seen = sorted((one.queue_id, one.queue_offset) for one in [first, *rest])
+        assert seen == [(queue_id, at) for queue_id in (0, 1) for at in range(15)]
+
+
+async def test_what_a_cancelled_take_gave_back_is_dropped_by_a_seek(client: AsyncClient) -> None:
+    await _fill(client, 30, queues=2)
+    one = Queue("orders", 1)
+    async with await client.consumer("orders") as consumer:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await consumer.take(100)
+        await consumer.seek({QUEUE: 10})
+        consumer.leave([one])
+        assert [m.queue_offset for m in await consumer.take(100, 0.1)] == list(range(10, 15))
+        assert consumer.positions() == {QUEUE: 15}
+
+
+async def test_a_take_that_meets_the_error_of_a_queue_has_read_nothing(
+    client: AsyncClient, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _fill(client, 10)
+    _damage_behind(4, served, monkeypatch)
+    async with await client.consumer("orders") as consumer:
+        with pytest.raises(DataLossError):
+            await consumer.take(10, 10)
+        assert consumer.positions() == {QUEUE: 0}
+        assert [m.queue_offset for m in await consumer.take(10, 0.1)] == [0, 1, 2, 3]
+
+
+async def test_leaving_to_end_in_the_middle_goes_on_behind_the_last_message(
+    client: AsyncClient,
+) -> None:
+    await _fill(client, 10)
+    async with await client.consumer("orders") as consumer:
+        async for message in consumer.to_end():
+            if message.queue_offset == 3:
+                break
+        assert consumer.positions() == {QUEUE: 4}
+        assert [m.queue_offset async for m in consumer.to_end()] == list(range(4, 10))
 
 
 async def test_a_queue_whose_messages_all_expired_is_at_its_end(

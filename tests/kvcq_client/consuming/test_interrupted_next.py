@@ -13,11 +13,12 @@ from kvcq_client.consuming.consumer import Consumer
 from kvcq_client.consuming.core import ConsumerCore
 from kvcq_client.consuming.subscription import Fetched, Subscription
 from kvcq_client.transport.loop_thread import LoopThread
+from kvcq_client.transport.waiting import ThreadWaits
 from kvcq_client.values import Queue
 from tests.support.interrupts import interrupt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Awaitable, Iterator, Sequence
 
 QUEUE = Queue("T", 0)
 
@@ -45,24 +46,36 @@ def decoded(_records: bytes, offsets: Sequence[int], **_: object) -> list[Messag
     return [Message(offset) for offset in offsets]
 
 
-# Of a coroutine that was interrupted before it began.
-@pytest.mark.filterwarnings("ignore:coroutine 'AsyncConsumer:RuntimeWarning")
-@pytest.mark.parametrize("in_batches", [False, True])
+# Of coroutines that were interrupted before they began.
+@pytest.mark.filterwarnings("ignore:coroutine '.*' was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("way", ["one by one", "batch", "take", "to_end"])
 def test_an_interrupt_at_any_instruction_skips_nothing(
-    thread: LoopThread, monkeypatch: pytest.MonkeyPatch, *, in_batches: bool
+    thread: LoopThread, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(consuming, "split_records", decoded)
     monkeypatch.setattr(consuming, "Subscription", Silent)
     nobody: Any = None
 
+    async def ends(_core: ConsumerCore) -> dict[Queue, int]:
+        return {QUEUE: 5}
+
+    async def here(_waits: ThreadWaits, call: Awaitable[object]) -> object:
+        return await call
+
+    monkeypatch.setattr(ConsumerCore, "ends", ends)
+    monkeypatch.setattr(ThreadWaits, "in_loop", here)
+
     async def make() -> ConsumerCore:
         return ConsumerCore(nobody, nobody, ConsumerConfig(), lambda _core: None)
 
     def read() -> None:
-        if in_batches:
+        if way == "batch":
             got.append(consumer.batch(0.0))
+        elif way == "take":
+            got.append(consumer.take(1))
+            got.append(consumer.take(3, 0.0))
         else:
-            for message in consumer:
+            for message in consumer if way == "one by one" else consumer.to_end():
                 seen.append(message.queue_offset)
                 if len(seen) == 4:
                     break
@@ -86,4 +99,4 @@ def test_an_interrupt_at_any_instruction_skips_nothing(
         assert seen == [0, 1, 2, 3, 4, 5], at
         assert consumer.positions() == {QUEUE: 6}
         assert core.subscription._buffered == 0
-    assert at > 200
+    assert at > (100 if way == "batch" else 200)
