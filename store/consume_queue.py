@@ -128,6 +128,20 @@ def is_constant(column: Sequence[object]) -> bool:
     return column.count(column[0]) == len(column)
 
 
+def queues_of(requests: Sequence[DispatchRequest]) -> set[tuple[str, int]]:
+    """The queues that have a new unit of these: topic and queue id; a light queue is (name, 0)."""
+    if isinstance(requests, PlainRequests):
+        topics, queue_ids = requests.topics, requests.queue_ids
+        if topics and is_constant(topics) and is_constant(queue_ids):
+            return {(topics[0], queue_ids[0])}
+        return set(zip(topics, queue_ids, strict=True))
+    queues = {(each.topic, each.queue_id) for each in requests}
+    for each in requests:
+        if each.light_queues:
+            queues.update((name, 0) for name, _ in each.light_queues)
+    return queues
+
+
 class Bounds(NamedTuple):
     """min..max of one queue; empty when they are equal."""
 

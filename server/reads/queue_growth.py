@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from store.consume_queue import queues_of
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
@@ -56,11 +58,7 @@ class QueueGrowth:
             return
         # Membership tests on a dict that the loop changes are atomic under the interpreter lock.
         # A watcher that comes after the test reads the queue itself.
-        hits = set()
-        for each in requests:
-            if (key := (each.topic, each.queue_id)) in watched:
-                hits.add(key)
-            hits.update(key for name, _ in each.light_queues if (key := (name, 0)) in watched)
+        hits = {key for key in queues_of(requests) if key in watched}
         if not hits:
             return
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store.consume_queue import PlainRequests
+from store.consume_queue import DispatchRequest, PlainRequests, queues_of
 
 
 @pytest.fixture
@@ -31,3 +31,24 @@ def test_a_piece_of_a_large_batch_costs_what_is_in_it(requests: PlainRequests) -
     piece = requests[1:3]
     assert isinstance(piece, PlainRequests)
     assert np.shares_memory(piece.physical_offsets, requests.physical_offsets)
+
+
+def test_the_queues_of_columns_are_those_of_a_list(requests: PlainRequests) -> None:
+    assert (
+        queues_of(requests)
+        == queues_of(list(requests))
+        == {
+            ("A", 0),
+            ("B", 1),
+            ("A", 2),
+            ("C", 0),
+        }
+    )
+    for piece in (requests[4:], requests[1:3], requests[5:]):
+        assert queues_of(piece) == queues_of(list(piece))
+
+
+def test_light_queues_are_among_the_queues() -> None:
+    light = (("%LMQ%a", 3), ("%LMQ%b", 0))
+    request = DispatchRequest("A", 1, 0, 0, 60, 0, 17, (), light, in_queue=True)
+    assert queues_of([request]) == {("A", 1), ("%LMQ%a", 0), ("%LMQ%b", 0)}
