@@ -148,9 +148,9 @@ class ServerConfig:
         bounds=(0, 64),
     )
     cold_read_share: float = setting(
-        0.1,
-        "of one core of the server, for reads far behind the end while more than 1 MiB/s is put; "
-        "1: no limit",
+        0.05,
+        "of one core of the server, for reads far behind the end while more than 1 MiB/s is put, "
+        "where other calls leave nothing; 1: no limit",
         bounds=(0.01, 1),
         live=True,
     )

@@ -1,9 +1,9 @@
 """Reads far behind the end of the log: in workers, and giving way to puts.
 
 A cold read costs its time twice: the pages come from the disk, and what Python does with them
-keeps puts from the interpreter. So while puts come, cold reads take a share of one core of the
-server, over all consumers together; what a reader process does for them does not count. When no
-puts come, they take what there is.
+keeps puts from the interpreter. So while puts come, cold reads take what the loop leaves of one
+core of the server, and a small share where it leaves nothing, over all consumers together; what a
+reader process does for them does not count. When no puts come, they take what there is.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ FEW_BYTES_PER_S = 1 << 20
 #: What a byte of an answer takes on its way out, in the loop and in the threads of gRPC: measured
 #: with answers of a megabyte, 1.3 to 1.6.
 _SENDING_S = 1.4e-9
+#: Left to the loop beside what it takes. Where puts are held up by reads it seems to leave what
+#: those take; with this they get less of it each time.
+_MARGIN = 0.2
 #: The rate is taken over at least so long: between two reads may lie microseconds.
 _LOOK_S = 0.1
 
@@ -38,19 +41,26 @@ class ColdReads:
         appended: Callable[[], int],
         *,
         now_s: Callable[[], float] = monotonic,
+        loop_cpu_s: Callable[[], float] = thread_time,
         cpu_s: Callable[[], float] = thread_time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`share`: of one core, above 0 to 1. `appended`: the end of the log, bytes."""
+        """`share`: of one core, above 0 to 1; the least. `appended`: the end of the log, bytes.
+
+        `loop_cpu_s`, `cpu_s`: processor time of the calling thread: the loop's, a worker's.
+        """
         self._workers = workers
         #: May be set; the next read goes by it.
         self.share = share
         self._appended = appended
         self._now_s = now_s
+        self._loop_cpu_s = loop_cpu_s
         self._cpu_s = cpu_s
         self._sleep = sleep
-        self._looked_at = (now_s(), appended())
-        self._busy = False  # whether puts came between the last two looks
+        self._looked_at = (now_s(), appended(), loop_cpu_s())
+        # Between the last two looks: whether puts came, and what the loop left of a core.
+        self._busy = False
+        self._left = 0.0
         self._free_s = 0.0  # no cold read begins before
 
     async def run(self, read: Callable[[bool], T], bytes_of: Callable[[T], int]) -> T:
@@ -69,15 +79,17 @@ class ColdReads:
         result, cpu_s = await self._workers.run(timed, self._puts_come())
         if self._puts_come():
             cpu_s += bytes_of(result) * _SENDING_S
-            rest_s = cpu_s * (1 / self.share - 1)
+            rest_s = cpu_s * (1 / max(self.share, self._left - _MARGIN) - 1)
             self._free_s = max(self._free_s, self._now_s()) + rest_s
         return result
 
     def _puts_come(self) -> bool:
-        before_s, before = self._looked_at
+        before_s, before, cpu_before_s = self._looked_at
         now_s = self._now_s()
-        if now_s - before_s >= _LOOK_S:
-            end = self._appended()
-            self._busy = end - before > FEW_BYTES_PER_S * (now_s - before_s)
-            self._looked_at = now_s, end
+        seconds = now_s - before_s
+        if seconds >= _LOOK_S:
+            end, cpu_s = self._appended(), self._loop_cpu_s()
+            self._busy = end - before > FEW_BYTES_PER_S * seconds
+            self._left = 1 - (cpu_s - cpu_before_s) / seconds
+            self._looked_at = now_s, end, cpu_s
         return self._busy
