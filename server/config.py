@@ -148,7 +148,7 @@ class ServerConfig:
         bounds=(0, 64),
     )
     cold_read_share: float = setting(
-        0.05,
+        0.04,
         "of one core of the server, for reads far behind the end while more than 1 MiB/s is put, "
         "where other calls leave nothing; 1: no limit",
         bounds=(0.01, 1),

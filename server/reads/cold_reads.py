@@ -9,6 +9,7 @@ reader process does for them does not count. When no puts come, they take what t
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,6 +30,8 @@ _SENDING_S = 1.4e-9
 _MARGIN = 0.2
 #: The rate is taken over at least so long: between two reads may lie microseconds.
 _LOOK_S = 0.1
+#: What the loop leaves is the least of so many looks: it waits for a moment at any rate of puts.
+_LOOKS = 5
 
 
 class ColdReads:
@@ -58,9 +61,8 @@ class ColdReads:
         self._cpu_s = cpu_s
         self._sleep = sleep
         self._looked_at = (now_s(), appended(), loop_cpu_s())
-        # Between the last two looks: whether puts came, and what the loop left of a core.
-        self._busy = False
-        self._left = 0.0
+        self._busy = False  # whether puts came between the last two looks
+        self._left = deque([0.0], maxlen=_LOOKS)  # by the loop, of a core, from look to look
         self._free_s = 0.0  # no cold read begins before
 
     async def run(self, read: Callable[[bool], T], bytes_of: Callable[[T], int]) -> T:
@@ -79,7 +81,7 @@ class ColdReads:
         result, cpu_s = await self._workers.run(timed, self._puts_come())
         if self._puts_come():
             cpu_s += bytes_of(result) * _SENDING_S
-            rest_s = cpu_s * (1 / max(self.share, self._left - _MARGIN) - 1)
+            rest_s = cpu_s * (1 / max(self.share, min(self._left) - _MARGIN) - 1)
             self._free_s = max(self._free_s, self._now_s()) + rest_s
         return result
 
@@ -90,6 +92,6 @@ class ColdReads:
         if seconds >= _LOOK_S:
             end, cpu_s = self._appended(), self._loop_cpu_s()
             self._busy = end - before > FEW_BYTES_PER_S * seconds
-            self._left = 1 - (cpu_s - cpu_before_s) / seconds
+            self._left.append(1 - (cpu_s - cpu_before_s) / seconds)
             self._looked_at = now_s, end, cpu_s
         return self._busy

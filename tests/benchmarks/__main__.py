@@ -17,6 +17,7 @@ from server.process import calm_collector
 from tests.benchmarks import (
     beside_jobs,
     console,
+    far_behind,
     fronts,
     in_process,
     metrics,
@@ -43,6 +44,7 @@ CASES = {
     "put-metrics": metrics.put_with_metrics,
     "backup": beside_jobs.put_beside_backup,
     "scrub": beside_jobs.put_beside_scrub,
+    "far-behind": far_behind.put_beside_consumer,
     "console-topics": console.topic_page,
     "migration-backfill": migration.live_backfill,
     "migration-double-write": migration.double_write,

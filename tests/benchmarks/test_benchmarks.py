@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
         "put-metrics",
         "backup",
         "scrub",
+        "far-behind",
         "security",
         "fronts",
         "query",

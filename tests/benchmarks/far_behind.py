@@ -1,0 +1,169 @@
+"""Producers beside a consumer far behind, which reads from the disk; in turns.
+
+The consumer is a process of its own, as it is for its user: in the producer's it would take turns
+with it for one interpreter.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import deque
+from contextlib import contextmanager
+from statistics import median
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING
+
+from kvcq_bench.disk import drop_cached_log
+from kvcq_bench.targets.remote import OwnServer
+from kvcq_client import Client, Message, Queue
+from tests.benchmarks.measure import BATCH, BODY_BYTES, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    from kvcq_client import Producer, SendingMany
+    from tests.benchmarks.measure import Bench
+
+_BACKLOG = 2_000_000
+_TURN_S = 3.0
+#: Pairs of turns a round: the machine swings from one to the next.
+_PAIRS = 4
+_IN_FLIGHT = 16
+_WAIT_S = 0.2
+_STORE = {"reserved_hours": 720.0, "segment_bytes": 256 << 20}
+
+
+def put_beside_consumer(bench: Bench) -> None:
+    """At full speed, and at half of it."""
+    directory = bench.fresh("far-behind")
+    server = OwnServer(directory, _STORE, "server")
+    try:
+        server.create_topics({"backlog": 1, "bench": 1})
+        with Client(server.address) as client, client.producer() as producer:
+            _put(producer, "backlog", count=bench.amount(_BACKLOG, 5_000))
+        server.reopen()  # else what it has mapped stays in memory
+        with (
+            Client(server.address) as client,
+            client.producer() as producer,
+            _consumer(server.address) as consumer,
+        ):
+            _measure(bench, directory, producer, consumer)
+    finally:
+        server.close()
+
+
+def _measure(bench: Bench, directory: Path, producer: Producer, consumer: Connection) -> None:
+    seconds = _TURN_S * min(1.0, bench.scale)
+    alone: list[float] = []
+    beside: list[float] = []
+    read: list[float] = []
+    for number in range(bench.rounds * _PAIRS):
+        drop_cached_log(directory)
+        for with_consumer in (False, True) if number % 2 else (True, False):
+            if with_consumer:
+                consumer.send(seconds)
+                beside.append(_put(producer, "bench", seconds))
+                read.append(consumer.recv())
+            else:
+                alone.append(_put(producer, "bench", seconds))
+    half = median(alone) / 2
+    at_half: list[float] = []
+    read_at_half: list[float] = []
+    read_alone: list[float] = []
+    for _ in range(bench.rounds):
+        drop_cached_log(directory)
+        consumer.send(seconds)
+        at_half.append(_put(producer, "bench", seconds, pace=half))
+        read_at_half.append(consumer.recv())
+        consumer.send(seconds)
+        read_alone.append(consumer.recv())
+    ratios = sorted(one / other for one, other in zip(beside, alone, strict=True))
+    producers = "batching producer, beside a consumer far behind"
+    bench.rows += [
+        Row(
+            f"{producers}; {len(ratios)} pairs of turns, {ratios[0]:.2f} to {ratios[-1]:.2f}",
+            median(ratios) * median(alone),
+            "messages/s",
+            "0.9 of that without",
+            median(ratios) >= 0.9,
+            median(alone),
+            "without it, in turns",
+        ),
+        Row(
+            f"{producers}, at half of that speed",
+            median(at_half),
+            "messages/s",
+            "0.95 of that without",
+            median(at_half) >= 0.95 * half,
+            half,
+            "half of what it puts without",
+        ),
+    ]
+    for work, rates in (("", read), (", at half of that speed", read_at_half)):
+        bench.rows.append(
+            Row(
+                f"that consumer, beside the producer{work}",
+                median(rates),
+                "messages/s",
+                "no bound",
+                met=True,
+                probe=median(read_alone),
+                probe_of="the same without a producer",
+            )
+        )
+
+
+def _put(
+    producer: Producer,
+    topic: str,
+    seconds: float = float("inf"),
+    *,
+    count: float = float("inf"),
+    pace: float = float("inf"),
+) -> float:
+    """Messages a second."""
+    batch = [Message(topic, os.urandom(BODY_BYTES), 0)] * BATCH
+    under_way: deque[SendingMany] = deque()
+    put, began_s = 0, perf_counter()
+    while put < count and (now_s := perf_counter() - began_s) < seconds:
+        if (ahead_s := put / pace - now_s) > 0:
+            sleep(ahead_s)
+        under_way.append(producer.send_many(batch))
+        put += BATCH
+        if len(under_way) > _IN_FLIGHT:
+            under_way.popleft().result()
+    for last in under_way:
+        last.result()
+    return put / (perf_counter() - began_s)
+
+
+@contextmanager
+def _consumer(address: str) -> Iterator[Connection]:
+    """Answers seconds with the messages a second that it read in so many."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, its = spawn.Pipe()
+    process = spawn.Process(target=_consume, args=(address, its))
+    process.start()
+    try:
+        assert ours.recv() == "ready"
+        yield ours
+    finally:
+        ours.send(None)
+        process.join()
+
+
+def _consume(address: str, orders: Connection) -> None:
+    at = 0
+    with Client(address) as client:
+        orders.send("ready")
+        while (seconds := orders.recv()) is not None:
+            count, began_s = 0, perf_counter()
+            with client.consumer({Queue("backlog", 0): at}) as consumer:
+                while perf_counter() - began_s < seconds:
+                    count += len(consumer.batch(_WAIT_S))
+                # Once through, it begins again.
+                at = consumer.positions()[Queue("backlog", 0)] if consumer.batch(_WAIT_S) else 0
+            orders.send(count / (perf_counter() - began_s))
