@@ -12,7 +12,7 @@ from kvcq_client.transport import AsyncClosing
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from kvcq_client.consuming.core import ConsumerCore, Part, Wanted
+    from kvcq_client.consuming.core import ConsumerCore, Wanted
     from kvcq_client.format import StoredMessage
     from kvcq_client.transport import Waits
     from kvcq_client.values import Queue, Start
@@ -55,31 +55,29 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
     async def take(self, count: int, timeout_s: float | None = None) -> list[StoredMessage]:
         """The next `count` messages, or as many as came in time.
 
-        Cancelled, interrupted, or with the error of a queue, it has read none: they come again.
+        Cancelled or interrupted it has read none. The error of a queue, or of all, is raised when
+        nothing is to be read before it.
         """
-        parts: list[Part] = []
-        try:
-            await self._go_through(parts, count, timeout_s)
-            return [message for part in parts for message in part.messages[part.at : part.end]]
-        except BaseException:
-            self._core.give_back(parts)
-            raise
+        await self._gather(count, timeout_s)
+        return self._core.read(count)
 
-    async def _go_through(self, parts: list[Part], count: int, timeout_s: float | None) -> None:
+    async def _gather(self, count: int, timeout_s: float | None) -> None:
+        """So many messages are at hand, none of them read, or as many as came in time."""
         whole("count", count)
         if timeout_s is not None:
             number("timeout_s", timeout_s)
         end_s = None if timeout_s is None else monotonic() + timeout_s
         core = self._core
-        while count > 0:
-            if core.index >= len(core.messages) and not await self._wait(
+        while (missing := count - core.at_hand()) > 0:
+            if missing < count and core.is_error_next():
+                return
+            came = core.fetch()
+            while came is not None and (missing := missing - came) > 0 and not core.is_error_next():
+                came = core.fetch()
+            if came is None and not await self._fetched(
                 None if end_s is None else max(0.0, end_s - monotonic())
             ):
-                break
-            part = core.part(count)
-            parts.append(part)
-            core.index = part.end
-            count -= part.end - part.at
+                return
 
     async def to_end(self, idle_timeout_s: float = 30.0) -> AsyncIterator[StoredMessage]:
         """All that is there now and was not read; what comes meanwhile may be among it.

@@ -17,7 +17,7 @@ from kvcq_client.transport import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kvcq_client.consuming.core import ConsumerCore, Part
+    from kvcq_client.consuming.core import ConsumerCore
     from kvcq_client.format import StoredMessage
     from kvcq_client.transport import LoopThread
     from kvcq_client.values import Queue
@@ -63,15 +63,11 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
     def take(self, count: int, timeout_s: float | None = None) -> list[StoredMessage]:
         """The next `count` messages, or as many as came in time.
 
-        Cancelled, interrupted, or with the error of a queue, it has read none: they come again.
+        Cancelled or interrupted it has read none. The error of a queue, or of all, is raised when
+        nothing is to be read before it.
         """
-        parts: list[Part] = []
-        try:
-            self._go_through(parts, count, timeout_s)
-            return [message for part in parts for message in part.messages[part.at : part.end]]
-        except BaseException:
-            self._core.give_back(parts)
-            raise
+        self._gather(count, timeout_s)
+        return self._core.read(count)
 
     def to_end(self, idle_timeout_s: float = 30.0) -> Iterator[StoredMessage]:
         """All that is there now and was not read; what comes meanwhile may be among it.
@@ -102,7 +98,7 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
         self._thread.run(leave())
 
     _wait = blocking(AsyncConsumer._wait)  # noqa: SLF001 - the other face of the same class
-    _go_through = blocking(AsyncConsumer._go_through)  # noqa: SLF001 - likewise
+    _gather = blocking(AsyncConsumer._gather)  # noqa: SLF001 - likewise
     _aim = blocking(AsyncConsumer._aim)  # noqa: SLF001 - likewise
     _before_end = blocking(AsyncConsumer._before_end)  # noqa: SLF001 - likewise
     follow = blocking(AsyncConsumer.follow)

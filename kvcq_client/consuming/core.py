@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvcq_client.arguments import positions_of, queue_of, text, wrong_kind
 from kvcq_client.consuming.subscription import Subscription
-from kvcq_client.errors import CorruptRecordError, DeadlineError, NotFoundError
+from kvcq_client.errors import CorruptRecordError, DeadlineError, KvcqError, NotFoundError
 from kvcq_client.format import split_records
 from kvcq_client.transport import in_background
 from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Sequence
+    from collections.abc import Awaitable, Callable, Container
 
     from kvcq_client.calls import Calls
     from kvcq_client.consuming.config import ConsumerConfig
@@ -34,15 +33,12 @@ Wanted = str | Queue | Iterable[str | Queue] | Mapping[Queue, int]
 _LOOKUPS = 64
 
 
-class Part(NamedTuple):
-    """What a `take` goes through of one batch: `messages[at:end]`."""
+class Batch(NamedTuple):
+    """Messages of one queue, as they came; none where nothing was left of what it has there."""
 
     queue: Queue
     messages: list[StoredMessage]
-    at: int
-    end: int
-    position: int  # of the queue before it
-    next_offset: int  # behind all of the batch
+    next_offset: int  # behind all of them
 
 
 class ConsumerCore:
@@ -67,9 +63,13 @@ class ConsumerCore:
         self.messages: list[StoredMessage] = []
         self.index = 0  # messages of it that were read
         self._next_offset = 0  # behind all of them
-        self._begun: Fetched | None = None  # and perhaps still to be taken out of the subscription
-        # Batches that are read again before anything else; the first may be begun already.
-        self._given_back: deque[Part] = deque()
+        # What comes next, `_ahead[_ahead_at:]`: a reader wanted more than one batch.
+        self._ahead: list[Batch] = []
+        self._ahead_at = 0
+        # Both to be settled: a batch that goes there, and perhaps is still in the subscription; and
+        # positions of queues whose batches were read.
+        self._begun: tuple[Fetched, Batch] | None = None
+        self._reached: dict[Queue, int] = {}
         self._broken: CorruptRecordError | None = None
         self._to_reach: dict[Queue, int] = {}  # ends that `to_end` waits for
 
@@ -78,30 +78,62 @@ class ConsumerCore:
     def next_batch(self) -> list[StoredMessage] | None:
         """The next messages of some queue, none of them read yet; None when there are none now.
 
-        Raises the error of a queue (the others go on), or the failure of all. A record that does
-        not verify is such a failure: going on behind it would skip it.
+        Called when all of the last one is read. Raises the error of a queue (the others go on), or
+        the failure of all. A record that does not verify is such a failure: going on behind it
+        would skip it.
         """
-        if self._broken is not None:
-            raise self._broken
         while True:
-            self._take_begun()
             self.finish_batch()
-            if self._given_back:
-                part = self._given_back[0]
-                self.queue, self.messages, self.index = part.queue, part.messages, 0
-                self._next_offset = part.next_offset
-                return self.messages
-            fetched = self.subscription.first()
-            if fetched is None:
+            if self._ahead_at == len(self._ahead) and self.fetch() is None:
                 return None
-            if fetched.error is not None:
-                self._to_reach.pop(fetched.queue, None)
-                self.subscription.take(fetched)
-                raise fetched.error
-            self._begin(fetched)
-            self._take_begun()
+            batch = self._ahead[self._ahead_at]
+            # No call in between, so no interrupt: it is ahead, or begun.
+            self.queue, self.messages, self._next_offset = batch
+            self.index = 0
+            self._ahead_at += 1
             if self.messages:
                 return self.messages
+
+    def at_hand(self) -> int:
+        """Messages that can be read without waiting for others."""
+        self._settle()
+        ahead = self._ahead[self._ahead_at :]
+        return len(self.messages) - self.index + sum(len(batch.messages) for batch in ahead)
+
+    def fetch(self) -> int | None:
+        """One more batch is at hand, behind the others: its messages. None: there is none now.
+
+        Raises as `next_batch` does.
+        """
+        self._settle()
+        if self._broken is not None:
+            raise self._broken
+        fetched = self.subscription.first()
+        if fetched is None:
+            return None
+        if fetched.error is not None:
+            self._to_reach.pop(fetched.queue, None)
+            self.subscription.take(fetched)
+            raise fetched.error
+        try:
+            messages = self._decoded(fetched)
+        except CorruptRecordError:
+            if self.at_hand():  # those first; then it is raised
+                return 0
+            raise
+        self._begun = fetched, Batch(fetched.queue, messages, fetched.next_offset)
+        self._settle()
+        return len(messages)
+
+    def is_error_next(self) -> bool:
+        """Whether `fetch` would raise one of those."""
+        if self._broken is not None:
+            return True
+        try:
+            fetched = self.subscription.first()
+        except KvcqError:
+            return True
+        return fetched is not None and fetched.error is not None
 
     def rest_of_batch(self) -> list[StoredMessage]:
         """What is left of the batch at hand, now read."""
@@ -109,68 +141,68 @@ class ConsumerCore:
         self.index = len(self.messages)
         return rest
 
-    def part(self, most: int) -> Part:
-        """What is next of the batch at hand, at most so many; not read yet."""
-        assert self.queue is not None
-        end = min(self.index + most, len(self.messages))
-        position = self._position_in_batch()
-        return Part(self.queue, self.messages, self.index, end, position, self._next_offset)
+    def read(self, most: int) -> list[StoredMessage]:
+        """What is at hand, at most so many messages, now read."""
+        self._settle()
+        queue, messages, next_offset = self.queue, self.messages, self._next_offset
+        found = messages[self.index : self.index + max(0, most)]
+        index, ahead_at = self.index + len(found), self._ahead_at
+        reached: dict[Queue, int] = {}
+        while len(found) < most and ahead_at < len(self._ahead):
+            if queue is not None:
+                reached[queue] = next_offset
+            queue, messages, next_offset = self._ahead[ahead_at]
+            ahead_at += 1
+            index = min(len(messages), most - len(found))
+            found += messages[:index]
+        # No call from here on: Ctrl-C comes before all of it counts as read, or to the caller.
+        self.queue, self.messages, self._next_offset = queue, messages, next_offset
+        self.index, self._ahead_at, self._reached = index, ahead_at, reached
+        return found
 
-    def give_back(self, parts: Sequence[Part]) -> None:
-        """These were not handed out after all: they come again, before anything else."""
-        if self.queue is not None and not (parts and parts[-1].messages is self.messages):
-            parts = [*parts, self.part(0)]
-        self._take_begun()
-        self._forget_batch()
-        for part in reversed(parts):
-            self._positions[part.queue] = part.position
-            self._given_back.appendleft(part._replace(messages=part.messages[part.at :]))
-
-    def _begin(self, fetched: Fetched) -> None:
+    def _decoded(self, fetched: Fetched) -> list[StoredMessage]:
         records = fetched.records
+        if not records:
+            return []
         try:
-            messages = (
-                split_records(
-                    records,
-                    fetched.queue_offsets,
-                    queue=fetched.queue,
-                    verify=self.config.verify,
-                )
-                if records
-                else []
+            return split_records(
+                records, fetched.queue_offsets, queue=fetched.queue, verify=self.config.verify
             )
         except CorruptRecordError as error:
             self._broken = error
             raise
-        # No call in between, so no interrupt: the batch is begun, or still there to be begun.
-        self.queue, self.messages, self.index = fetched.queue, messages, 0
-        self._next_offset = fetched.next_offset
-        self._begun = fetched
 
-    def _take_begun(self) -> None:
-        """The batch at hand is not fetched, nor given back, any more."""
+    def _settle(self) -> None:
+        """What an interrupt may have left undone. Repeatable."""
         if self._begun is not None:
-            self.subscription.take(self._begun)
+            fetched, batch = self._begun
+            if not self._ahead or self._ahead[-1] is not batch:
+                self._ahead.append(batch)
+            self.subscription.take(fetched)
             self._begun = None
-        if self._given_back and self._given_back[0].messages is self.messages:
-            self._given_back.popleft()
+        if self._ahead_at and self._ahead_at == len(self._ahead):
+            self._ahead, self._ahead_at = [], 0
+        if self._reached:
+            for queue, position in self._reached.items():
+                self._positions[queue] = position
+                if self._to_reach.get(queue, position + 1) <= position:
+                    del self._to_reach[queue]
+            self._reached = {}
 
     def finish_batch(self) -> None:
         """What the reader went through becomes its position."""
-        queue = self.queue
-        if queue is not None:
-            position = self._positions[queue] = self._position_in_batch()
-            self._forget_batch()
-            if self._to_reach.get(queue, position + 1) <= position:
-                del self._to_reach[queue]
-
-    def _forget_batch(self) -> None:
-        self.queue, self.messages, self.index = None, [], 0
+        self._settle()
+        if self.queue is not None:
+            reached = {self.queue: self._position_in_batch()}
+            self.queue, self.messages, self.index, self._reached = None, [], 0, reached
+            self._settle()
 
     def aim_at(self, ends: Mapping[Queue, int]) -> None:
         """Count down the queues that have not reached these offsets, in `behind`."""
         positions = self.positions()
-        self._to_reach = {queue: end for queue, end in ends.items() if positions[queue] < end}
+        self._to_reach = {
+            queue: end for queue, end in ends.items() if positions.get(queue, end) < end
+        }
 
     @property
     def behind(self) -> int:
@@ -193,6 +225,7 @@ class ConsumerCore:
 
     def positions(self) -> dict[Queue, int]:
         """The next offset to read of each queue: behind the last message that was handed out."""
+        self._settle()
         positions = dict(self._positions)
         if self.queue is not None and self.queue in positions:
             positions[self.queue] = self._position_in_batch()
@@ -222,20 +255,26 @@ class ConsumerCore:
         """Follow these no longer."""
         gone = [queue_of("queues", queue) for queue in queues]
         self.subscription.leave(gone)
+        self._forget_of(gone)
         for queue in gone:
             self._positions.pop(queue, None)
             self._to_reach.pop(queue, None)
-        self._forget_of(gone)
 
     def _move(self, offsets: Mapping[Queue, int]) -> None:
         self._forget_of(offsets)
         self._positions.update(offsets)
+        for queue, offset in offsets.items():
+            if self._to_reach.get(queue, offset + 1) <= offset:
+                del self._to_reach[queue]
         self.subscription.follow(offsets)
 
     def _forget_of(self, queues: Container[Queue]) -> None:
-        self._given_back = deque(part for part in self._given_back if part.queue not in queues)
+        """Nothing of them is at hand any more."""
+        self._settle()
+        ahead = [batch for batch in self._ahead[self._ahead_at :] if batch.queue not in queues]
+        self._ahead, self._ahead_at = ahead, 0
         if self.queue in queues:
-            self._forget_batch()
+            self.queue, self.messages, self.index = None, [], 0
 
     async def _queues(self, wanted: Iterable[str | Queue]) -> list[Queue]:
         queues: list[Queue] = []
