@@ -371,8 +371,11 @@ class KvConsumeQueueStore:
 
     # --- durability and end of life --------------------------------------------------------
 
-    def flush(self) -> None:
+    def flush(self) -> int:
+        """See ConsumeQueueStore."""
+        sequence = self.applied_deletions
         self._engine.flush()
+        return sequence
 
     def back_up(self) -> Path:
         """A copy of the database at one dispatch point: see KvEngine."""

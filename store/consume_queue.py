@@ -320,8 +320,11 @@ class ConsumeQueueStore(Dispatcher, Protocol):
         """
         ...
 
-    def flush(self) -> None:
-        """Make everything dispatched so far durable, all of it at one dispatch point."""
+    def flush(self) -> int:
+        """Make everything dispatched so far durable, all of it at one dispatch point.
+
+        Returns the highest `sequence` of a deletion that no crash takes back any more.
+        """
         ...
 
     def statistics(self) -> dict[str, float]:

@@ -115,11 +115,12 @@ class Filler:
             return False
         return True
 
-    def _patiently(self, action: Callable[[], None]) -> None:
+    def _patiently(self, action: Callable[[], object]) -> None:
         """Do it again until the side is not busy. Raises JobCancelledError."""
         while True:
             try:
-                return action()
+                action()
+                return
             except StoreBusyError:
                 self._job.pause(_BUSY_WAIT_S)
 

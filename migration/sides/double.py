@@ -212,9 +212,17 @@ class DoubleQueueStore(SidePair):
 
     # --- durability and end of life --------------------------------------------------------
 
-    def flush(self) -> None:
-        """See ConsumeQueueStore. Each side at its own point; the log was flushed before."""
-        self._on_each(lambda side: side.store.flush(), _next_time)
+    def flush(self) -> int:
+        """See ConsumeQueueStore. Each side at its own point; the log was flushed before.
+
+        A side that is busy, or stopped, has the deletions of its last flush.
+        """
+
+        def flush(side: Side) -> None:
+            side.durable_deletions = side.store.flush()
+
+        self._on_each(flush, _next_time)
+        return min(side.durable_deletions for side in self.sides())
 
     def statistics(self) -> dict[str, float]:
         values: dict[str, float] = {}

@@ -85,8 +85,9 @@ class FileSideStore(FileQueueStore):
         return None if any(request.physical_offset in each for each in there) else tag
 
     def fill(self, requests: Sequence[DispatchRequest]) -> None:
-        """See SideStore. The index passes over keys of records it is already beyond."""
-        self.dispatch(requests, 0)
+        """See SideStore. Keys come by `dispatch` alone, of all topics: the index takes them in the
+        order of the log, and would pass over what this side has yet to be brought up to."""
+        super().dispatch([each._replace(keys=()) if each.keys else each for each in requests], 0)
 
     def purge_topic(self, topic: str) -> None:
         with self._writing:

@@ -77,6 +77,8 @@ class Side:
         self.joined = False
         #: Why it was left behind, until somebody resumes.
         self.failure: BaseException | None = None
+        #: As of its last flush: those that no crash takes back any more.
+        self.durable_deletions = 0
         # Once it is closed to be opened again: what it had applied.
         self._applied_deletions: int | None = None
 

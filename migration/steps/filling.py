@@ -29,10 +29,7 @@ def fill(on: Migration, job: Job) -> None:
     Raises JobCancelledError, and what a side raises; it is then left behind.
     """
     filler = Filler(on.store, on.double, job)
-    for side in on.double.sides():
-        if not side.joined and side.failure is None:
-            with _stopping(on, side):
-                filler.catch_up(side.name)
+    _catch_up(on, filler)
     target = on.state.pending
     if target is None:
         return
@@ -43,7 +40,7 @@ def fill(on: Migration, job: Job) -> None:
             for name in SideName
             if may_gain(on.double.routes, routes, name)
         ]
-        _apply(on, target, parts, job)
+        _apply(on, target, filler, parts, job)
     except JobCancelledError:
         raise
     except Exception as error:
@@ -54,12 +51,20 @@ def fill(on: Migration, job: Job) -> None:
             on.double.hold_log(name, None)
 
 
-def _apply(on: Migration, target: Target, parts: Sequence[GainedPart], job: Job) -> None:
+def _catch_up(on: Migration, filler: Filler) -> None:
+    """Sides that lag are joined again; none that failed."""
+    for side in on.double.sides():
+        if not side.joined and side.failure is None:
+            with _stopping(on, side):
+                filler.catch_up(side.name)
+
+
+def _apply(
+    on: Migration, target: Target, filler: Filler, parts: Sequence[GainedPart], job: Job
+) -> None:
     """What was gained is filled to the dispatch boundary, and the routes change there."""
 
     def change(boundary: int) -> Routes:
-        for part in parts:
-            part.finish(boundary)
         routes = Routes(target.phase, target.routing)
         for name in SideName:
             if routes.required(name) and not on.double.is_joined(name):
@@ -67,6 +72,8 @@ def _apply(on: Migration, target: Target, parts: Sequence[GainedPart], job: Job)
                 if side is not None and side.failure is not None:  # waiting does not help
                     raise StoreError(f"the {name.value} side failed: {side.failure}")
                 raise StoreBusyError(f"the {name.value} side lags")
+        for part in parts:
+            part.finish(boundary)
         state = on.state
         kept = target.routing == state.routing and target.phase not in BEFORE_CUTOVER
         event = f"routes changed, now {target.phase.value}"
@@ -89,6 +96,7 @@ def _apply(on: Migration, target: Target, parts: Sequence[GainedPart], job: Job)
             return
         except StoreBusyError:
             job.pause(_BUSY_WAIT_S)
+            _catch_up(on, filler)
 
 
 @contextmanager

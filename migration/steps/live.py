@@ -124,15 +124,13 @@ class LiveMigration:
                 self._opener.remove(SideName.ROCKSDB)
                 store = self._opener.rocksdb()
                 policy = routing or state.routing
+                self._on.attach(SideName.ROCKSDB, store)
                 try:
-                    self._double.attach(SideName.ROCKSDB, store)
                     self._double.change_routes(
                         lambda _: self._on.moved("double write began", Phase.DOUBLE_WRITE, policy)
                     )
                 except BaseException:
-                    if self._double.side(SideName.ROCKSDB) is not None:
-                        self._double.detach(SideName.ROCKSDB)
-                    store.close()
+                    self._double.detach(SideName.ROCKSDB).close()
                     raise
             elif state.phase is not Phase.DOUBLE_WRITE:
                 raise self._on.refuse("start", "the double write has begun already")
@@ -332,11 +330,7 @@ class LiveMigration:
                 except (OSError, StoreError) as error:
                     self._keeper.stop(error)
                     raise
-                try:
-                    self._double.attach(SideName.FILES, store)
-                except BaseException:
-                    store.close()
-                    raise
+                self._on.attach(SideName.FILES, store)
             self._filling = self._jobs.begin("backfill", lambda job: fill(self._on, job))
         return self._filling
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from migration.state import Phase, Routes, SideName
 from store.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from migration.broker_config import WrittenBack
     from migration.errors import IllegalStepError
     from migration.sides import DoubleQueueStore, Side, SideOpener, SideStore
@@ -98,24 +101,27 @@ class Migration:
             fresh.close()
             self.opener.remove(side.name)
             fresh = self.opener.open(side.name, self.state)
-        try:
-            self._take_place(side, fresh)
-        except BaseException:
-            fresh.close()
-            raise
+        with _closed_if_raised(fresh):
+            blamed = side.name.value in self.state.blamed
+            if fresh.dispatched_offset == 0 and (blamed or self.state.phase is Phase.VERIFIED):
+                event = f"rebuilt: {side.name.value}; the verification is invalidated"
+                changes = self.state.rebuilt(side.name.value)
+                self.double.change_routes(lambda _: self.moved(event, **changes))
+        self.attach(side.name, fresh)
 
-    def _take_place(self, side: Side, fresh: SideStore) -> None:
-        blamed = side.name.value in self.state.blamed
-        if fresh.dispatched_offset == 0 and (blamed or self.state.phase is Phase.VERIFIED):
-            event = f"rebuilt: {side.name.value}; the verification is invalidated"
-            changes = self.state.rebuilt(side.name.value)
-            self.double.change_routes(lambda _: self.moved(event, **changes))
-        # One in between would pass over the rows here, and count as applied.
-        with self.store.no_deletions():
-            for mark in sorted(self.store.metadata.delete_marks(), key=lambda each: each.sequence):
-                if mark.sequence > fresh.applied_deletions:
-                    fresh.delete_topic(mark.topic, mark.sequence)
-            self.double.attach(side.name, fresh)
+    def attach(self, name: SideName, store: SideStore) -> None:
+        """The side comes into use, with every deletion that it missed; it is closed if it cannot.
+
+        Raises what deleting topics raises.
+        """
+        # A deletion in between would pass over the rows here, and count as applied.
+        with _closed_if_raised(store), self.store.no_deletions():
+            if store.dispatched_offset > 0:
+                marks = self.store.metadata.delete_marks()
+                for mark in sorted(marks, key=lambda each: each.sequence):
+                    if mark.sequence > store.applied_deletions:
+                        store.delete_topic(mark.topic, mark.sequence)
+            self.double.attach(name, store)
 
     def give_config_back(self) -> WrittenBack | None:
         """RocketMQ's `config/` says what topics and committed offsets there are.
@@ -131,6 +137,15 @@ class Migration:
         if written is not None:
             self.keeper.move("; ".join(written.lines()))
         return written
+
+
+@contextmanager
+def _closed_if_raised(store: SideStore) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        store.close()
+        raise
 
 
 def taken_back(event: str, state: MigrationState) -> str:

@@ -79,8 +79,7 @@ class Checkpoints:
         self._appends.flush()
         dispatched = self._appends.dispatched.value
         mark = self._log.flushed_mark
-        sequence = self._queues.applied_deletions
-        self._queues.flush()
+        sequence = self._queues.flush()
         self.queues_flushed(dispatched, mark)
         self._queues_flushed_s = self._clock.monotonic_s()
         # Marks last: a record above the checkpoint whose topic is gone was deleted only if a mark

@@ -99,6 +99,21 @@ def test_rewriting_tells_the_caller_of_a_busy_side(
     assert len(rewrite.calls) == 2
 
 
+def test_a_mark_stays_until_no_side_can_lose_its_deletion(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.flush()
+    double, flush = busy(store, monkeypatch, "flush", times=2)
+    store.delete_topic("orders")
+    for _ in range(2):
+        store.flush()  # the other side alone
+        assert [mark.topic for mark in store.metadata.delete_marks()] == ["orders"]
+    store.flush()
+    assert len(flush.calls) == 3
+    assert not store.metadata.delete_marks()
+    check_in_use(double)
+
+
 @pytest.mark.parametrize("name", ["flush", "maintain", "compact"])
 def test_what_comes_again_by_itself_passes_over_a_busy_side(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch, name: str

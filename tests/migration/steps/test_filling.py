@@ -266,6 +266,38 @@ def test_a_change_of_routes_ends_when_the_side_it_needs_failed(
     assert differences(store) == []
 
 
+def test_a_change_of_routes_brings_up_a_side_that_lags_meanwhile(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance(store, Phase.FINISHED)
+    double = live(store).double
+    change_routes = DoubleQueueStore.change_routes
+    lagged = False
+
+    def after_a_stall(double: DoubleQueueStore, change: Callable[[int], Routes]) -> None:
+        nonlocal lagged
+        if not lagged:
+            lagged = True
+            side = double.side(SideName.FILES)
+            assert side is not None
+
+            def stalled(*_: object) -> None:
+                raise StoreBusyError("too many open files")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(side.store, "dispatch", stalled)
+                store.put(messages(600, 40))
+                store.wait_visible()
+            assert not side.joined
+        change_routes(double, change)
+
+    monkeypatch.setattr(DoubleQueueStore, "change_routes", after_a_stall)
+    done(live(store).set_routing(RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)))
+    assert double.is_joined(SideName.FILES)
+    assert differences(store) == []
+    assert check_messages(store, 640) == 640
+
+
 def test_a_stall_at_the_beginning_of_a_backfill_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
