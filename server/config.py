@@ -150,7 +150,7 @@ class ServerConfig:
     cold_read_share: float = setting(
         0.04,
         "of one core of the server, for reads far behind the end while more than 1 MiB/s is put, "
-        "where other calls leave nothing; 1: no limit",
+        "where all else leaves nothing of it; 1: no limit",
         bounds=(0.01, 1),
         live=True,
     )

@@ -1,8 +1,8 @@
 """Reads far behind the end of the log: in workers, and giving way to puts.
 
 A cold read costs its time twice: the pages come from the disk, and what Python does with them
-keeps puts from the interpreter. So while puts come, cold reads take what the loop leaves of one
-core of the server, and a small share where it leaves nothing, over all consumers together; what a
+keeps puts from the interpreter. So while puts come, cold reads take what the rest of the server
+leaves of one core, and a small share where it leaves nothing, over all consumers together; what a
 reader process does for them does not count. When no puts come, they take what there is.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from time import monotonic, thread_time
+from time import monotonic, process_time, thread_time
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ FEW_BYTES_PER_S = 1 << 20
 #: What a byte of an answer takes on its way out, in the loop and in the threads of gRPC: measured
 #: with answers of a megabyte, 1.3 to 1.6.
 _SENDING_S = 1.4e-9
-#: Left to the loop beside what it takes. Where puts are held up by reads it seems to leave what
-#: those take; with this they get less of it each time.
+#: Left to the rest of the server beside what it takes. Where reads hold it up it seems to leave
+#: what those take; with this they get less of it each time.
 _MARGIN = 0.2
 #: The rate is taken over at least so long: between two reads may lie microseconds.
 _LOOK_S = 0.1
-#: What the loop leaves is the least of so many looks: it waits for a moment at any rate of puts.
+#: What is left is the least of so many looks: at any rate of puts the server waits for a moment.
 _LOOKS = 5
 
 
@@ -44,25 +44,26 @@ class ColdReads:
         appended: Callable[[], int],
         *,
         now_s: Callable[[], float] = monotonic,
-        loop_cpu_s: Callable[[], float] = thread_time,
+        process_cpu_s: Callable[[], float] = process_time,
         cpu_s: Callable[[], float] = thread_time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`share`: of one core, above 0 to 1; the least. `appended`: the end of the log, bytes.
 
-        `loop_cpu_s`, `cpu_s`: processor time of the calling thread: the loop's, a worker's.
+        `process_cpu_s`, `cpu_s`: processor time of all threads, and of the worker that calls it.
         """
         self._workers = workers
         #: May be set; the next read goes by it.
         self.share = share
         self._appended = appended
         self._now_s = now_s
-        self._loop_cpu_s = loop_cpu_s
+        self._process_cpu_s = process_cpu_s
         self._cpu_s = cpu_s
         self._sleep = sleep
-        self._looked_at = (now_s(), appended(), loop_cpu_s())
+        self._charged_s = 0.0  # processor time of cold reads
+        self._looked_at = (now_s(), appended(), process_cpu_s())
         self._busy = False  # whether puts came between the last two looks
-        self._left = deque([0.0], maxlen=_LOOKS)  # by the loop, of a core, from look to look
+        self._left = deque([0.0], maxlen=_LOOKS)  # of a core, from look to look
         self._free_s = 0.0  # no cold read begins before
 
     async def run(self, read: Callable[[bool], T], bytes_of: Callable[[T], int]) -> T:
@@ -79,8 +80,9 @@ class ColdReads:
         while (wait_s := self._free_s - self._now_s()) > 0:
             await self._sleep(wait_s)
         result, cpu_s = await self._workers.run(timed, self._puts_come())
+        cpu_s += bytes_of(result) * _SENDING_S
+        self._charged_s += cpu_s
         if self._puts_come():
-            cpu_s += bytes_of(result) * _SENDING_S
             rest_s = cpu_s * (1 / max(self.share, min(self._left) - _MARGIN) - 1)
             self._free_s = max(self._free_s, self._now_s()) + rest_s
         return result
@@ -90,7 +92,7 @@ class ColdReads:
         now_s = self._now_s()
         seconds = now_s - before_s
         if seconds >= _LOOK_S:
-            end, cpu_s = self._appended(), self._loop_cpu_s()
+            end, cpu_s = self._appended(), self._process_cpu_s() - self._charged_s
             self._busy = end - before > FEW_BYTES_PER_S * seconds
             self._left.append(1 - (cpu_s - cpu_before_s) / seconds)
             self._looked_at = now_s, end, cpu_s

@@ -147,6 +147,7 @@ def _consumer(address: str) -> Iterator[Connection]:
     ours, its = spawn.Pipe()
     process = spawn.Process(target=_consume, args=(address, its))
     process.start()
+    its.close()  # so that its end is the end of the pipe
     try:
         assert ours.recv() == "ready"
         yield ours
@@ -156,14 +157,21 @@ def _consumer(address: str) -> Iterator[Connection]:
 
 
 def _consume(address: str, orders: Connection) -> None:
+    backlog = Queue("backlog", 0)
     at = 0
-    with Client(address) as client:
+    with Client(address) as client, client.consumer({backlog: at}) as consumer:
+        consumer.batch()
+        consumer.leave([backlog])
         orders.send("ready")
         while (seconds := orders.recv()) is not None:
             count, began_s = 0, perf_counter()
-            with client.consumer({Queue("backlog", 0): at}) as consumer:
-                while perf_counter() - began_s < seconds:
-                    count += len(consumer.batch(_WAIT_S))
-                # Once through, it begins again.
-                at = consumer.positions()[Queue("backlog", 0)] if consumer.batch(_WAIT_S) else 0
-            orders.send(count / (perf_counter() - began_s))
+            consumer.follow({backlog: at})
+            while perf_counter() - began_s < seconds:
+                read = len(consumer.batch(_WAIT_S))
+                count += read
+                if not read:  # once through, it begins again
+                    consumer.seek({backlog: 0})
+            seconds = perf_counter() - began_s
+            at = consumer.positions()[backlog]
+            consumer.leave([backlog])
+            orders.send(count / seconds)

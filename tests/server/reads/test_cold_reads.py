@@ -24,9 +24,9 @@ class World:
     def __init__(self) -> None:
         self.began_s = self.now_s = 100.0
         self.cpu_s = 0.0
-        self.loop_busy = 1.0  # of a core
-        self.loop_cpu_s = 0.0
-        self.is_held_up = False  # what reads take, the loop cannot
+        self.rest_busy = 1.0  # of a core: the server but for the reads
+        self.process_cpu_s = 0.0
+        self.is_held_up = False  # what reads take, the rest cannot
         self.end = 0
         self.slept_s: list[float] = []
         self.puts_came: list[bool] = []  # what each read was told
@@ -37,13 +37,13 @@ class World:
 
     def advance(self, seconds: float) -> None:
         self.now_s += seconds
-        self.loop_cpu_s += self.loop_busy * seconds
+        self.process_cpu_s += self.rest_busy * seconds
 
     def read(self, puts_come: bool) -> str:
         self.puts_came.append(puts_come)
         self.cpu_s += READ_CPU_S
         self.advance(READ_WALL_S)
-        self.loop_cpu_s -= READ_CPU_S if self.is_held_up else 0.0
+        self.process_cpu_s += 0.0 if self.is_held_up else READ_CPU_S
         return "records"
 
 
@@ -56,7 +56,7 @@ def cold_reads(world: World, share: float) -> Iterator[ColdReads]:
             share,
             lambda: world.end,
             now_s=lambda: world.now_s,
-            loop_cpu_s=lambda: world.loop_cpu_s,
+            process_cpu_s=lambda: world.process_cpu_s,
             cpu_s=lambda: world.cpu_s,
             sleep=world.sleep,
         )
@@ -95,10 +95,10 @@ def test_beside_puts_they_take_their_share_of_a_core(share: float) -> None:
     assert all(world.puts_came[5:])
 
 
-@pytest.mark.parametrize(("loop_busy", "share"), [(0.0, 0.8), (0.3, 0.5), (0.7, 0.1), (0.9, 0.1)])
-def test_beside_puts_that_leave_something_they_take_it(loop_busy: float, share: float) -> None:
+@pytest.mark.parametrize(("rest_busy", "share"), [(0.0, 0.8), (0.3, 0.5), (0.7, 0.1), (0.9, 0.1)])
+def test_beside_puts_that_leave_something_they_take_it(rest_busy: float, share: float) -> None:
     world = World()
-    world.loop_busy = loop_busy
+    world.rest_busy = rest_busy
 
     async def consume(reads: ColdReads) -> None:
         for number in range(120):
@@ -113,16 +113,16 @@ def test_beside_puts_that_leave_something_they_take_it(loop_busy: float, share: 
     assert busy == pytest.approx(share, rel=0.1)
 
 
-def test_where_they_hold_up_the_loop_they_come_down_to_their_share() -> None:
+def test_where_they_hold_up_the_rest_they_come_down_to_their_share() -> None:
     world = World()
-    world.loop_busy, world.is_held_up = 0.3, True
+    world.rest_busy, world.is_held_up = 0.3, True
 
     async def consume(reads: ColdReads) -> None:
         for _ in range(100):
             world.end += 100 * FEW_BYTES_PER_S
             await reads.run(world.read, len)
         assert world.slept_s[-1] < READ_CPU_S
-        world.loop_busy = 0.95  # producers begin at full speed
+        world.rest_busy = 0.95  # producers begin at full speed
         for _ in range(100):
             world.end += 100 * FEW_BYTES_PER_S
             await reads.run(world.read, len)
