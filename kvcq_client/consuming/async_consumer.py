@@ -74,9 +74,8 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
             came = core.fetch()
             while came is not None and (missing := missing - came) > 0 and not core.is_error_next():
                 came = core.fetch()
-            if came is None and not await self._fetched(
-                None if end_s is None else max(0.0, end_s - monotonic())
-            ):
+            left_s = None if end_s is None else max(0.0, end_s - monotonic())
+            if left_s == 0.0 or (came is None and not await self._fetched(left_s)):
                 return
 
     async def to_end(self, idle_timeout_s: float = 30.0) -> AsyncIterator[StoredMessage]:

@@ -34,7 +34,7 @@ _LOOKUPS = 64
 
 
 class Batch(NamedTuple):
-    """Messages of one queue, as they came; none where nothing was left of what it has there."""
+    """Messages of one queue, as they came."""
 
     queue: Queue
     messages: list[StoredMessage]
@@ -70,7 +70,8 @@ class ConsumerCore:
         # positions of queues whose batches were read.
         self._begun: tuple[Fetched, Batch] | None = None
         self._reached: dict[Queue, int] = {}
-        self._broken: CorruptRecordError | None = None
+        self._failed: Fetched | None = None  # its error is raised, and perhaps taken out
+        self._broken: tuple[Queue, CorruptRecordError] | None = None
         self._to_reach: dict[Queue, int] = {}  # ends that `to_end` waits for
 
     # --- reading; on the reader's thread ---------------------------------------------------
@@ -82,17 +83,16 @@ class ConsumerCore:
         the failure of all. A record that does not verify is such a failure: going on behind it
         would skip it.
         """
-        while True:
-            self.finish_batch()
-            if self._ahead_at == len(self._ahead) and self.fetch() is None:
+        self.finish_batch()
+        while self._ahead_at == len(self._ahead):
+            if self.fetch() is None:
                 return None
-            batch = self._ahead[self._ahead_at]
-            # No call in between, so no interrupt: it is ahead, or begun.
-            self.queue, self.messages, self._next_offset = batch
-            self.index = 0
-            self._ahead_at += 1
-            if self.messages:
-                return self.messages
+        batch = self._ahead[self._ahead_at]
+        # No call in between, so no interrupt: it is ahead, or begun.
+        self.queue, self.messages, self._next_offset = batch
+        self.index = 0
+        self._ahead_at += 1
+        return self.messages
 
     def at_hand(self) -> int:
         """Messages that can be read without waiting for others."""
@@ -107,14 +107,16 @@ class ConsumerCore:
         """
         self._settle()
         if self._broken is not None:
-            raise self._broken
-        fetched = self.subscription.first()
+            raise self._broken[1]
+        fetched = self._failed or self.subscription.first()
         if fetched is None:
             return None
-        if fetched.error is not None:
+        if (error := fetched.error) is not None:
+            self._failed = fetched
             self._to_reach.pop(fetched.queue, None)
             self.subscription.take(fetched)
-            raise fetched.error
+            self._failed = None  # no call from here on: it is raised once
+            raise error
         try:
             messages = self._decoded(fetched)
         except CorruptRecordError:
@@ -127,7 +129,7 @@ class ConsumerCore:
 
     def is_error_next(self) -> bool:
         """Whether `fetch` would raise one of those."""
-        if self._broken is not None:
+        if self._broken is not None or self._failed is not None:
             return True
         try:
             fetched = self.subscription.first()
@@ -169,14 +171,16 @@ class ConsumerCore:
                 records, fetched.queue_offsets, queue=fetched.queue, verify=self.config.verify
             )
         except CorruptRecordError as error:
-            self._broken = error
+            self._broken = fetched.queue, error
             raise
 
     def _settle(self) -> None:
         """What an interrupt may have left undone. Repeatable."""
         if self._begun is not None:
             fetched, batch = self._begun
-            if not self._ahead or self._ahead[-1] is not batch:
+            if not batch.messages:
+                self._move_behind(batch)
+            elif not self._ahead or self._ahead[-1] is not batch:
                 self._ahead.append(batch)
             self.subscription.take(fetched)
             self._begun = None
@@ -188,6 +192,19 @@ class ConsumerCore:
                 if self._to_reach.get(queue, position + 1) <= position:
                     del self._to_reach[queue]
             self._reached = {}
+
+    def _move_behind(self, nothing: Batch) -> None:
+        """Nothing was left of what the queue has up to there: its position follows once all before
+        it is read. Not a batch of its own, as a filter may leave out very many."""
+        for at in range(len(self._ahead) - 1, self._ahead_at - 1, -1):
+            batch = self._ahead[at]
+            if batch.queue == nothing.queue:
+                self._ahead[at] = batch._replace(next_offset=nothing.next_offset)
+                return
+        if self.queue == nothing.queue:
+            self._next_offset = nothing.next_offset
+        else:
+            self._reached = {**self._reached, nothing.queue: nothing.next_offset}
 
     def finish_batch(self) -> None:
         """What the reader went through becomes its position."""
@@ -273,6 +290,10 @@ class ConsumerCore:
         self._settle()
         ahead = [batch for batch in self._ahead[self._ahead_at :] if batch.queue not in queues]
         self._ahead, self._ahead_at = ahead, 0
+        if self._broken is not None and self._broken[0] in queues:
+            self._broken = None
+        if self._failed is not None and self._failed.queue in queues:
+            self._failed = None
         if self.queue in queues:
             self.queue, self.messages, self.index = None, [], 0
 

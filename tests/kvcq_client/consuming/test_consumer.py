@@ -328,6 +328,33 @@ async def test_a_take_gives_out_what_comes_before_a_corrupt_record(client: Async
         for _ in range(2):
             with pytest.raises(CorruptRecordError):
                 await consumer.take(100, 10)
+        await consumer.seek({QUEUE: 5})  # who has seen it may go elsewhere
+        assert [m.queue_offset for m in await consumer.take(5, 10)] == list(range(5, 10))
+
+
+async def test_what_a_filter_leaves_out_takes_no_room_in_a_waiting_take(
+    client: AsyncClient,
+) -> None:
+    await _fill(client, 50, queues=2, tag="a")
+    async with (
+        client.producer() as producer,
+        await client.consumer("orders", tag_filter="a") as consumer,
+    ):
+        core = consumer._core
+        task = await _waiting_take(consumer, 50)
+        batches = len(core._ahead)
+        for _ in range(5):
+            left_out = [Message("orders", b"b", at % 2, "b") for at in range(20)]
+            end = 1 + max(one.queue_offset for one in await (await producer.send_many(left_out)))
+            await until(lambda end=end: set(core.subscription._offsets.values()) == {end})  # type: ignore[misc]
+            await until(lambda: not core.subscription._passed)
+        assert len(core._ahead) == batches
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(await consumer.take(50)) == 50
+        assert await consumer.batch(0.05) == []
+        assert consumer.positions() == {QUEUE: 75, Queue("orders", 1): 75}
 
 
 async def test_a_seek_beyond_the_end_ends_to_end(client: AsyncClient) -> None:
