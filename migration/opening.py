@@ -136,7 +136,8 @@ def _compose(
                 keeper.move(event, **now.rebuilt(side))
         routes = Routes(keeper.state.phase, state.routing)
     migration = LiveMigration(keeper, opener, clock)
-    double = DoubleQueueStore(routes, stores, migration)
+    absent = {name for name, is_needed in needed.items() if is_needed and name not in stores}
+    double = DoubleQueueStore(routes, stores, migration, absent)
     if state.stopped:
         for name in stores:
             if not routes.required(name):
@@ -145,8 +146,10 @@ def _compose(
 
 
 def _seed_deletions(stores: dict[SideName, SideStore]) -> None:
-    """A side that is rebuilt counts deletions from where the other one is."""
+    """A side that is made anew counts deletions from where the other one is. One that is brought up
+    from the beginning, but has rows, is told of each that it missed."""
     applied = max((store.applied_deletions for store in stores.values()), default=0)
     for store in stores.values():
-        if store.dispatched_offset == 0 and store.applied_deletions < applied:
+        is_behind = store.dispatched_offset == 0 and store.applied_deletions < applied
+        if is_behind and next(iter(store.names()), None) is None:
             store.delete_topic(NO_TOPIC, applied)

@@ -45,6 +45,19 @@ class Filler:
         self._store = store
         self._job = job
         self._bulk = BulkBackfill(store, double, self._end, job)
+        # Of sides that gain names: from where on they need the log for that.
+        self._gaining: dict[SideName, int] = {}
+
+    def let_go(self) -> None:
+        """Of the log that was held for names that are gained."""
+        self._gaining.clear()
+        for name in SideName:
+            self._hold_log(name, None)
+
+    def _hold_log(self, name: SideName, start: int | None) -> None:
+        """Also from where on names that it gains need it."""
+        starts = [each for each in (start, self._gaining.get(name)) if each is not None]
+        self._double.hold_log(name, min(starts, default=None))
 
     # --- a side that lags ------------------------------------------------------------------
 
@@ -56,7 +69,7 @@ class Filler:
         double, job = self._double, self._job
         side = double.side(name)
         assert side is not None
-        double.hold_log(name, side.store.dispatched_offset)
+        self._hold_log(name, side.store.dispatched_offset)
         try:
             self._seed(side, lambda topic: double.routes.takes(name, topic))
             job.step(f"backfill {name.value}", side.store.dispatched_offset, self._end())
@@ -73,7 +86,7 @@ class Filler:
                     self._patiently(side.store.flush)
                     flush_at = side.store.dispatched_offset + _FLUSH_BYTES
         finally:
-            double.hold_log(name, None)
+            self._hold_log(name, None)
 
     def _end(self) -> int:
         """What is dispatched, and durable: what is not durable yet is left to live dispatch."""
@@ -93,7 +106,7 @@ class Filler:
                 requests, at = self._feed.read(at, end, BATCH)
                 mine = self._double.routes.split(requests, side.name)
                 self._patiently(lambda: side.store.dispatch(mine, at))
-        self._double.hold_log(side.name, at)
+        self._hold_log(side.name, at)
         self._job.report(at, end, len(requests))
         pace.after_batch(self._job, end - at)
 
@@ -155,7 +168,8 @@ class Filler:
         def gained(topic: str) -> bool:
             return target.takes(name, topic) and not now.takes(name, topic)
 
-        double.hold_log(name, self._feed.start_offset)
+        self._gaining[name] = self._feed.start_offset
+        self._hold_log(name, None)
         # Rows from an earlier time may have a gap behind them by now: away with them.
         for topic in dict.fromkeys(topic for topic, *_ in side.store.last_units()):
             if gained(topic):
@@ -166,9 +180,12 @@ class Filler:
         pace = Pace(self._feed)
         while (lag := self._end() - part.at) > _REST_BYTES:
             written = self._fill_once(part)
-            double.hold_log(name, part.at)
+            self._gaining[name] = part.at
+            self._hold_log(name, None)
             job.report(part.at, self._end(), written)
             pace.after_batch(job, lag)
+        # What `finish` has to flush, while dispatch waits, is little then.
+        self._patiently(side.store.flush)
         return part
 
     def _purge(self, side: Side, topic: str) -> None:

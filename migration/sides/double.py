@@ -11,7 +11,7 @@ from store.errors import StoreBusyError, StoreError
 from store.format import is_mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from migration.sides.pair import Attendant
     from migration.sides.side import Side, SideStore
@@ -28,10 +28,16 @@ class DoubleQueueStore(SidePair):
     """
 
     def __init__(
-        self, routes: Routes, stores: dict[SideName, SideStore], attendant: Attendant
+        self,
+        routes: Routes,
+        stores: dict[SideName, SideStore],
+        attendant: Attendant,
+        absent: Collection[SideName] = (),
     ) -> None:
-        """`stores` holds at least the sides that are required."""
+        """`stores` holds at least the sides that are required; `absent` are those that could not be
+        opened, and will be by a later opening."""
         super().__init__(routes, stores, attendant)
+        self._absent = absent
         self._closed = False
         #: Expiry that a side was too busy for, done again by `maintain`: log start, store time.
         self._owed_expiry: dict[SideName, tuple[int, int]] = {}
@@ -215,13 +221,16 @@ class DoubleQueueStore(SidePair):
     def flush(self) -> int:
         """See ConsumeQueueStore. Each side at its own point; the log was flushed before.
 
-        A side that is busy, or stopped, has the deletions of its last flush.
+        A side that is busy, or stopped, has the deletions of its last flush; of one that is absent
+        it is not known.
         """
 
         def flush(side: Side) -> None:
             side.durable_deletions = side.store.flush()
 
         self._on_each(flush, _next_time)
+        if any(self.side(name) is None for name in self._absent):
+            return 0
         return min(side.durable_deletions for side in self.sides())
 
     def statistics(self) -> dict[str, float]:

@@ -47,8 +47,7 @@ def fill(on: Migration, job: Job) -> None:
         on.keeper.stop(error)
         raise
     finally:
-        for name in SideName:
-            on.double.hold_log(name, None)
+        filler.let_go()
 
 
 def _catch_up(on: Migration, filler: Filler) -> None:
@@ -74,6 +73,9 @@ def _apply(
                 raise StoreBusyError(f"the {name.value} side lags")
         for part in parts:
             part.finish(boundary)
+            # They lie below what a replay begins with: once the state says that they are there, no
+            # crash may take them.
+            part.side.store.flush()
         state = on.state
         kept = target.routing == state.routing and target.phase not in BEFORE_CUTOVER
         event = f"routes changed, now {target.phase.value}"

@@ -326,11 +326,10 @@ class LiveMigration:
             pending = self.state.pending
             if pending is not None and self._misses_files(pending):
                 try:
-                    store = self._opener.files(self.state)
+                    self._on.attach(SideName.FILES, self._opener.files(self.state))
                 except (OSError, StoreError) as error:
                     self._keeper.stop(error)
                     raise
-                self._on.attach(SideName.FILES, store)
             self._filling = self._jobs.begin("backfill", lambda job: fill(self._on, job))
         return self._filling
 

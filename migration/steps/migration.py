@@ -116,11 +116,10 @@ class Migration:
         """
         # A deletion in between would pass over the rows here, and count as applied.
         with _closed_if_raised(store), self.store.no_deletions():
-            if store.dispatched_offset > 0:
-                marks = self.store.metadata.delete_marks()
-                for mark in sorted(marks, key=lambda each: each.sequence):
-                    if mark.sequence > store.applied_deletions:
-                        store.delete_topic(mark.topic, mark.sequence)
+            # Also where nothing counts as dispatched: it may have rows all the same.
+            for mark in sorted(self.store.metadata.delete_marks(), key=lambda each: each.sequence):
+                if mark.sequence > store.applied_deletions:
+                    store.delete_topic(mark.topic, mark.sequence)
             self.double.attach(name, store)
 
     def give_config_back(self) -> WrittenBack | None:

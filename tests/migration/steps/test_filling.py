@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from kvcq.errors import EngineBusyError
 from migration.errors import IllegalStepError
 from migration.fill.pace import Pace
 from migration.jobs import Job, JobState
-from migration.sides import DoubleQueueStore
+from migration.sides import DoubleQueueStore, SideOpener
 from migration.state.routes import SideName
 from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase
@@ -296,6 +297,68 @@ def test_a_change_of_routes_brings_up_a_side_that_lags_meanwhile(
     assert double.is_joined(SideName.FILES)
     assert differences(store) == []
     assert check_messages(store, 640) == 640
+
+
+def test_a_side_that_is_rebuilt_with_its_rows_is_told_of_deletions(
+    store: MessageStore, root: Path
+) -> None:
+    advance(store, Phase.ROCKSDB)
+    double = live(store).double
+    side = double.side(SideName.FILES)
+    assert side is not None
+    double.stop_side(side, RuntimeError("broken"))
+    store.delete_topic("orders")
+    for path in (root / "index").iterdir():
+        path.unlink()  # so the log is read from its start, for the keys
+    done(live(store).resume())
+    side = double.side(SideName.FILES)
+    assert side is not None
+    assert "orders" not in side.store.names()
+    store.create_topics([("orders", 4)])
+    store.put([Message("orders", b"anew", 0)])
+    store.wait_visible()
+    assert side.failure is None
+    assert differences(store) == []
+
+
+def test_a_deletion_beside_a_side_that_cannot_be_opened_is_kept_for_it(
+    store: MessageStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(live(store).start())
+    store.close()
+
+    def full(*_: object) -> None:
+        raise DiskFullError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SideOpener, "rocksdb", full)
+        with open_store(config(root)) as again:
+            assert live(again).double.side(SideName.ROCKSDB) is None
+            again.delete_topic("orders")
+            again.flush()
+            assert [mark.topic for mark in again.metadata.delete_marks()] == ["orders"]
+    with open_store(config(root)) as again:
+        done(live(again).resume())
+        assert differences(again) == []
+        side = live(again).double.side(SideName.ROCKSDB)
+        assert side is not None
+        assert "orders" not in side.store.names()
+        again.flush()
+        assert not again.metadata.delete_marks()
+
+
+def test_names_that_a_side_gained_outlive_a_kill(
+    store: MessageStore, root: Path, tmp_path: Path
+) -> None:
+    done(live(store).start(RoutingPolicy((Rule("orders", Route.FILES),), Route.ROCKSDB)))
+    advance(store, Phase.FINISHED)
+    store.flush()
+    done(live(store).set_routing(RoutingPolicy()))
+    killed = tmp_path / "killed"
+    shutil.copytree(root, killed)  # what is in memory alone is not there
+    with open_store(config(killed)) as again:
+        assert check_messages(again, 600) == 600
+        assert differences(again) == []
 
 
 def test_a_stall_at_the_beginning_of_a_backfill_is_waited_for(
