@@ -35,8 +35,9 @@ PROTOS       := $(patsubst proto/%,$(PB)/%,$(wildcard proto/v1/*.proto))
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-run: $(STAMPS)/run  ## Set up, then serve on 127.0.0.1:8081 with the store in ./data
-	@$(BIN)/kvcq serve --host 127.0.0.1 --port 8081 --data ./data
+PORT ?= 8081
+run: $(STAMPS)/run  ## Set up, then serve on 127.0.0.1:8081 (PORT=…) with the store in ./data
+	@$(BIN)/kvcq serve --host 127.0.0.1 --port $(PORT) --data ./data
 
 setup: $(STAMPS)/dev  ## Make .venv with everything that developing needs
 setup-spark: $(STAMPS)/spark  ## The same, with Spark and a Java for it

@@ -76,7 +76,11 @@ def queue_of(field: str, value: object) -> Queue:
 
 def positions_of(field: str, value: Mapping[Queue, int]) -> dict[Queue, int]:
     """The offset of each queue. Raises TypeError, ValueError."""
-    return {queue_of(field, queue): whole(field, offset) for queue, offset in value.items()}
+    found = {queue_of(field, queue): whole(field, offset) for queue, offset in value.items()}
+    for (topic, queue_id), offset in found.items():
+        if offset < 0:
+            raise ValueError(f"{field}: offset {offset} of {topic}/{queue_id} is below 0")
+    return found
 
 
 def wrong_kind(field: str, wanted: str, value: object) -> TypeError:
@@ -120,8 +124,10 @@ def checked(*, but: str = "") -> Callable[[type[C]], type[C]]:
 
 def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
     parameters = list(inspect.signature(call).parameters.values())[1:]
-    checks = [_check_of(one.name, one.annotation, call.__globals__) for one in parameters]
-    by_name = {one.name: check for one, check in zip(parameters, checks, strict=True)}
+    by_name = {
+        one.name: _check_of(one.name, one.annotation, call.__globals__) for one in parameters
+    }
+    checks = [by_name[one.name] for one in parameters if one.kind is not one.KEYWORD_ONLY]
 
     def look(args: tuple[Any, ...], given: dict[str, Any]) -> None:
         for check, value in zip(checks, args, strict=False):  # Python counts them itself

@@ -63,7 +63,8 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
 
     async def _gather(self, count: int, timeout_s: float | None) -> None:
         """So many messages are at hand, none of them read, or as many as came in time."""
-        whole("count", count)
+        if whole("count", count) < 0:
+            raise ValueError(f"count: {count} is below 0")
         if timeout_s is not None:
             number("timeout_s", timeout_s)
         end_s = None if timeout_s is None else monotonic() + timeout_s
@@ -146,6 +147,8 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
 
         Called when all of the last one is read.
         """
+        if timeout_s is not None:
+            number("timeout_s", timeout_s)
         end_s = None if timeout_s is None else monotonic() + timeout_s
         while self._core.next_batch() is None:
             left_s = None if end_s is None else end_s - monotonic()

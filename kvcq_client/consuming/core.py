@@ -107,7 +107,7 @@ class ConsumerCore:
         """
         self._settle()
         if self._broken is not None:
-            raise self._broken[1]
+            raise self._broken[1].with_traceback(None)  # or each time makes it longer
         fetched = self._failed or self.subscription.first()
         if fetched is None:
             return None
@@ -270,6 +270,8 @@ class ConsumerCore:
 
     def leave(self, queues: Iterable[Queue]) -> None:
         """Follow these no longer."""
+        if isinstance(queues, Queue) or not isinstance(queues, Iterable):
+            raise wrong_kind("queues", "a sequence of Queues", queues)
         gone = [queue_of("queues", queue) for queue in queues]
         self.subscription.leave(gone)
         self._forget_of(gone)

@@ -220,7 +220,7 @@ class Subscription:
                 queue, offset = next(iter(self._passed.items()))
                 return Fetched(queue, b"", [], offset)
             if self._failure is not None:
-                raise self._failure
+                raise self._failure.with_traceback(None)  # or each time makes it longer
             return None
 
     def take(self, fetched: Fetched) -> None:

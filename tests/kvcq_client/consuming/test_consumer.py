@@ -332,6 +332,37 @@ async def test_a_take_gives_out_what_comes_before_a_corrupt_record(client: Async
         assert [m.queue_offset for m in await consumer.take(5, 10)] == list(range(5, 10))
 
 
+async def test_arguments_that_cannot_be_are_refused_and_change_nothing(
+    client: AsyncClient,
+) -> None:
+    await _fill(client, 10)
+    async with await client.consumer("orders") as consumer:
+        with pytest.raises(ValueError, match=r"^to: offset -1 of orders/0 is below 0$"):
+            await consumer.seek({QUEUE: -1})
+        with pytest.raises(ValueError, match=r"^queues: offset -1 of orders/0 is below 0$"):
+            await client.consumer({QUEUE: -1})
+        with pytest.raises(ValueError, match=r"^count: -1 is below 0$"):
+            await consumer.take(-1)
+        with pytest.raises(TypeError, match=r"^queues: a sequence of Queues is wanted, not Queue$"):
+            consumer.leave(QUEUE)  # type: ignore[arg-type]
+        assert len(await consumer.take(10, 10)) == 10
+        with pytest.raises(TypeError, match=r"^timeout_s: a number is wanted, not str$"):
+            await consumer.batch("1")  # type: ignore[arg-type]
+
+
+async def test_an_error_that_is_raised_again_has_a_trace_of_its_own(client: AsyncClient) -> None:
+    await _fill(client, 1)
+    consumer = await client.consumer("orders")
+    await consumer.take(1, 10)
+    await consumer.close()
+    lengths = set()
+    for _ in range(5):
+        with pytest.raises(ClosedError) as raised:
+            await consumer.take(1)
+        lengths.add(len(raised.traceback))
+    assert len(lengths) == 1
+
+
 async def test_what_a_filter_leaves_out_takes_no_room_in_a_waiting_take(
     client: AsyncClient,
 ) -> None:
