@@ -65,9 +65,7 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         """So many messages are at hand, none of them read, or as many as came in time."""
         if whole("count", count) < 0:
             raise ValueError(f"count: {count} is below 0")
-        if timeout_s is not None:
-            number("timeout_s", timeout_s)
-        end_s = None if timeout_s is None else monotonic() + timeout_s
+        end_s = _end_of(timeout_s)
         core = self._core
         while (missing := count - core.at_hand()) > 0:
             if missing < count and core.is_error_next():
@@ -85,13 +83,10 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         A message is read once it was handed out: who leaves the loop goes on behind it. Raises
         DeadlineError when nothing arrives for `idle_timeout_s` before the end.
         """
-        core = self._core
         await self._aim(idle_timeout_s)
         while await self._before_end(idle_timeout_s):
-            messages = core.messages
-            while (at := core.index) < len(messages) and core.messages is messages:
-                core.index = at + 1
-                yield messages[at]
+            for message in self._core.one_by_one():
+                yield message
 
     async def batches_to_end(
         self, idle_timeout_s: float = 30.0
@@ -147,9 +142,7 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
 
         Called when all of the last one is read.
         """
-        if timeout_s is not None:
-            number("timeout_s", timeout_s)
-        end_s = None if timeout_s is None else monotonic() + timeout_s
+        end_s = _end_of(timeout_s)
         while self._core.next_batch() is None:
             left_s = None if end_s is None else end_s - monotonic()
             if left_s is not None and left_s <= 0:
@@ -161,3 +154,8 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
     async def _fetched(self, timeout_s: float | None) -> bool:
         """Whether something came in time."""
         return await self._waits.until(self._core.subscription.when_fetched, timeout_s)
+
+
+def _end_of(timeout_s: float | None) -> float | None:
+    """When it is over, by the monotonic clock; None: never. Raises TypeError, ValueError."""
+    return None if timeout_s is None else monotonic() + number("timeout_s", timeout_s)

@@ -75,13 +75,9 @@ class Consumer(ConsumerState, Blocking[AsyncConsumer], Closing):
         A message is read once it was handed out: who leaves the loop goes on behind it. Raises
         DeadlineError when nothing arrives for `idle_timeout_s` before the end.
         """
-        core = self._core
         self._aim(idle_timeout_s)
         while self._before_end(idle_timeout_s):
-            messages = core.messages
-            while (at := core.index) < len(messages) and core.messages is messages:
-                core.index = at + 1
-                yield messages[at]
+            yield from self._core.one_by_one()
 
     def batches_to_end(self, idle_timeout_s: float = 30.0) -> Iterator[list[StoredMessage]]:
         """As `to_end`, in batches of one queue each."""

@@ -14,7 +14,7 @@ from kvcq_client.transport import in_background
 from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container
+    from collections.abc import Awaitable, Callable, Container, Iterator
 
     from kvcq_client.calls import Calls
     from kvcq_client.consuming.config import ConsumerConfig
@@ -142,6 +142,13 @@ class ConsumerCore:
         rest = self.messages[self.index :]
         self.index = len(self.messages)
         return rest
+
+    def one_by_one(self) -> Iterator[StoredMessage]:
+        """The same, each read as it is handed out; until the reader goes on elsewhere."""
+        messages = self.messages
+        while (at := self.index) < len(messages) and self.messages is messages:
+            self.index = at + 1
+            yield messages[at]
 
     def read(self, most: int) -> list[StoredMessage]:
         """What is at hand, at most so many messages, now read."""
@@ -272,7 +279,7 @@ class ConsumerCore:
         """Follow these no longer."""
         if isinstance(queues, Queue) or not isinstance(queues, Iterable):
             raise wrong_kind("queues", "a sequence of Queues", queues)
-        gone = [queue_of("queues", queue) for queue in queues]
+        gone = {queue_of("queues", queue) for queue in queues}
         self.subscription.leave(gone)
         self._forget_of(gone)
         for queue in gone:
@@ -281,10 +288,8 @@ class ConsumerCore:
 
     def _move(self, offsets: Mapping[Queue, int]) -> None:
         self._forget_of(offsets)
-        self._positions.update(offsets)
-        for queue, offset in offsets.items():
-            if self._to_reach.get(queue, offset + 1) <= offset:
-                del self._to_reach[queue]
+        self._reached = dict(offsets)
+        self._settle()
         self.subscription.follow(offsets)
 
     def _forget_of(self, queues: Container[Queue]) -> None:
