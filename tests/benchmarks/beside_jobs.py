@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager
-from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from kvcq_bench.targets.remote import OwnServer
 from kvcq_client import Client
 from kvcq_client.pb.v1 import jobs_pb2
-from tests.benchmarks.measure import BATCH, BODY_BYTES, Row
+from tests.benchmarks.measure import BATCH, BODY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,19 +72,7 @@ def _put_beside(
             server.close()
             for left in (directory, bench.directory / "backups"):
                 shutil.rmtree(left, ignore_errors=True)
-    ratios = sorted(one / other for one, other in zip(beside, plain, strict=True))
-    bench.rows.append(
-        Row(
-            f"batching producer, beside {name}; {len(ratios)} pairs of turns, "
-            f"{ratios[0]:.2f} to {ratios[-1]:.2f}",
-            median(ratios) * median(plain),
-            "messages/s",
-            f"{wanted:g} of that without",
-            median(ratios) >= wanted,
-            median(plain),
-            "without it, in turns",
-        )
-    )
+    bench.beside(f"batching producer, beside {name}", beside, plain, wanted)
 
 
 def _turn_alone(bench: Bench, client: Client, producer: Producer) -> float:

@@ -80,18 +80,9 @@ def _measure(bench: Bench, directory: Path, producer: Producer, consumer: Connec
         read_at_half.append(consumer.recv())
         consumer.send(seconds)
         read_alone.append(consumer.recv())
-    ratios = sorted(one / other for one, other in zip(beside, alone, strict=True))
     producers = "batching producer, beside a consumer far behind"
-    bench.rows += [
-        Row(
-            f"{producers}; {len(ratios)} pairs of turns, {ratios[0]:.2f} to {ratios[-1]:.2f}",
-            median(ratios) * median(alone),
-            "messages/s",
-            "0.9 of that without",
-            median(ratios) >= 0.9,
-            median(alone),
-            "without it, in turns",
-        ),
+    bench.beside(producers, beside, alone, 0.9)
+    bench.rows.append(
         Row(
             f"{producers}, at half of that speed",
             median(at_half),
@@ -100,8 +91,8 @@ def _measure(bench: Bench, directory: Path, producer: Producer, consumer: Connec
             median(at_half) >= 0.95 * half,
             half,
             "half of what it puts without",
-        ),
-    ]
+        )
+    )
     for work, rates in (("", read), (", at half of that speed", read_at_half)):
         bench.rows.append(
             Row(

@@ -66,6 +66,21 @@ class Bench:
         count = work()
         return count / (perf_counter() - started_s)
 
+    def beside(self, work: str, beside: list[float], alone: list[float], wanted: float) -> None:
+        """A row of pairs of turns: messages a second beside something, and without it."""
+        ratios = sorted(one / other for one, other in zip(beside, alone, strict=True))
+        self.rows.append(
+            Row(
+                f"{work}; {len(ratios)} pairs of turns, {ratios[0]:.2f} to {ratios[-1]:.2f}",
+                median(ratios) * median(alone),
+                "messages/s",
+                f"{wanted:g} of that without",
+                median(ratios) >= wanted,
+                median(alone),
+                "without it, in turns",
+            )
+        )
+
     def in_turn(self, *works: Callable[[], int]) -> list[float]:
         """The median rate of each work; they take turns."""
         found: list[list[float]] = [[] for _ in works]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kvcq.inspect import Finding
     from migration.columnar.liveness import Liveness
     from migration.jobs import Job
+    from migration.sides import Side
+    from migration.state.routes import SideName
     from store.base import Clock, Progress
     from store.message_store import MessageStore
 
@@ -103,6 +105,13 @@ def live(store: MessageStore) -> LiveMigration:
     found = store.queues._attendant
     assert isinstance(found, LiveMigration)
     return found
+
+
+def side_of(store: MessageStore, name: SideName) -> Side:
+    """The side, which is in use."""
+    side = live(store).double.side(name)
+    assert side is not None
+    return side
 
 
 def migrator(store: MessageStore) -> Migrator:

@@ -29,6 +29,7 @@ from tests.support.migrating import (
     make_on_files,
     messages,
     open_store,
+    side_of,
     sorter,
 )
 
@@ -62,8 +63,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(store: MessageStore) -> dict[str, list[tuple[bytes, bytes]]]:
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     engine = side.store._engine  # type: ignore[attr-defined]
     return {family: engine.scan(family, FIRST, LAST) for family in (UNITS, BOUNDS, INDEX)}
 
@@ -147,8 +147,7 @@ def test_files_made_before_a_deletion_are_not_taken_in(
     done(live(store).start())
     assert calls[0] > 2
     assert differences(store) == []
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     assert "payments" not in {last[0] for last in side.store.last_units()}
 
 
@@ -221,8 +220,7 @@ def test_a_store_killed_in_the_middle_of_taking_files_in_goes_on(
     store = lagging
     end = store.flushed_offset
     files = sorted_files(store, tmp_path / "sst", end)
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     engine = side.store._engine  # type: ignore[attr-defined]
     original = engine.ingest
     done_families: list[str] = []

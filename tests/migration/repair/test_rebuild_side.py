@@ -20,6 +20,7 @@ from tests.support.migrating import (
     live,
     open_store,
     settle,
+    side_of,
     spoil_a_file_unit,
 )
 from tests.support.tree import tree_digest
@@ -36,8 +37,7 @@ def test_a_side_rebuilt_by_resume_takes_a_verification_back(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance(store, Phase.VERIFIED)
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     live(store).double.stop_side(side, DamagedQueueError("orders", 0, 7, "a row is wrong"))
     opener = live(store)._opener
     opening = opener.open
@@ -103,8 +103,7 @@ def test_only_the_side_that_differs_is_made_again_and_only_once(
 
 def test_rocksdb_is_made_again_when_a_check_finds_it_wrong(store: MessageStore, root: Path) -> None:
     advance(store, Phase.VERIFIED)
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     engine = side.store._engine  # type: ignore[attr-defined]
     engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 3))]))
     store.close()

@@ -9,7 +9,16 @@ import pytest
 from migration.state.routes import SideName
 from store.errors import StoreBusyError
 from tests.support.checked import checked
-from tests.support.migrating import config, done, live, make_on_files, messages, open_store, settle
+from tests.support.migrating import (
+    config,
+    done,
+    live,
+    make_on_files,
+    messages,
+    open_store,
+    settle,
+    side_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,8 +61,7 @@ def busy(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch, name: str, times: int = 1
 ) -> tuple[DoubleQueueStore, Busy]:
     double = live(store).double
-    side = double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     method = Busy(getattr(side.store, name), times)
     monkeypatch.setattr(side.store, name, method)
     return double, method
@@ -71,8 +79,7 @@ def test_a_deletion_that_meets_a_busy_side_is_done_again(
     check_in_use(double)
     assert len(delete.calls) == 3
     for name in SideName:
-        side = double.side(name)
-        assert side is not None
+        side = side_of(store, name)
         assert "orders" not in side.store.names()
 
 
@@ -134,8 +141,7 @@ def test_a_compaction_that_is_left_off_stops_no_side(store: MessageStore) -> Non
     with pytest.raises(KeyError, match="enough"):
         double.compact(left_off)
     assert len(shares) == 1
-    side = double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     assert side.failure is None
     told: list[float] = []
     double.compact(told.append)

@@ -31,6 +31,7 @@ from tests.support.migrating import (
     messages,
     open_store,
     settle,
+    side_of,
 )
 
 if TYPE_CHECKING:
@@ -109,8 +110,7 @@ def test_the_failure_of_the_other_side_stops_the_migration_and_not_the_store(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done(live(store).start())
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
 
     def full(*_: object) -> None:
         raise DiskFullError("no space left on device")
@@ -138,8 +138,7 @@ def test_a_side_that_cannot_be_opened_again_stays_the_side_that_failed(
 ) -> None:
     done(live(store).start())
     double = live(store).double
-    side = double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     double.stop_side(side, RuntimeError("broken"))
 
     def no_descriptor(*_: object) -> None:
@@ -188,8 +187,7 @@ def test_a_side_that_cannot_be_attached_is_closed_and_can_be_opened_again(
 ) -> None:
     done(live(store).start())
     double = live(store).double
-    side = double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     double.stop_side(side, RuntimeError("broken"))
 
     def stalled(*_: object) -> None:
@@ -209,8 +207,7 @@ def test_a_topic_is_not_deleted_while_a_side_takes_its_place(
 ) -> None:
     done(live(store).start())
     double = live(store).double
-    side = double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     store.put([Message("gone", b"1")])
     store.wait_visible()
     double.stop_side(side, RuntimeError("broken"))
@@ -233,10 +230,22 @@ def test_a_topic_is_not_deleted_while_a_side_takes_its_place(
     done(live(store).resume())
     deleting.join(WAIT_S)
     assert not deleting.is_alive()
-    side = double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     assert "gone" not in list(side.store.names())
     assert differences(store) == []
+
+
+def _before_the_change(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
+    """It happens once, when all is filled and the routes are about to change."""
+    change_routes = DoubleQueueStore.change_routes
+    left = [happens]
+
+    def change_after(double: DoubleQueueStore, change: Callable[[int], Routes]) -> None:
+        if left:
+            left.pop()()
+        change_routes(double, change)
+
+    monkeypatch.setattr(DoubleQueueStore, "change_routes", change_after)
 
 
 def test_a_change_of_routes_ends_when_the_side_it_needs_failed(
@@ -244,19 +253,10 @@ def test_a_change_of_routes_ends_when_the_side_it_needs_failed(
 ) -> None:
     advance(store, Phase.FINISHED)
     double = live(store).double
-    change_routes = DoubleQueueStore.change_routes
-    broken = False
-
-    def after_a_failure(double: DoubleQueueStore, change: Callable[[int], Routes]) -> None:
-        nonlocal broken
-        if not broken:
-            broken = True
-            side = double.side(SideName.FILES)
-            assert side is not None
-            double.stop_side(side, OSError("broken"))
-        change_routes(double, change)
-
-    monkeypatch.setattr(DoubleQueueStore, "change_routes", after_a_failure)
+    _before_the_change(
+        monkeypatch,
+        lambda: double.stop_side(side_of(store, SideName.FILES), OSError("broken")),
+    )
     job = live(store).set_routing(RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH))
     assert job is not None
     assert job.wait(WAIT_S)
@@ -272,27 +272,19 @@ def test_a_change_of_routes_brings_up_a_side_that_lags_meanwhile(
 ) -> None:
     advance(store, Phase.FINISHED)
     double = live(store).double
-    change_routes = DoubleQueueStore.change_routes
-    lagged = False
 
-    def after_a_stall(double: DoubleQueueStore, change: Callable[[int], Routes]) -> None:
-        nonlocal lagged
-        if not lagged:
-            lagged = True
-            side = double.side(SideName.FILES)
-            assert side is not None
+    def stalled(*_: object) -> None:
+        raise StoreBusyError("too many open files")
 
-            def stalled(*_: object) -> None:
-                raise StoreBusyError("too many open files")
+    def lag() -> None:
+        side = side_of(store, SideName.FILES)
+        with monkeypatch.context() as patched:
+            patched.setattr(side.store, "dispatch", stalled)
+            store.put(messages(600, 40))
+            store.wait_visible()
+        assert not side.joined
 
-            with monkeypatch.context() as patched:
-                patched.setattr(side.store, "dispatch", stalled)
-                store.put(messages(600, 40))
-                store.wait_visible()
-            assert not side.joined
-        change_routes(double, change)
-
-    monkeypatch.setattr(DoubleQueueStore, "change_routes", after_a_stall)
+    _before_the_change(monkeypatch, lag)
     done(live(store).set_routing(RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)))
     assert double.is_joined(SideName.FILES)
     assert differences(store) == []
@@ -304,15 +296,13 @@ def test_a_side_that_is_rebuilt_with_its_rows_is_told_of_deletions(
 ) -> None:
     advance(store, Phase.ROCKSDB)
     double = live(store).double
-    side = double.side(SideName.FILES)
-    assert side is not None
+    side = side_of(store, SideName.FILES)
     double.stop_side(side, RuntimeError("broken"))
     store.delete_topic("orders")
     for path in (root / "index").iterdir():
         path.unlink()  # so the log is read from its start, for the keys
     done(live(store).resume())
-    side = double.side(SideName.FILES)
-    assert side is not None
+    side = side_of(store, SideName.FILES)
     assert "orders" not in side.store.names()
     store.create_topics([("orders", 4)])
     store.put([Message("orders", b"anew", 0)])
@@ -340,8 +330,7 @@ def test_a_deletion_beside_a_side_that_cannot_be_opened_is_kept_for_it(
     with open_store(config(root)) as again:
         done(live(again).resume())
         assert differences(again) == []
-        side = live(again).double.side(SideName.ROCKSDB)
-        assert side is not None
+        side = side_of(again, SideName.ROCKSDB)
         assert "orders" not in side.store.names()
         again.flush()
         assert not again.metadata.delete_marks()
@@ -393,8 +382,7 @@ def test_the_failure_of_files_after_the_cutover_stops_the_way_back_only(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance(store, Phase.ROCKSDB)
-    side = live(store).double.side(SideName.FILES)
-    assert side is not None
+    side = side_of(store, SideName.FILES)
     with monkeypatch.context() as patched:
         patched.setattr(side.store, "dispatch", lambda *_: (_ for _ in ()).throw(OSError("gone")))
         store.put(messages(600, 40))
@@ -411,8 +399,7 @@ def test_a_stopped_side_stays_out_after_reopening_until_resumed(
     store: MessageStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done(live(store).start())
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     with monkeypatch.context() as patched:
         patched.setattr(side.store, "dispatch", lambda *_: (_ for _ in ()).throw(OSError("gone")))
         store.put(messages(600, 40))
@@ -431,8 +418,7 @@ def test_a_busy_side_is_left_behind_and_brought_up_again(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done(live(store).start())
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
 
     def busy(*_: object) -> None:
         raise StoreBusyError("stalls")

@@ -29,6 +29,7 @@ from tests.support.migrating import (
     migrator,
     open_store,
     settle,
+    side_of,
     spoil_a_file_unit,
 )
 
@@ -278,8 +279,7 @@ def test_what_to_type_next_on_a_directory_names_it(store: MessageStore, root: Pa
 
 def test_no_step_gives_up_the_side_that_is_right(store: MessageStore, root: Path) -> None:
     advance(store, Phase.ROCKSDB)
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     engine = side.store._engine  # type: ignore[attr-defined]
     units = engine.get(UNITS, unit_key("orders", 0, 3))
     engine.write(KvBatch(deletes=[(UNITS, unit_key("orders", 0, 3))]))

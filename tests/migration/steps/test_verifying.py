@@ -31,6 +31,7 @@ from tests.support.migrating import (
     messages,
     migrator,
     open_store,
+    side_of,
 )
 
 if TYPE_CHECKING:
@@ -126,8 +127,7 @@ def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
     from store.consume_queue import CqUnit
 
     done(live(store).start())
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     engine = side.store._engine  # type: ignore[attr-defined]
     units = dict(side.store.stored_units("orders", 0, 0, 100))
     wrong = CqUnit(units[3][0], units[3][1], 12345, units[3][3])
@@ -166,8 +166,7 @@ def test_a_unit_of_a_queue_that_the_log_does_not_have_is_reported(
     store: MessageStore, name: SideName
 ) -> None:
     done(live(store).start())
-    side = live(store).double.side(name)
-    assert side is not None
+    side = side_of(store, name)
     # Its record is a message of another queue.
     at, size, tag_code, *_ = side.store.stored_units("orders", 0, 3, 1)[0][1]
     request = DispatchRequest("nobody", 0, 0, at, size, tag_code, 0, (), (), in_queue=True)
@@ -184,8 +183,7 @@ def test_a_queue_that_a_side_lacks_is_reported_unit_by_unit_and_blames_nothing_e
     store: MessageStore,
 ) -> None:
     done(live(store).start())
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     high = store.bounds([("orders", 1)])[0].max_offset
     engine = side.store._engine  # type: ignore[attr-defined]
     start, end = unit_key("orders", 1, 0), unit_key("orders", 1, high)
@@ -203,8 +201,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_no_difference(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done(live(store).start())
-    side = live(store).double.side(SideName.ROCKSDB)
-    assert side is not None
+    side = side_of(store, SideName.ROCKSDB)
     read = side.store.units_between
     reached: list[int] = []
 
@@ -254,8 +251,7 @@ def test_a_verification_that_breaks_off_takes_the_last_one_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     advance(store, Phase.VERIFIED)
-    side = live(store).double.side(name)
-    assert side is not None
+    side = side_of(store, name)
 
     def damaged(_start: int, _end: int) -> None:
         raise DamagedQueueError("orders", 0, 7, "the file is cut off")
