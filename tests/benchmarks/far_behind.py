@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _BACKLOG = 2_000_000
 _TURN_S = 3.0
+#: However small the scale: a consumer must get its first answer within a turn.
+_LEAST_TURN_S = 0.25
 #: Pairs of turns a round: the machine swings from one to the next.
 _PAIRS = 4
 _IN_FLIGHT = 16
@@ -56,7 +58,7 @@ def put_beside_consumer(bench: Bench) -> None:
 
 
 def _measure(bench: Bench, directory: Path, producer: Producer, consumer: Connection) -> None:
-    seconds = _TURN_S * min(1.0, bench.scale)
+    seconds = max(_LEAST_TURN_S, _TURN_S * min(1.0, bench.scale))
     alone: list[float] = []
     beside: list[float] = []
     read: list[float] = []
@@ -157,7 +159,7 @@ def _consume(address: str, orders: Connection) -> None:
         while (seconds := orders.recv()) is not None:
             count, began_s = 0, perf_counter()
             consumer.follow({backlog: at})
-            while perf_counter() - began_s < seconds:
+            while perf_counter() - began_s < seconds or not count:  # a rate needs an answer
                 read = len(consumer.batch(_WAIT_S))
                 count += read
                 if not read:  # once through, it begins again
