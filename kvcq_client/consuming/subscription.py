@@ -32,12 +32,14 @@ from kvcq_client.errors import (
 )
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport import (
+    STREAM_OVER,
     Backoff,
     ForkedError,
     close_in_children,
     from_batch_error,
     from_rpc,
     may_pass,
+    write_request,
 )
 from kvcq_client.values import Queue, Start
 
@@ -269,9 +271,9 @@ class Subscription:
             while not reader.done() and not self._reopen:
                 self._changed.clear()
                 for request in self._requests():
-                    await call.write(request)
+                    await write_request(call, request)
                 await self._changed.wait()
-        except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+        except STREAM_OVER:
             await asyncio.wait({reader})  # the stream has ended; the reader knows why
         finally:
             if not reader.done():
@@ -291,7 +293,7 @@ class Subscription:
             max_messages=self._config.batch_messages,
             credit_bytes=credit,
         )
-        await call.write(first)
+        await write_request(call, first)
 
     def _requests(self) -> list[pb.SubscribeRequest]:
         """What is to be told to the server."""

@@ -50,7 +50,14 @@ from kvcq_client.errors import (
 from kvcq_client.format import put_stream_request
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.producing.batch import Unasked
-from kvcq_client.transport import Backoff, from_batch_error, from_rpc, may_pass
+from kvcq_client.transport import (
+    STREAM_OVER,
+    Backoff,
+    from_batch_error,
+    from_rpc,
+    may_pass,
+    write_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,8 +236,8 @@ class Delivery:
             self._next_sequence += batch.count - len(batch.errors)
         self._flying.append(batch)
         try:
-            await call.write(request)
-        except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await write_request(call, request)
+        except STREAM_OVER:
             await asyncio.wait({reader})  # the stream has ended; the reader knows why
 
     async def _read(self, call: Call, backoff: Backoff) -> None:

@@ -8,7 +8,7 @@ import kvcq_client.transport.grpc_environment  # noqa: F401 - for what it does
 
 # isort: split
 
-from kvcq_client.transport.below_grpc import cygrpc, send_and_receive
+from kvcq_client.transport.below_grpc import STREAM_OVER, cygrpc, send_and_receive, write_request
 from kvcq_client.transport.blocking_calls import Blocking, blocking, blocking_iterator
 from kvcq_client.transport.closing import AsyncClosing, Closing
 from kvcq_client.transport.connection import (
@@ -44,6 +44,7 @@ __all__ = [
     "DATE_TIME",
     "DEFAULT_TARGET",
     "DEFAULT_TIMEOUT_S",
+    "STREAM_OVER",
     "TLS",
     "AsyncClosing",
     "Backoff",
@@ -75,4 +76,5 @@ __all__ = [
     "send_and_receive",
     "signature_of",
     "stamps_of",
+    "write_request",
 ]

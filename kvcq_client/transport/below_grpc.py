@@ -5,12 +5,41 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import grpc
 
 from kvcq_client.transport.grpc_environment import IS_MEASURED
 
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
 #: The layer below; the stubs of grpc leave it out. None: it is of a release that was not measured.
 cygrpc: Any = import_module("grpc._cython.cygrpc") if IS_MEASURED else None
+
+
+#: What `write_request` raises when the stream is over.
+STREAM_OVER = (
+    grpc.aio.AioRpcError,
+    grpc.aio.InternalError,
+    asyncio.InvalidStateError,
+)
+
+
+async def write_request(stream: Any, request: Message | bytes) -> None:  # noqa: ANN401 - any call of gRPC
+    """As `stream.write`, which gives the stream an end of its own making, INTERNAL, when a write
+    fails, and so hides why the server ended it: that this drains, say, or knows no such user. Who
+    reads hears that then.
+
+    Raises one of STREAM_OVER.
+    """
+    below = None if cygrpc is None else getattr(stream, "_cython_call", None)
+    if below is None:
+        await stream.write(request)
+        return
+    await stream.wait_for_connection()
+    data = request if isinstance(request, bytes) else request.SerializeToString()
+    await below.send_serialized_message(data)
 
 
 async def send_and_receive(call: object, data: bytes) -> bytes | None:

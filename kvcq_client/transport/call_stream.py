@@ -14,6 +14,7 @@ import grpc
 
 from kvcq_client.errors import DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport.below_grpc import STREAM_OVER, write_request
 from kvcq_client.transport.grpc_environment import IS_MEASURED
 from kvcq_client.transport.loop_thread import in_background
 from kvcq_client.transport.own_stream import OwnStream
@@ -39,13 +40,6 @@ _CLOSING_S = 1.0
 NOT_SENT = "NOT_SENT"
 
 _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
-#: What a write raises when the stream is over.
-_OVER = (
-    grpc.aio.AioRpcError,
-    grpc.aio.InternalError,
-    asyncio.InvalidStateError,
-    asyncio.CancelledError,
-)
 
 
 class _Call(NamedTuple):
@@ -210,7 +204,7 @@ class CallStream:
             return
         if self._waiting:
             self._is_writing = True
-            run_at_once(_write(stream, self._take()), partial(self._written, stream))
+            run_at_once(write_request(stream, self._take()), partial(self._written, stream))
         elif self._closing:
             self._is_writing = True  # for good
             run_at_once(stream.done_writing(), _ended)
@@ -238,17 +232,7 @@ class CallStream:
         return taken
 
 
-async def _write(stream: Any, request: pb.CallsRequest) -> None:  # noqa: ANN401 - as above
-    """As `stream.write`, which ends the stream by itself when a write fails, and so hides why the
-    server ended it: that this drains, say, so that the calls can be made again."""
-    inner = getattr(stream, "_cython_call", None) if IS_MEASURED else None
-    if inner is None:
-        await stream.write(request)
-    else:
-        await inner.send_serialized_message(request.SerializeToString())
-
-
 def _ended(error: BaseException | None) -> None:
     """Of a write. When the stream is over `_read` says why; raises whatever else it was."""
-    if not (error is None or isinstance(error, _OVER)):
+    if not (error is None or isinstance(error, (*STREAM_OVER, asyncio.CancelledError))):
         raise error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from migration.opening import open_any
 from server.app import Server
@@ -56,6 +57,12 @@ class Served:
     @property
     def store(self) -> MessageStore:
         return self.serving.store
+
+    async def first_stored(self, topic: str) -> None:
+        """Return once there is a message in queue 0. What the server sends meanwhile need not be
+        the answer to its put."""
+        pulled = await self.messages.Pull(pb.PullRequest(topic=topic, wait_ms=20_000))
+        assert pulled.next_offset
 
 
 class EventListener:

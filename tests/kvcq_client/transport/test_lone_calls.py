@@ -173,6 +173,7 @@ async def test_when_the_line_breaks_a_put_fails_and_a_pull_goes_again(
     line.hold_newest()
     putting = asyncio.create_task(asyncio.to_thread(client.put, a_message(b"perhaps")))
     await line.holds.wait()
+    await served.first_stored("T")
     line.cut()
     with pytest.raises(UnavailableError) as caught:
         await putting
@@ -194,6 +195,7 @@ async def test_others_go_on_while_a_call_waits(served: Served, line: CutLine) ->
     line.hold_newest()
     putting = asyncio.create_task(asyncio.to_thread(client.put, a_message(b"held")))
     await line.holds.wait()
+    await served.first_stored("T")
 
     def work() -> None:
         client.put(a_message(b"another"))

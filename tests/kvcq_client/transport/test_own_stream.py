@@ -312,6 +312,7 @@ async def test_when_the_line_breaks_a_put_fails_and_a_pull_goes_again(
         line.hold_newest()
         putting = asyncio.create_task(client.put(a_message(b"perhaps")))
         await line.holds.wait()
+        await served.first_stored("T")
         line.cut()
         with pytest.raises(UnavailableError) as caught:
             await putting

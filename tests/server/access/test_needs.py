@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from kvcq_client import Credentials
 from kvcq_client.pb.v1 import access_pb2 as access
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.transport import STREAM_OVER, write_request
 from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
 from server.app.server import _SERVED
@@ -108,8 +108,8 @@ async def call(
     stream: Any = served.channel.stream_stream(path, None, None)
     under_way = stream(metadata=metadata)
     try:
-        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # refused before it came
-            await under_way.write(request.SerializeToString())
+        with suppress(*STREAM_OVER):  # refused before it came
+            await write_request(under_way, request.SerializeToString())
             await under_way.done_writing()
         while await under_way.read() is not EOF:
             if method.name == "Watch":
