@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_client.transport.forks import ForkedError, close_in_children
@@ -59,6 +60,11 @@ def in_background(work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
     return task
 
 
+def _cancel(outcome: Future[Any]) -> None:
+    outcome.cancel()
+    outcome.set_running_or_notify_cancel()  # else `wait` does not hear of it
+
+
 def _tell(
     loop: asyncio.AbstractEventLoop,
     context: dict[str, Any],
@@ -85,31 +91,53 @@ class LoopThread:
         close_in_children(self)
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """The coroutine's result. Ctrl-C cancels it. Not from the loop's own thread.
+        """The coroutine's result. Ctrl-C cancels it, and gets through once it has ended, so that it
+        goes on beside nothing that comes next; a second one does not wait. Not from the loop's own
+        thread.
 
-        Raises ForkedError in a child of the process that made it.
+        Raises ForkedError in a child of the process that made it, and RuntimeError when the loop
+        has ended.
         """
         try:
             self.check_caller()
         except BaseException:
             work.close()
             raise
-        abandoned = False
+        outcome: Future[R] = Future()
+        task: asyncio.Task[R] | None = None
 
-        async def outcome() -> R:
-            try:
-                return await work
-            except Exception:
-                if abandoned:  # no caller is left to take it, and asyncio would print it
-                    raise asyncio.CancelledError from None
-                raise
+        def begin() -> None:
+            nonlocal task
+            task = self.loop.create_task(work)
+            task.add_done_callback(end)
 
-        future = asyncio.run_coroutine_threadsafe(outcome(), self.loop)
+        def give_up() -> None:
+            if task is None:  # the interrupt came before `begin` was handed over
+                work.close()
+                _cancel(outcome)
+            else:
+                task.cancel()
+
+        def end(task: asyncio.Task[R]) -> None:
+            if task.cancelled():
+                work.close()  # where it never began
+                _cancel(outcome)
+            elif (error := task.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(task.result())
+
         try:
-            return future.result()
+            self.loop.call_soon_threadsafe(begin)
+            return outcome.result()
         except BaseException:
-            abandoned = True
-            future.cancel()
+            if not outcome.done():
+                try:
+                    self.loop.call_soon_threadsafe(give_up)
+                except RuntimeError:  # the loop has ended
+                    work.close()
+                else:
+                    wait((outcome,))
             raise
 
     def check_caller(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +63,80 @@ def test_what_grpc_tells_a_closed_loop_is_dropped_and_nothing_else() -> None:
     thread.loop.call_soon_threadsafe(cygrpc._handle_callback_wrapper, None, 1)
     with pytest.raises(RuntimeError, match="closed"):
         thread.loop.call_soon_threadsafe(print)
+
+
+class Interrupts:
+    """Ctrl-C, as often as a test says, and no more: one that comes just before the main thread
+    waits for a lock is heard when it has that, so it must come again."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self._wanted = 0
+
+    def __enter__(self) -> Interrupts:
+        self._before = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    async def another(self) -> None:
+        """Returns once it is heard."""
+        self._wanted += 1
+        ident = threading.main_thread().ident
+        assert ident is not None
+        while self.heard < self._wanted:
+            signal.pthread_kill(ident, signal.SIGINT)
+            await asyncio.sleep(0)
+
+    def _hear(self, *_: object) -> None:
+        if self.heard < self._wanted:
+            self.heard += 1
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_gets_through_once_the_work_has_ended() -> None:
+    thread = LoopThread()
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await interrupts.another()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("work")
+
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        thread.run(work())
+    assert ended == ["work"]
+    thread.close()
+
+
+def test_a_second_interrupt_does_not_wait() -> None:
+    thread = LoopThread()
+    may_end = threading.Event()
+
+    async def work() -> None:
+        try:
+            await interrupts.another()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await interrupts.another()
+        await asyncio.to_thread(may_end.wait)
+
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            thread.run(work())
+        may_end.set()
+        thread.close()
+
+
+async def test_work_for_a_loop_that_has_ended_is_refused() -> None:
+    thread = LoopThread()
+    thread.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        thread.run(asyncio.sleep(0))
 
 
 @pytest.mark.parametrize("names", ["pass", "global client, producer, consumer"])
