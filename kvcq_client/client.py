@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_client.access import Access, AsyncAccess
 from kvcq_client.calls import Calls
 from kvcq_client.consuming import Consumer
+from kvcq_client.errors import ClosedError
 from kvcq_client.jobs import AsyncJobs, Jobs
 from kvcq_client.migration import AsyncMigration, Migration
 from kvcq_client.producing import Producer
@@ -161,9 +163,10 @@ class Client(Blocking[Calls], Closing):
         """Close producers (they deliver first) and consumers, then the connection. Repeatable."""
         if self._closed or self._thread.is_forked:
             return
-        self._thread.run(self._users.close())
-        self._closed = True
-        self._thread.run(self._connection.close())
+        with suppress(ClosedError):  # another thread closes it as well
+            self._thread.run(self._users.close())
+            self._closed = True
+            self._thread.run(self._connection.close())
         self._lone.close()
         self._thread.close()
 

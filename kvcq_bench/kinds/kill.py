@@ -50,6 +50,7 @@ def run_kill(run: Run) -> None:
             for kill in range(parameters.kills):
                 run.recorder.begin(f"full load, kill {kill + 1}")
                 workers.stop.wait(parameters.seconds)
+                _some_are_there(run, workers, queues[0])
                 run.recorder.begin("until it answers again")
                 restarted_s = perf_counter()
                 ready_s.append(run.reopen(kill=True))
@@ -70,6 +71,12 @@ def run_kill(run: Run) -> None:
     run.recorder.begin("read back")
     checker = read_back(run, ledger, queues)
     run.recorder.figure("messages_checked", checker.checked_messages)
+
+
+def _some_are_there(run: Run, workers: Workers, queue: Queue) -> None:
+    """However slowly it began: what is pulled first afterwards is one of these."""
+    while not (run.target.bounds([queue])[queue].max_offset or workers.stop.is_set()):
+        workers.stop.wait(0.05)
 
 
 def _first_pull(run: Run, ledger: Ledger, queues: list[Queue]) -> None:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kvcq_client.arguments import positions_of, queue_of, text, wrong_kind
 from kvcq_client.consuming.subscription import Subscription
-from kvcq_client.errors import CorruptRecordError, DeadlineError, KvcqError, NotFoundError
+from kvcq_client.errors import (
+    ClosedError,
+    CorruptRecordError,
+    DeadlineError,
+    KvcqError,
+    NotFoundError,
+)
 from kvcq_client.format import split_records
 from kvcq_client.transport import in_background
 from kvcq_client.values import LIGHT_PREFIX, Bounds, Queue, Start
@@ -382,6 +388,7 @@ class ConsumerCore:
         self._forget(self)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        self.subscription.fail(ClosedError("the consumer is closed"))  # where it never began
 
 
 class ConsumerState:

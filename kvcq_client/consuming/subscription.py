@@ -91,6 +91,7 @@ class Subscription:
         self._to_add: list[Queue] = []
         self._to_remove: list[Queue] = []
         self._reopen = False
+        self._is_refused = False  # the stream is opened again because of an error
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._regrant = max(1, config.buffer_bytes // 4)
@@ -165,6 +166,8 @@ class Subscription:
             while True:
                 try:
                     await self._stream(backoff)
+                    if self._is_refused:
+                        await asyncio.sleep(backoff.next_s())
                 except HandshakeError as fault:
                     self.fail(fault)
                     return
@@ -259,7 +262,7 @@ class Subscription:
         while not self._offsets:
             self._changed.clear()
             await self._changed.wait()
-        self._reopen = False
+        self._reopen = self._is_refused = False
         self._left.clear()
         self._to_remove.clear()
         self._to_add = list(self._offsets)
@@ -325,7 +328,8 @@ class Subscription:
                 # In order, but not by our wish: the server ends. The next stream finds out.
                 await asyncio.sleep(backoff.next_s())
                 return
-            backoff.reset()
+            if not all(one.HasField("error") for one in response.queues):
+                backoff.reset()
             self._received(response)
 
     def _received(self, response: pb.SubscribeResponse) -> None:
@@ -357,7 +361,7 @@ class Subscription:
     def _queue_failed(self, queue: Queue, error: KvcqError) -> Fetched | None:
         """The server has dropped the queue from this stream; what the reader is told of it."""
         if isinstance(error, UnavailableError):
-            self._reopen = True
+            self._reopen = self._is_refused = True
             self._changed.set()
             return None
         # On this stream nothing more comes for it, so it can be added again.

@@ -80,10 +80,11 @@ class ProducerCore:
         self.accumulator.close(ClosedError("the producer is closed"))
         self.delivery.stop()
         try:
-            async with asyncio.timeout(limit_s):
-                await asyncio.shield(self._task)
-        except TimeoutError:
-            self._task.cancel()
+            await asyncio.wait((self._task,), timeout=limit_s)
+        except asyncio.CancelledError:  # what then fails is told all the same
+            self._task.add_done_callback(lambda _: self.delivery.unasked.tell())
+            raise
+        self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self.delivery.unasked.tell()
 

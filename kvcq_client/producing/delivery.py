@@ -287,8 +287,8 @@ class Delivery:
     def _finish(
         self, batch: Batch, response: pb.PutBatchResponse | None, failure: KvcqError | None
     ) -> None:
-        self._accumulator.finished(batch.size)
         batch.finish(response, failure, self.unasked)
+        self._accumulator.finished(batch.size)  # then: who flushes finds its outcome
 
     def _rewind(self) -> None:
         """The stream is over: whatever has no outcome waits again, in its old order."""

@@ -26,6 +26,17 @@ STREAM_OVER = (
 )
 
 
+def is_plain(stream: object) -> bool:
+    """Whether a call of grpc.aio is gRPC's own. An interceptor, as those that trace, puts another
+    one before it, which has the public methods alone."""
+    return cygrpc is not None and hasattr(stream, "_cython_call")
+
+
+def is_plain_channel(channel: object) -> bool:
+    """The same of a grpc.Channel."""
+    return cygrpc is not None and hasattr(getattr(channel, "_channel", None), "segregated_call")
+
+
 async def write_request(stream: Any, request: Message | bytes) -> None:  # noqa: ANN401 - any call of gRPC
     """As `stream.write`, which gives the stream an end of its own making, INTERNAL, when a write
     fails, and so hides why the server ended it: that this drains, say, or knows no such user. Who
@@ -33,13 +44,14 @@ async def write_request(stream: Any, request: Message | bytes) -> None:  # noqa:
 
     Raises one of STREAM_OVER.
     """
-    below = None if cygrpc is None else getattr(stream, "_cython_call", None)
-    if below is None:
+    if not is_plain(stream):
         await stream.write(request)
         return
+    if stream.done():  # else one that was cancelled would cancel who writes
+        raise asyncio.InvalidStateError("the stream has ended")
     await stream.wait_for_connection()
     data = request if isinstance(request, bytes) else request.SerializeToString()
-    await below.send_serialized_message(data)
+    await stream._cython_call.send_serialized_message(data)  # noqa: SLF001 - below, as it says
 
 
 async def send_and_receive(call: object, data: bytes) -> bytes | None:

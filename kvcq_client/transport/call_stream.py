@@ -14,8 +14,7 @@ import grpc
 
 from kvcq_client.errors import DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.below_grpc import STREAM_OVER, write_request
-from kvcq_client.transport.grpc_environment import IS_MEASURED
+from kvcq_client.transport.below_grpc import STREAM_OVER, is_plain, write_request
 from kvcq_client.transport.loop_thread import in_background
 from kvcq_client.transport.own_stream import OwnStream
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
@@ -103,7 +102,7 @@ class CallStream:
     def _count(self) -> None:
         """Open a stream for callers of their own when it is worth it."""
         self._alone = 0 if self._answers else self._alone + 1
-        if self._alone >= CALLS_BEFORE and IS_MEASURED and not self._closing:
+        if self._alone >= CALLS_BEFORE and is_plain(self._stream) and not self._closing:
             self._alone = 0
             if self._own is None or self._own.has_ended:
                 self._own = OwnStream(self._open_stream)

@@ -251,15 +251,19 @@ class Connection:
         """
         end_s = monotonic() + wait_s
         is_away = False
-        while (left_s := end_s - monotonic()) > 0:
-            self.check_open()
-            state = self._channel.get_state(try_to_connect=True)
-            if state is not grpc.ChannelConnectivity.READY:
-                is_away = True
-            elif is_away:
-                await asyncio.sleep(random.random() * min(left_s, _LOOK_S))
-                return True
-            await asyncio.sleep(min(left_s, _LOOK_S))
+        try:
+            while (left_s := end_s - monotonic()) > 0:
+                self.check_open()
+                state = self._channel.get_state(try_to_connect=True)
+                if state is not grpc.ChannelConnectivity.READY:
+                    is_away = True
+                elif is_away:
+                    await asyncio.sleep(random.random() * min(left_s, _LOOK_S))
+                    return True
+                await asyncio.sleep(min(left_s, _LOOK_S))
+        except asyncio.CancelledError:
+            self.check_open()  # closing cancels who rests
+            raise
         return False
 
     async def stream(

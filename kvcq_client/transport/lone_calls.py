@@ -43,9 +43,8 @@ import grpc
 
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.below_grpc import cygrpc
+from kvcq_client.transport.below_grpc import cygrpc, is_plain_channel
 from kvcq_client.transport.connection import may_be_parked, may_try_again
-from kvcq_client.transport.grpc_environment import IS_MEASURED
 from kvcq_client.transport.own_stream import lone_request
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 
@@ -207,6 +206,7 @@ class LoneCalls:
         #: It, wherever it is; for a moment two, when two threads open one at once.
         self._made: list[weakref.ref[LoneStream]] = []
         self._calls = 0  # without a stream
+        self._may_open = cygrpc is not None  # until a channel turns out to be another kind
         self._asked = 0  # on the stream, since the last look
         self._is_looking = False
         self._closed = False
@@ -238,13 +238,9 @@ class LoneCalls:
                 else:
                     if answer is not None:
                         return cast("R", kind.FromString(answer))
-        try:
-            return self._thread.run(
-                connection.call(method, request, end_s - monotonic(), may_repeat=may_repeat)
-            )
-        except RuntimeError:
-            connection.check_open()  # the loop has ended just now
-            raise
+        return self._thread.run(
+            connection.call(method, request, end_s - monotonic(), may_repeat=may_repeat)
+        )
 
     def _ask(self, method: str, request: bytes, limit_s: float) -> bytes | None:
         """The answer; None: there is no way here now, and nothing was sent. Raises KvcqError."""
@@ -278,16 +274,23 @@ class LoneCalls:
     def _open(self) -> None:
         """Begin to, if it is worth it. It opens by itself, while calls go through the loop."""
         self._calls += 1
-        if self._calls <= CALLS_BEFORE or not IS_MEASURED or self._streams():
+        if self._calls <= CALLS_BEFORE or not self._may_open or self._streams():
             return
         self._calls = 0
         if not self._is_looking:  # before there is a call that nothing else would end
             self._thread.call_soon(self._look)
             self._is_looking = True
-        with suppress(OSError):  # certificates in the midst of being exchanged
-            stream = LoneStream(*self._connection.open_thread_channel())
-            self._made.append(weakref.ref(stream))
-            self._give_back(stream)
+        try:
+            channel, headers = self._connection.open_thread_channel()
+        except OSError:  # certificates in the midst of being exchanged
+            return
+        if not is_plain_channel(channel):
+            channel.close()
+            self._may_open = False
+            return
+        stream = LoneStream(channel, headers)
+        self._made.append(weakref.ref(stream))
+        self._give_back(stream)
 
     def _give_back(self, stream: LoneStream) -> None:
         if stream.ended:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kvcq_client.errors import ClosedError
 from kvcq_client.transport.forks import ForkedError, close_in_children
+from kvcq_client.transport.handed_work import HandedWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -60,11 +62,6 @@ def in_background(work: Coroutine[Any, Any, R], name: str) -> asyncio.Task[R]:
     return task
 
 
-def _cancel(outcome: Future[Any]) -> None:
-    outcome.cancel()
-    outcome.set_running_or_notify_cancel()  # else `wait` does not hear of it
-
-
 def _tell(
     loop: asyncio.AbstractEventLoop,
     context: dict[str, Any],
@@ -84,6 +81,8 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._forked: ForkedError | None = None
+        self._handed: set[HandedWork[Any]] = set()
+        self._is_ending = False
         self.loop = new_event_loop()
         self.loop.set_exception_handler(_tell)
         self._thread = threading.Thread(target=self._run, name="kvcq-client", daemon=True)
@@ -95,7 +94,7 @@ class LoopThread:
         goes on beside nothing that comes next; a second one does not wait. Not from the loop's own
         thread.
 
-        Raises ForkedError in a child of the process that made it, and RuntimeError when the loop
+        Raises ForkedError in a child of the process that made it, and ClosedError when the loop
         has ended.
         """
         try:
@@ -103,42 +102,16 @@ class LoopThread:
         except BaseException:
             work.close()
             raise
-        outcome: Future[R] = Future()
-        task: asyncio.Task[R] | None = None
-
-        def begin() -> None:
-            nonlocal task
-            task = self.loop.create_task(work)
-            task.add_done_callback(end)
-
-        def give_up() -> None:
-            if task is None:  # the interrupt came before `begin` was handed over
-                work.close()
-                _cancel(outcome)
-            else:
-                task.cancel()
-
-        def end(task: asyncio.Task[R]) -> None:
-            if task.cancelled():
-                work.close()  # where it never began
-                _cancel(outcome)
-            elif (error := task.exception()) is not None:
-                outcome.set_exception(error)
-            else:
-                outcome.set_result(task.result())
-
+        handed = HandedWork(work, self.loop)
+        self._handed.add(handed)  # first: the loop may end at any time
         try:
-            self.loop.call_soon_threadsafe(begin)
-            return outcome.result()
-        except BaseException:
-            if not outcome.done():
-                try:
-                    self.loop.call_soon_threadsafe(give_up)
-                except RuntimeError:  # the loop has ended
-                    work.close()
-                else:
-                    wait((outcome,))
+            return handed.wait()
+        except CancelledError:
+            if self._is_ending:
+                raise ClosedError("the client is closed") from None
             raise
+        finally:
+            self._handed.discard(handed)
 
     def check_caller(self) -> None:
         """Raises ForkedError in a child of the process that made it, and RuntimeError in the
@@ -154,6 +127,11 @@ class LoopThread:
             self.loop.call_soon_threadsafe(callback, *arguments)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether nothing runs any more."""
+        return self.loop.is_closed()
+
+    @property
     def is_forked(self) -> bool:
         """Whether this is a child process, which has no such thread: there is nothing to close."""
         return self._forked is not None
@@ -164,6 +142,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread. Repeatable."""
+        self._is_ending = True  # first: what is cancelled then is told why
         if self._forked is None and self._thread.is_alive():
             self.call_soon(self.loop.stop)
             self._thread.join()
@@ -172,10 +151,11 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
-            tasks = asyncio.all_tasks(self.loop)
-            for task in tasks:
-                task.cancel()
-            if tasks:
+            while tasks := asyncio.all_tasks(self.loop):  # more may be handed over meanwhile
+                for task in tasks:
+                    task.cancel()
                 self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         finally:
             self.loop.close()
+            for handed in tuple(self._handed):
+                handed.lose()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -36,7 +37,7 @@ class Waits(Protocol):
         ...
 
     async def end(self, call: Coroutine[Any, Any, None]) -> None:
-        """As `in_loop`; in a forked child there is nothing to end."""
+        """As `in_loop`; in a forked child, or after the client's end, there is nothing to end."""
 
 
 class LoopWaits:
@@ -73,9 +74,16 @@ class ThreadWaits:
     async def until(
         self, call_when: Callable[[Callable[[], None]], None], timeout_s: float | None
     ) -> bool:
-        called = threading.Event()
-        call_when(called.set)
-        return called.wait(timeout_s)
+        # A bare lock: see HandedWork.
+        called = threading.Lock()
+        called.acquire()
+
+        def call() -> None:
+            with suppress(RuntimeError):  # it was called before
+                called.release()
+
+        call_when(call)
+        return called.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
 
     def give_way(self) -> None:
         """Let the interpreter go: whose thread asks for it waits for 5 ms otherwise, and what it
@@ -86,7 +94,7 @@ class ThreadWaits:
         return self._thread.run(call)
 
     async def end(self, call: Coroutine[Any, Any, None]) -> None:
-        if self._thread.is_forked:
+        if self._thread.is_forked or self._thread.has_ended:
             call.close()
         else:
             self._thread.run(call)

@@ -103,7 +103,7 @@ def _turn(bench: Bench, producer: Producer, goes_on: Callable[[], bool]) -> floa
     least_s = _TURN_S * min(1.0, bench.scale)
     count, began_s = 0, perf_counter()
     looked_s = began_s
-    while (now_s := perf_counter()) - began_s < least_s:
+    while (now_s := perf_counter()) - began_s < least_s or not count:
         if now_s - looked_s >= _LOOK_S:
             if not goes_on():
                 break

@@ -4,7 +4,7 @@ without fronts, in turns."""
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,8 +89,11 @@ def _measured(runner: asyncio.Runner, server: ServerProcess, work: Work, count: 
 
 def _used_us(pid: int) -> float:
     """Processor time of all threads of the process."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1000
+    used_ns = 0
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended just now
+            used_ns += int(task.read_text().split()[0])
+    return used_ns / 1000
 
 
 async def _singles(target: str, count: int) -> None:

@@ -87,7 +87,7 @@ def put_with_metrics(bench: Bench) -> None:
 
 
 def _put(bench: Bench, server: OwnServer) -> _Round:
-    count = bench.amount(400_000, 2_000)
+    count = bench.amount(400_000, 20_000)  # processor time comes in ticks of 10 ms
     body = os.urandom(BODY_BYTES)
     with Client(server.address) as client, client.producer() as producer:
         before_s = server.resources().cpu_s or 0.0

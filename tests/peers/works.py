@@ -40,8 +40,8 @@ class Work:
                 least = _LEAST_LIGHT if name == "count" and "queues" in found else _LEAST[name]
                 found[name] = max(least, round(value * scale * share))
             elif name == "limit_s":
-                # Not below a few calls of a slow disk.
-                found[name] = max(0.05, value * min(1.0, scale) * share)
+                # Not below a few calls of a slow disk, on a machine that is busy.
+                found[name] = max(1.0, value * min(1.0, scale) * share)
         return found
 
 

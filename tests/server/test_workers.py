@@ -63,7 +63,7 @@ async def test_a_job_whose_caller_is_gone_before_its_turn_is_never_begun() -> No
     first = asyncio.create_task(_as("a", workers, gate, "first"))
     gone = asyncio.create_task(_as("a", workers, gate, "gone"))
     last = asyncio.create_task(_as("b", workers, gate, "last"))
-    await _turn()
+    await until(lambda: gate.begun)
     gone.cancel()
     first.cancel()  # it runs: its thread is free when it has ended, not before
     await _turn()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import resource
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
     """None can be opened meanwhile, by anybody in this process."""
+    gc.collect()
+    gc.disable()  # it would close what was forgotten, and one were left
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.open(os.devnull, os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken[0] + 1, 3), limits[1]))
@@ -28,6 +31,7 @@ def no_descriptor_left() -> Iterator[None]:
                 break
         yield
     finally:
+        gc.enable()
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         for descriptor in taken:
             os.close(descriptor)

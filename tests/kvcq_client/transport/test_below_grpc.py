@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -76,6 +77,17 @@ async def codes_of_refused(refusing: Refusing, channel: grpc.aio.Channel) -> set
 
 async def test_a_write_hides_no_end(refusing: Refusing, channel: grpc.aio.Channel) -> None:
     assert await codes_of_refused(refusing, channel) == {grpc.StatusCode.UNAUTHENTICATED}
+
+
+async def test_a_stream_that_was_cancelled_does_not_cancel_who_writes(
+    channel: grpc.aio.Channel,
+) -> None:
+    open_stream: Any = channel.stream_stream(_PATH, None, None)
+    stream = open_stream()
+    await stream.initial_metadata()
+    stream.cancel()
+    with pytest.raises(asyncio.InvalidStateError):
+        await write_request(stream, b"request")
 
 
 async def test_a_release_not_measured_may_hide_it(

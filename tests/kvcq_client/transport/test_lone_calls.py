@@ -134,7 +134,7 @@ async def test_who_has_company_shares_the_stream_of_the_loop(served: Served) -> 
 async def test_other_releases_of_grpc_go_through_the_loop(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lone_calls, "IS_MEASURED", False)
+    monkeypatch.setattr(lone_calls, "cygrpc", None)
 
     def work() -> None:
         with Client(served.target, timeout_s=20) as client:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq_client import ClosedError
 from kvcq_client.transport.below_grpc import cygrpc
+from kvcq_client.transport.handed_work import HandedWork
 from kvcq_client.transport.loop_thread import LoopThread
 
 if TYPE_CHECKING:
@@ -132,11 +134,76 @@ def test_a_second_interrupt_does_not_wait() -> None:
         thread.close()
 
 
-async def test_work_for_a_loop_that_has_ended_is_refused() -> None:
+def test_work_for_a_loop_that_has_ended_is_refused() -> None:
     thread = LoopThread()
     thread.close()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(ClosedError):
         thread.run(asyncio.sleep(0))
+
+
+def test_work_that_a_loop_never_comes_to_is_told_so() -> None:
+    thread = LoopThread()
+    handed: list[HandedWork[None]] = []
+
+    async def end() -> None:
+        """Something is handed over by another thread once the loop ends."""
+        thread.loop.stop()
+        work = HandedWork(asyncio.sleep(0), thread.loop)
+        thread._handed.add(work)
+        handed.append(work)
+
+    thread.loop.call_soon_threadsafe(lambda: thread.loop.create_task(end()))
+    thread._thread.join()
+    with pytest.raises(ClosedError):
+        thread.run(asyncio.sleep(0))
+    assert handed[0].is_done
+
+
+def test_threads_that_work_while_the_loop_ends_all_hear_of_it() -> None:
+    for _ in range(50):
+        thread = LoopThread()
+        outcomes: list[object] = []
+        begun = threading.Barrier(5)
+
+        def work(thread: LoopThread, outcomes: list[object], begun: threading.Barrier) -> None:
+            begun.wait()
+            try:
+                while True:
+                    thread.run(asyncio.sleep(0))
+            except ClosedError as error:
+                outcomes.append(error)
+
+        workers = [
+            threading.Thread(target=work, args=(thread, outcomes, begun), daemon=True)
+            for _ in range(4)
+        ]
+        for worker in workers:
+            worker.start()
+        begun.wait()
+        thread.close()
+        for worker in workers:
+            worker.join(30)
+        assert len(outcomes) == 4
+
+
+def test_a_signal_handler_may_call_what_it_interrupted() -> None:
+    """Wherever it strikes: it must not hold what the loop needs to end the call."""
+    thread = LoopThread()
+    handled = []
+
+    def handle(*_: object) -> None:
+        handled.append(thread.run(asyncio.sleep(0, "handled")))
+        signal.setitimer(signal.ITIMER_PROF, 0.0005)  # the next one
+
+    before = signal.signal(signal.SIGPROF, handle)
+    try:
+        signal.setitimer(signal.ITIMER_PROF, 0.0005)
+        while len(handled) < 100:
+            assert thread.run(asyncio.sleep(0, "called")) == "called"
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    thread.close()
 
 
 @pytest.mark.parametrize("names", ["pass", "global client, producer, consumer"])

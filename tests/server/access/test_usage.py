@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kvcq_client import Credentials, Message, ResourceExhaustedError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
-from kvcq_client.transport import call_stream
+from kvcq_client.transport import call_stream, connection
 from kvcq_client.transport.secured import Signer
 from server.access import Limits
 from server.edge import CallKind
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from tests.support.serving import Served
 
 
-async def test_limits_hold_one_user_back_and_no_other(served: Served) -> None:
+async def test_limits_hold_one_user_back_and_no_other(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     users = users_of(served)
     users.set_limits("app", Limits(messages_per_s=50))
     async with client_of(served, "app") as app, client_of(served, "ops") as ops:
@@ -44,8 +46,9 @@ async def test_limits_hold_one_user_back_and_no_other(served: Served) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await served.messages.Put(put, metadata=headers)
         assert error_info(refused.value).reason == "USER_LIMIT"
+        monkeypatch.setattr(connection, "FIRST_WAIT_S", 60.0)  # it is told of the first refusal
         with pytest.raises(ResourceExhaustedError, match="1 bytes per s"):
-            await app.put(Message("orders", b"x"), timeout_s=1.0)
+            await app.put(Message("orders", b"x"), timeout_s=20.0)
 
 
 async def test_connections_and_calls_of_a_user_are_limited(served: Served) -> None:

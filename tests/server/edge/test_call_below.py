@@ -71,7 +71,7 @@ async def test_a_server_that_ends_has_sent_the_answers_that_nobody_took_yet(
                 await taken(stream, answered)
         sending.cancel()
         assert error_info(caught.value).reason == "DRAINING"
-        assert answered == [*range(1, came - before + 1)]
+        assert answered == [*range(1, gate.came - before + 1)]
 
 
 async def one_by_one(stream: Stream, calls: list[tuple[int, str, Message]]) -> None:

@@ -171,7 +171,8 @@ async def test_a_call_that_is_given_up_ends_its_handler(fronted: Fronted, how: s
     waiting = Waiting()
     fronted.unary = waiting.unary
     async with channel_to(fronted) as channel, asyncio.timeout(20):
-        timeout = 0.2 if how == "too late" else None
+        await channel.channel_ready()
+        timeout = 2.0 if how == "too late" else None
         call = channel.unary_unary("/s/Unary")(b"", timeout=timeout)
         if how == "cancelled":
             await waiting.began.wait()
