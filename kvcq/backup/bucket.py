@@ -103,6 +103,11 @@ class Bucket:
                 for found in page
             }
 
+    def unfinished(self, prefix: str) -> list[str]:
+        """None: parts of an upload that was cut off have no name. A rule of the bucket's lifecycle
+        removes them."""
+        return []
+
     def read(self, name: str) -> Iterator[bytes]:
         try:
             found = self._obstore.get(self._store, name)

@@ -22,7 +22,7 @@ from kvcq.backup.manifest import (
     pack_marker,
 )
 from kvcq.backup.places import open_place
-from kvcq.backup.reading import newest_backup
+from kvcq.backup.reading import kept_files, newest_backup
 from kvcq.engine.rocks import crc32c
 from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError, BackupTargetError
 
@@ -121,7 +121,7 @@ def copy_files(plan: CopyPlan, report: Report) -> Taken:
     files = tuple(copy.file(source) for source in plan.sources)
     # What the place says it has: a file that somebody removed meanwhile, or that is shorter than
     # it should be, is a backup that is none.
-    there = place.sizes(FILES)
+    there = kept_files(place)
     for file in files:
         if there.get(file.name) != file.size:
             raise BackupTargetError(f"{plan.url}: {file.name} is not there as it was put")
@@ -138,7 +138,7 @@ class _Copy:
         self._plan = plan
         self._report = report
         self._pace = Pace(plan.rate)
-        self._there = place.sizes(FILES)
+        self._there = kept_files(place)
         try:
             before = newest_backup(place)
         except BackupDamagedError:

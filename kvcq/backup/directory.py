@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvcq.errors import BackupDamagedError, BackupTargetError
@@ -12,7 +13,6 @@ from store.base import TEMPORARY_SUFFIX, fsync_directory, make_directory, open_n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 PIECE_BYTES = 256 << 10
 #: Written out at a time, so that a flush of the store's log never waits behind a gigabyte of ours,
@@ -42,11 +42,10 @@ class Directory:
 
     def sizes(self, prefix: str) -> dict[str, int]:
         self._check_there()
-        base = self._root / prefix
         with self._errors():
             return {
                 path.relative_to(self._root).as_posix(): path.stat().st_size
-                for path in base.rglob("*")
+                for path in self._files(prefix)
                 if path.suffix != TEMPORARY_SUFFIX and path.is_file()
             }
 
@@ -116,6 +115,26 @@ class Directory:
             path.unlink(missing_ok=True)
             fsync_directory(path.parent)
 
+    def unfinished(self, prefix: str) -> list[str]:
+        self._check_there()
+        with self._errors():
+            return [
+                path.relative_to(self._root).as_posix()
+                for path in self._files(prefix)
+                if path.suffix == TEMPORARY_SUFFIX
+            ]
+
+    def _files(self, prefix: str) -> list[Path]:
+        """Raises OSError also for a directory that may not be read, which `Path.rglob` passes."""
+        base = self._root / prefix
+        if not base.exists():
+            return []
+        return [
+            Path(directory, name)
+            for directory, _, names in os.walk(base, onerror=_raise)
+            for name in names
+        ]
+
     def link(self, name: str, source: Path) -> bool:
         self._check_there()
         path = self._root / name
@@ -152,6 +171,10 @@ class Directory:
 
     def _failed(self, error: OSError) -> BackupTargetError:
         return BackupTargetError(f"{error.filename or self.url}: {error.strerror or error}")
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def pieces_of(descriptor: int, size: int) -> Iterator[bytes]:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from kvcq.engine.rocks import crc32c
 from kvcq.errors import BackupDamagedError, BackupRefusedError
+from store.base import TEMPORARY_SUFFIX
 
 PRODUCT = "kvcq backup"
 FORM = 1
@@ -36,6 +37,9 @@ METADATA = "meta/"
 
 #: Places in a store that a backup may name: nothing else is ever written by a restore.
 _PLACE = re.compile(r"(?:(?:commitlog|kvcq|meta)/)?[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+_FILE = re.compile(
+    rf"{FILES}{_PLACE.pattern}(?:\.\d+\.[0-9a-f]{{8}}|{re.escape(TEMPORARY_SUFFIX)})"
+)
 _ID = re.compile(r"\d{8}T\d{6}\.\d{3}Z")
 
 
@@ -53,6 +57,12 @@ class BackupFile(NamedTuple):
     def name(self) -> str:
         """Its name in the place of the backups."""
         return f"{FILES}{self.place}.{self.size}.{self.crc:08x}"
+
+
+def is_file(name: str) -> bool:
+    """Whether it is the name of a file of a backup, or of one that is being put. Others below FILES
+    are of another place, which lies there: they are none of this one's business."""
+    return _FILE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,11 @@ class Place(Protocol):
         """There is no file of that name any more, durably."""
         ...
 
+    def unfinished(self, prefix: str) -> list[str]:
+        """Names that begin so, of files that are being put, or were when their process was
+        killed."""
+        ...
+
     def link(self, name: str, source: Path) -> bool:
         """The file itself under that name, without copying; False where that cannot be."""
         ...

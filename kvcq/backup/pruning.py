@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.backup.manifest import FILES, manifest_name
-from kvcq.backup.reading import backup_ids, read_backup
+from kvcq.backup.manifest import FILES, is_file, manifest_name
+from kvcq.backup.reading import backup_ids, kept_files, read_backup
 from kvcq.errors import BackupRefusedError
 from store.errors import InvalidArgumentError
 
@@ -38,7 +38,7 @@ def prune(place: Place, keep: int, *, only_tell: bool = False) -> Pruned:
     gone, kept = ids[:-keep], ids[-keep:]
     needed = {file.name for each in kept for file in read_backup(place, each).files}
     unneeded = {
-        name: size for name, size in place.sizes(FILES).items() if kept and name not in needed
+        name: size for name, size in kept_files(place).items() if kept and name not in needed
     }
     if not only_tell:
         for each in gone:
@@ -46,6 +46,9 @@ def prune(place: Place, keep: int, *, only_tell: bool = False) -> Pruned:
         _check_late(place, kept)
         for name in sorted(unneeded):
             place.remove(name)
+        if kept:
+            for name in filter(is_file, place.unfinished(FILES)):
+                place.remove(name)
         _check_late(place, kept)
     return Pruned(tuple(gone), len(unneeded), sum(unneeded.values()))
 
@@ -55,7 +58,7 @@ def _check_late(place: Place, known: list[str]) -> None:
     for backup_id in backup_ids(place):
         if backup_id in known:
             continue
-        there = place.sizes(FILES)
+        there = kept_files(place)
         if all(there.get(one.name) == one.size for one in read_backup(place, backup_id).files):
             raise BackupRefusedError(f"{place.url}: {backup_id} was taken meanwhile: prune again")
         raise BackupRefusedError(

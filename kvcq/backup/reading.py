@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.backup.manifest import MANIFESTS, is_id, manifest_name, unpack_manifest
+from kvcq.backup.manifest import FILES, MANIFESTS, is_file, is_id, manifest_name, unpack_manifest
 from kvcq.errors import BackupDamagedError, BackupRefusedError
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ def backup_ids(place: Place) -> list[str]:
     names = (name.removeprefix(MANIFESTS) for name in place.sizes(MANIFESTS))
     ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
     return sorted(filter(is_id, ids))
+
+
+def kept_files(place: Place) -> dict[str, int]:
+    """Files of backups that are there, whether a backup needs them or not: names and bytes."""
+    return {name: size for name, size in place.sizes(FILES).items() if is_file(name)}
 
 
 def read_backup(place: Place, backup_id: str) -> Backup:

@@ -94,7 +94,7 @@ def restore(
     root = root.absolute()
     _check_cut(place, backup, cut)
     _check_free(root)
-    files = _wanted(place, backup, cut, segments_only=segments_only)
+    files, cut_from = _wanted(place, backup, cut, segments_only=segments_only)
     new = root.with_name(root.name + _SUFFIX)
     make_directory(root.parent)
     with _claimed(new):
@@ -103,7 +103,7 @@ def restore(
         except BackupRefusedError:
             new.rmdir()
             raise
-        end = _restore_to(new, place, backup, files, cut, segments_only, progress)
+        end = _restore_to(new, place, backup, files, cut, cut_from, segments_only, progress)
         _check_free(root)
         new.rename(root)  # an empty directory may be in the way
         fsync_directory(root.parent)
@@ -118,6 +118,7 @@ def _restore_to(
     backup: Backup,
     files: list[BackupFile],
     cut: Cut,
+    cut_from: int,
     segments_only: bool,  # noqa: FBT001 - as the caller has it
     progress: Progress,
 ) -> LogEnd:
@@ -127,7 +128,7 @@ def _restore_to(
         path.mkdir(DIRECTORY_MODE)
     _fetch(place, files, new, backup.segment_bytes, progress)
     progress("the end of the log", 0.0)
-    end = _cut_log(directory, backup, cut)
+    end = _cut_log(directory, backup, cut, cut_from)
     if end.end_offset < backup.end_offset:
         if not segments_only:
             _cut_queues(directory.kvcq, end.end_offset)
@@ -215,6 +216,8 @@ def _first_batch(place: Place, segment: BackupFile) -> LogEnd | None:
 
 
 def _check_free(root: Path) -> None:
+    if os.path.ismount(root):  # what is beside it is another disk, and cannot take its name
+        raise BackupRefusedError(f"{root} is a mount point: restore to a directory below it")
     if not root.exists():
         return
     if not root.is_dir() or any(root.iterdir()):
@@ -236,27 +239,38 @@ def _check_space(parent: Path, files: list[BackupFile], segment_bytes: int) -> N
         )
 
 
-def _wanted(place: Place, backup: Backup, cut: Cut, *, segments_only: bool) -> list[BackupFile]:
-    """The files that are restored: no segment that begins behind the cut, but one at least."""
+def _wanted(
+    place: Place, backup: Backup, cut: Cut, *, segments_only: bool
+) -> tuple[list[BackupFile], int]:
+    """The files that are restored: no segment that begins behind the cut, but one at least; and the
+    physical offset of a segment that the cut is not before."""
     segments = backup.segments
     limit = len(segments)
     if cut.until_offset is not None:
         limit = max(1, -(-(cut.until_offset - backup.start_offset) // backup.segment_bytes))
+    last = limit - 1
     if cut.until_ms is not None:
-        while limit > 1 and _begins_after(place, segments[limit - 1], cut.until_ms):
-            limit -= 1
+        # One that begins with a damaged record is as those before it are.
+        while last:
+            begins_ms = _begins_ms(place, segments[last])
+            if begins_ms is not None:
+                if begins_ms <= cut.until_ms:
+                    break
+                limit = last
+            last -= 1
     gone = {file.place for file in segments[limit:]}
-    return [
+    files = [
         file
         for file in backup.files
         if file.place not in gone and not (segments_only and file.place.startswith(QUEUES))
     ]
+    return files, backup.start_offset + last * backup.segment_bytes
 
 
-def _begins_after(place: Place, segment: BackupFile, until_ms: int) -> bool:
-    """Whether its first record was stored after that; when it begins with none, it does not."""
+def _begins_ms(place: Place, segment: BackupFile) -> int | None:
+    """When its first record was stored; None when it begins with none."""
     first = next(_first_records(place, segment), None)
-    return first is not None and first[0].last_time_ms > until_ms
+    return None if first is None else first[0].last_time_ms
 
 
 def _first_records(place: Place, segment: BackupFile) -> Iterator[tuple[LogEnd, bool]]:
@@ -313,8 +327,9 @@ def _fetch(
             os.fsync(target.fileno())
 
 
-def _cut_log(directory: StoreDir, backup: Backup, cut: Cut) -> LogEnd:
-    """The log ends where it is to, durably. Raises BackupError for what is no store."""
+def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> LogEnd:
+    """The log ends where it is to, not before `cut_from`, durably. Raises BackupError for what is
+    no store."""
     try:
         kind, identity = inspect(directory.root)
         if kind is not DirKind.OURS or identity is None:
@@ -326,8 +341,8 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut) -> LogEnd:
         size = backup.segment_bytes
         limit = segments.first_offset + len(segments) * size
         end = min(limit, backup.end_offset)
-        # From the segment before the last: a batch may begin there, and times do not fall.
-        start = max(segments.first_offset, (end - 1) // size * size - size)
+        # From the segment before that: a batch may begin there, and times do not fall.
+        start = max(segments.first_offset, cut_from - size)
         found = find_end(segments, start, end, until_ms=cut.until_ms, until_offset=cut.until_offset)
         segments.truncate(found.end_offset)
         return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.backup.manifest import FILES, manifest_name
-from kvcq.backup.reading import backup_ids, read_backup
+from kvcq.backup.manifest import manifest_name
+from kvcq.backup.reading import backup_ids, kept_files, read_backup
 from kvcq.engine.rocks import crc32c
-from kvcq.errors import BackupDamagedError, BackupRefusedError
+from kvcq.errors import BackupDamagedError, BackupRefusedError, BackupTargetError
 from store.base import no_progress
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def verify(
             needed.setdefault(file.name, []).append(backup.backup_id)
             files[file.name] = file
     total = sum(file.size for file in files.values())
-    there = place.sizes(FILES)
+    there = kept_files(place)
     done = 0
     for name, file in files.items():
         reason = check_file(place, file, there.get(name))
@@ -88,6 +89,11 @@ def check_file(place: Place, file: BackupFile, size: int | None) -> str:
             found += len(piece)
     except BackupDamagedError as error:
         return str(error)
+    except BackupTargetError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno == errno.EIO:  # of this file alone
+            return f"cannot be read: {cause.strerror}"
+        raise
     if found != file.size:
         return f"has {found} bytes, not {file.size}"
     return "" if crc == file.crc else "is damaged: its CRC-32C does not fit"

@@ -30,6 +30,7 @@ from server.cli.terminal import (
     text,
     time_text,
 )
+from server.process import prepare_to_open_stores
 from store.errors import InvalidArgumentError, StoreError
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ def restore(
     from kvcq.backup import restore as restore_backup
     from server.access import key_to_bring
 
+    prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
     if until_ms is not None and until_offset is not None:
         raise click.UsageError("--until and --until-offset: give one of them")
     with _errors():
@@ -310,4 +312,4 @@ def _errors() -> Iterator[None]:
     except StoreError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from error
+        raise CommandError(f"{error.filename or 'the disk'}: {error.strerror}") from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.base import Lock
 from store.errors import StoreBusyError, StoreError
 from store.format import FastParser
-from store.log import Damage, Run, walk
+from store.log import Damage, PreadWindow, Run, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -132,7 +132,7 @@ class QueueRepair:
             before = self._queues.read_units(topic, queue_id, offset, 1)
             found = self.rebuild(topic, queue_id)
             after = self._queues.read_units(topic, queue_id, offset, 1)
-        except StoreError:
+        except (StoreError, OSError):
             # It may go well the next time: the store was busy, or a segment was removed.
             logger.exception("queue %d of %r could not be rebuilt", queue_id, topic)
             return
@@ -163,16 +163,18 @@ class QueueRepair:
         """Write the units of the queue, or of all queues of the topic, again from the log.
 
         `progress` is called between batches with three physical offsets: where the work began,
-        where it is, and where it ends; an error it raises ends it. Raises StoreError.
+        where it is, and where it ends; an error it raises ends it. Raises StoreError, and OSError
+        for a disk that cannot be read.
         """
         start = at = self._log.start_offset
         end = self._queues.dispatched_offset
+        look = PreadWindow()
         count = 0
         firsts: dict[int, int] = {}
         damaged: list[int] = []
         while at < end and not self._stopping.is_set():
             with self._rewriting:
-                found, at = self._collect(at, end, damaged)
+                found, at = self._collect(look, at, end, damaged)
                 requests = [each for each in found if _concerns(each, topic, queue_id)]
                 self._queues.rewrite(requests)
             for each in requests:
@@ -192,6 +194,7 @@ class QueueRepair:
     def _run_refill(self, store_time_ms: int) -> None:
         at = self._log.start_offset
         end = self._queues.dispatched_offset
+        look = PreadWindow()
         count = 0
         try:
             while at < end:
@@ -199,7 +202,7 @@ class QueueRepair:
                     return
                 try:
                     with self._rewriting:
-                        found, behind = self._collect(at, end, [])
+                        found, behind = self._collect(look, at, end, [])
                         requests = [each for each in found if each.store_time_ms <= store_time_ms]
                         self._queues.rewrite(requests)
                 except StoreBusyError:
@@ -219,13 +222,15 @@ class QueueRepair:
     # --- from the log ----------------------------------------------------------------------
 
     def _collect(
-        self, at: int, end: int, damaged: list[int]
+        self, look: PreadWindow, at: int, end: int, damaged: list[int]
     ) -> tuple[Sequence[DispatchRequest], int]:
         """What is to be dispatched from `at` on, a batch at most, and where to go on.
 
         Physical offsets of damaged records are added to `damaged`.
         """
-        for step in walk(self._log.segments, at, end=end, parser=self._parser, count=_BATCH):
+        for step in walk(
+            self._log.segments, at, end=end, parser=self._parser, count=_BATCH, look=look
+        ):
             at = step.next_offset
             match step:
                 case Run():

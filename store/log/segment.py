@@ -287,12 +287,16 @@ class Segment:
         if position < 0 or size < 0 or position + size > self.appended:
             raise self._out_of_bounds(position, size)
         with self._in_use() as descriptor:
-            data = os.pread(descriptor, size, position)
-            while len(data) < size:  # a signal may cut a read short; the end of the file may not
-                more = os.pread(descriptor, size - len(data), position + len(data))
-                if not more:
-                    raise StoreFormatError(self.path, f"ends within {position} to {self.size}")
-                data += more
+            try:
+                data = os.pread(descriptor, size, position)
+                while len(data) < size:  # a signal may cut a read short; the file's end may not
+                    more = os.pread(descriptor, size - len(data), position + len(data))
+                    if not more:
+                        raise StoreFormatError(self.path, f"ends within {position} to {self.size}")
+                    data += more
+            except OSError as error:  # of a descriptor, it names no file
+                reason = f"{error.strerror}, reading {size} bytes at {position}"
+                raise OSError(error.errno, reason, str(self.path)) from error
         return data
 
     def touch(self, position: int, size: int) -> None:

@@ -101,6 +101,26 @@ def test_a_job_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.exit_code == 1
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_job_that_was_cancelled_was_not_done(as_json: bool) -> None:
+    """As by a server that was stopped: a script must not go on as if there were a backup."""
+    cancelled = pb.Job(
+        job_id="a1", kind="backup", status=pb.JOB_STATUS_CANCELLED, error="the server ends"
+    )
+    with pytest.raises((CommandError, click.exceptions.Exit)) as ended, click.Context(main):
+        _show(cancelled, "127.0.0.1:8081", as_json=as_json)
+    assert ended.value.exit_code == 1
+    assert as_json or "was cancelled: the server ends" in str(ended.value)
+
+
+def test_faults_are_told_when_the_findings_are_forgotten() -> None:
+    numbers = {"damaged_records": 3, "wrong_units": 0}
+    found = pb.Job(job_id="a1", kind="scrub", status=pb.JOB_STATUS_DONE, numbers=numbers)
+    with pytest.raises(click.exceptions.Exit) as ended, click.Context(main):
+        _show(found, "127.0.0.1:8081", as_json=True)
+    assert ended.value.exit_code == 1
+
+
 def test_a_second_one_names_the_command_that_watches_the_first() -> None:
     running = NotPossibleError("a job runs", "JOB_RUNNING", {"kind": "compact", "jobId": "a1"})
     assert command_error(running, "127.0.0.1:8081").command == "kvcq job watch a1"

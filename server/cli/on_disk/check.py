@@ -29,6 +29,7 @@ from server.cli.terminal import (
     print_table,
     say,
 )
+from server.process import prepare_to_open_stores
 from store.errors import StoreError, StoreFormatError, StoreLockedError
 from store.store_dir import DirKind, inspect
 
@@ -53,6 +54,7 @@ def check(directory: Path, limit: int, as_json: bool) -> None:
     are reported as information, not as faults, and so is damage in the log that the queues no
     longer lead to.
     """
+    prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
     try:
         with _progress(quiet=as_json) as report:
             result = examine_store(directory, report)
@@ -61,6 +63,8 @@ def check(directory: Path, limit: int, as_json: bool) -> None:
         raise CommandError(str(error), hint) from error
     except StoreError as error:
         raise _refused(error, directory) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename or directory}: {error.strerror}") from error
     faults = [finding for finding in result.findings if finding.is_fault]
     if as_json:
         checked = result.checked

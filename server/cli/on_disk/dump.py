@@ -31,6 +31,7 @@ from server.cli.terminal import (
     text,
     time_text,
 )
+from server.process import prepare_to_open_stores
 from server.wire import host_text
 from store.errors import StoreError
 
@@ -188,11 +189,14 @@ def _chosen(directory: Path, found: list[str], side: str | None, what: str) -> l
 
 @contextmanager
 def _errors(directory: Path) -> Iterator[None]:
+    prepare_to_open_stores()  # a log may have more segments than descriptors are allowed
     try:
         yield
     except (StoreError, KvcqError) as error:
         check = shlex.join(["kvcq", "check", str(directory)])
         raise CommandError(str(error), command=check) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename or directory}: {error.strerror}") from error
 
 
 # --- rows for people and for programs --------------------------------------------------------

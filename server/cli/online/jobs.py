@@ -38,6 +38,10 @@ _FIELDS = """
     job_id kind scheduled step done total unit percent elapsed_s started_ms ended_ms summary error
 """
 _FINDING = "fault place topic queue_id detail remedy count"
+#: What became of a job that was not done.
+_NOT_DONE = {pb.JOB_STATUS_FAILED: "failed", pb.JOB_STATUS_CANCELLED: "was cancelled"}
+#: Numbers of a job that count faults.
+_FAULTS = {"scrub": ("damaged_records", "wrong_units")}
 #: Findings that are printed for people.
 SHOWN = 20
 
@@ -145,7 +149,7 @@ def list_jobs(kind: str, server: str, as_json: bool) -> None:
 @click.argument("job_id", type=text)
 @server_options
 def show(job_id: str, server: str, as_json: bool) -> None:
-    """Show the job JOB_ID, and what it found. Exit code 1 when it failed, or found faults."""
+    """Show the job JOB_ID, and what it found. Exit code 1 when it was not done, or found faults."""
     with connect(server) as client:
         found = client.jobs.get(job_id)
     _show(found, server, as_json=as_json)
@@ -170,7 +174,7 @@ def cancel(job_id: str, server: str, as_json: bool) -> None:
 @click.argument("job_id", type=text)
 @server_options
 def watch(job_id: str, server: str, as_json: bool) -> None:
-    """Watch the job JOB_ID until it has ended. Exit code 1 when it failed, or found faults.
+    """Watch the job JOB_ID until it has ended. Exit code 1 when it was not done, or found faults.
 
     Ctrl-C ends the watching, and not the job.
     """
@@ -180,7 +184,7 @@ def watch(job_id: str, server: str, as_json: bool) -> None:
 
 
 def start_job(request: pb.StartJobRequest, server: str, *, wait: bool, as_json: bool) -> None:
-    """Start it and, with `wait`, watch it. Exit code 1 when it failed, or found faults."""
+    """Start it and, with `wait`, watch it. Exit code 1 when it was not done, or found faults."""
     with connect(server) as client:
         found = client.jobs.start(request)
         if wait:
@@ -214,16 +218,19 @@ def _watched(client: Client, job_id: str, server: str) -> pb.Job:
 
 
 def _show(found: pb.Job, server: str, *, as_json: bool) -> None:
-    """The job; ends the command with exit code 1 when it failed or found something."""
+    """The job; ends the command with exit code 1 when it was not done, or found something."""
     if as_json:
         print_json(_document(found, findings=True))
     else:
         _print(found, server)
-    if found.status == pb.JOB_STATUS_FAILED and not as_json:
+    if found.status in _NOT_DONE and not as_json:
         raise CommandError(
-            f"job {found.job_id} failed: {found.error}", command=command_at(server, "job list")
+            f"job {found.job_id} {_NOT_DONE[found.status]}: {found.error}",
+            command=command_at(server, "job list"),
         )
-    if found.status == pb.JOB_STATUS_FAILED or found.findings:
+    # A server that was started again knows the numbers, and not the single findings.
+    faults = sum(found.numbers.get(name, 0) for name in _FAULTS.get(found.kind, ()))
+    if found.status in _NOT_DONE or found.findings or faults:
         click.get_current_context().exit(EXIT_REFUSED)
 
 

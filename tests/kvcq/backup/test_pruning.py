@@ -117,3 +117,30 @@ def test_a_backup_that_ends_meanwhile_is_told_of(
         prune(place, 1)
     broken = {each.name for each in verify(place).broken}
     assert bool(broken) == (at == "file")
+
+
+def test_a_place_below_the_files_of_another_is_left_alone(tmp_path: Path) -> None:
+    clock = FakeClock()
+    take(tmp_path / "store", str(tmp_path / "b"), clock)
+    take(tmp_path / "other", str(tmp_path / "b" / "files"), clock)
+    outer, inner = (open_place(str(tmp_path / name)) for name in ("b", "b/files"))
+    assert verify(outer).unused == 0
+    prune(outer, 1)
+    assert (len(list_backups(outer)), len(list_backups(inner))) == (1, 3)
+    assert verify(inner).broken == verify(outer).broken == ()
+
+
+def test_what_a_backup_that_was_killed_was_putting_goes_too(tmp_path: Path) -> None:
+    clock = FakeClock()
+    take(tmp_path / "store", str(tmp_path / "b"), clock)
+    take(tmp_path / "other", str(tmp_path / "b" / "files"), clock)
+    left = tmp_path / "b/files/commitlog/00000000000000000000.tmp"
+    of_another = tmp_path / "b/files/files/commitlog/00000000000000000000.tmp"
+    for path in (left, of_another):
+        path.write_bytes(b"half")
+    place = open_place(str(tmp_path / "b"))
+    prune(place, 1, only_tell=True)
+    assert left.exists()
+    prune(place, 1)
+    assert not left.exists()
+    assert of_another.exists()

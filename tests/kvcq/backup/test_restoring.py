@@ -83,6 +83,29 @@ def test_what_was_stored_later_is_left_out(case: Case, kept: int, tmp_path: Path
             assert placed.queue_offset == kept
 
 
+@pytest.mark.parametrize("damaged", [{5}, {2}, {3, 4, 6}])
+def test_later_segments_that_begin_with_damage_are_left_out(
+    damaged: set[int], tmp_path: Path
+) -> None:
+    clock = FakeClock()
+    began_ms, kept = clock.now_ms(), 40
+    with open_small(tmp_path / "store", clock) as store:
+        put_some(store, clock, 200)
+        segments = sorted((tmp_path / "store/commitlog").iterdir())
+        for number in damaged:
+            with segments[number].open("r+b") as file:
+                file.seek(100)
+                file.write(b"\xff\xfe")
+        clock.advance(1)
+        url = str(tmp_path / "b")
+        backup = take_backup(store, queues_of(store), url, clock=clock).backup
+    until_ms = began_ms + kept * 1000
+    restored = restore(open_place(url), backup, tmp_path / "again", Cut(until_ms=until_ms))
+    assert SEGMENT_BYTES < restored.end_offset < 2 * SEGMENT_BYTES
+    assert restored.last_time_ms == until_ms
+    assert len(opened(tmp_path / "again", clock)["T0", 0]) == kept
+
+
 def test_a_cut_at_an_offset_ends_behind_a_whole_batch(case: Case, tmp_path: Path) -> None:
     end = case.backup.end_offset
     starts = sorted({int(row[1].split(b"-")[0]) for row in case.rows["T0", 0]})
@@ -372,3 +395,15 @@ def test_bytes_that_a_topic_keeps_are_counted_anew_after_a_cut(tmp_path: Path) -
             sizes = [unit.record_size for _, unit in store.queues.read_units("T0", 0, 0, high)]
             assert high == len(sizes) == 40
             assert sum(sizes[low:]) <= limit < sum(sizes[low - 1 :])
+
+
+def test_a_mount_point_is_refused_before_anything_is_written(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    monkeypatch.setattr("os.path.ismount", lambda path: path == volume)
+    with pytest.raises(BackupRefusedError, match="is a mount point: restore to a directory below"):
+        restore(case.place, case.backup, volume)
+    assert list(tmp_path.iterdir()) == [volume]
+    restore(case.place, case.backup, volume / "store")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import os
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from kvcq.backup import open_place, take_backup, verify
+from kvcq.backup import list_backups, open_place, take_backup, verify
+from kvcq.backup.directory import Directory
 from kvcq.backup.manifest import manifest_name
-from kvcq.errors import BackupRefusedError
+from kvcq.errors import BackupRefusedError, BackupTargetError
 from tests.support.backups import put_some, queues_of
 from tests.support.fake_clock import FakeClock
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from kvcq.backup import Backup
@@ -90,3 +94,37 @@ def test_no_backup_is_not_a_whole_one(backup: Backup, tmp_path: Path) -> None:
         verify(open_place(str(tmp_path / "b")), "19700101T000000.000Z")
     with pytest.raises(BackupRefusedError, match="no backup"):
         verify(open_place(str(tmp_path / "b")), f"../{backup.backup_id}")
+
+
+def test_a_file_that_the_disk_does_not_give_is_one_of_them(
+    backup: Backup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are looked at all the same."""
+    read = Directory.read
+    bad = backup.files[0].name
+
+    def failing(self: Directory, name: str) -> Iterator[bytes]:
+        if name != bad:
+            return read(self, name)
+        error = OSError(errno.EIO, "Input/output error", name)
+        raise self._failed(error) from error
+
+    monkeypatch.setattr(Directory, "read", failing)
+    found = verify(open_place(str(tmp_path / "b")))
+    assert [(one.name, one.reason) for one in found.broken] == [
+        (bad, "cannot be read: Input/output error")
+    ]
+
+
+def test_a_directory_that_may_not_be_read_is_not_an_empty_one(
+    backup: Backup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = open_place(str(tmp_path / "b"))
+    assert [one.backup_id for one in list_backups(place)] == [backup.backup_id]
+
+    def denied(path: str) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(BackupTargetError, match="backups: Permission denied"):
+        list_backups(place)

@@ -269,6 +269,20 @@ def test_append_past_the_end_changes_nothing(segment: Segment) -> None:
     assert segment.read(SIZE - 2, 2) == b"ab"
 
 
+def test_a_disk_that_cannot_be_read_is_told_with_the_file(
+    segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment.append(b"0123456789")
+
+    def failing(*_: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", failing)
+    with pytest.raises(OSError, match="error, reading 4 bytes at 2") as told:
+        segment.pread(2, 4)
+    assert (told.value.errno, told.value.filename) == (errno.EIO, str(segment.path))
+
+
 def test_bytes_patched_in_the_buffer_are_read_back(segment: Segment) -> None:
     segment.append(b"0123456789")
     segment.buffer[2:4] = b"xy"
