@@ -17,14 +17,13 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import InvalidArgumentError
+from store.format import LONGEST_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: Names whose answer is remembered, of one user.
 _REMEMBERED = 16_384
-#: No topic, light queue or group has a longer name.
-_LONGEST_PATTERN = 255
 MAX_RIGHTS = 1000  # of one user
 
 
@@ -52,9 +51,9 @@ def check_right(field: str, right: Right) -> Right:
     pattern = right.pattern
     if right.role is Role.PUBLISH and right.kind is Kind.GROUP:
         raise InvalidArgumentError(field, "publish is a right on topics, not on groups")
-    if not pattern or len(pattern) > _LONGEST_PATTERN or not pattern.isprintable():
+    if not pattern or len(pattern) > LONGEST_NAME or not pattern.isprintable():
         raise InvalidArgumentError(
-            f"{field}.pattern", f"{pattern!r} is not 1 to {_LONGEST_PATTERN} printable characters"
+            f"{field}.pattern", f"{pattern!r} is not 1 to {LONGEST_NAME} printable characters"
         )
     if "*" in pattern[:-1] or any(sign in pattern for sign in " ,"):
         raise InvalidArgumentError(
@@ -101,7 +100,7 @@ class Rights:
         known = self._known.get(key)
         if known is None:
             known = self._names.get((kind, role), _NO_NAMES).has(name)
-            if len(name) > _LONGEST_PATTERN:
+            if len(name) > LONGEST_NAME:
                 return known  # no name of anything: the caller's text is not kept
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.05
+LOOK_AT_STREAMS_EVERY_S = 1.0
 #: Between two times that the allocator gives back: it walks all of its free blocks for that.
 TRIM_EVERY_S = 1.0
 #: How long a call waits for its turn.
@@ -131,6 +132,7 @@ class RequestMemory:
         self._used_since_trim = False  # by large requests or responses
         self._trimming: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_slow = True  # that timer, or there is none
         self._closed = False
 
     @property
@@ -232,8 +234,10 @@ class RequestMemory:
         The task may be cancelled meanwhile; then `is_cut`. On the path of every call.
         """
         self._reads[call] = (asyncio.current_task(), self._looks, is_stream)
-        if self._timer is None and not is_stream:
+        if self._is_slow and not is_stream:
             self._look_later()
+        elif self._timer is None:
+            self._look_slowly()
 
     def was_used(self) -> None:
         """Much was taken for a client: look until the allocator has given it back."""
@@ -287,12 +291,22 @@ class RequestMemory:
     # --- looking ---------------------------------------------------------------------------
 
     def _look_later(self) -> None:
-        if self._timer is None and not self._closed:
+        if self._is_slow and not self._closed:
+            if self._timer is not None:
+                self._timer.cancel()
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(LOOK_EVERY_S, self._look)
+            self._is_slow = False
+
+    def _look_slowly(self) -> None:
+        """While there is nothing but streams, most of which wait for somebody."""
+        if self._timer is None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(LOOK_AT_STREAMS_EVERY_S, self._look)
 
     def _look(self) -> None:
         self._timer = None
+        self._is_slow = True
         self._looks += 1
         private = self._private()
         most = max(self._limit_bytes, self._own_bytes + self._limit_bytes // 4)
@@ -312,6 +326,11 @@ class RequestMemory:
         busy = any(not is_stream for _, _, is_stream in self._reads.values())
         if busy or self._is_full or self._waiting or self._senders or self._used_since_trim:
             self._look_later()
+        elif self._reads:
+            if private > self._limit_bytes // 2:  # it may fill before the next slow look
+                self._look_later()
+            else:
+                self._look_slowly()
 
     def _cut_younger_half(self, *, streams: bool) -> None:
         """Of the requests that take longer to read than from one look to the next.

@@ -202,7 +202,10 @@ class FrontContext:
         self._wake(self._writer)
 
     def is_over(self) -> None:
-        """The front has ended the call, and its handler has too."""
+        """The front has ended the call, and its handler has too. Nothing is written any more, and
+        who waits to write is told that it was: a call that has no task ends by that."""
+        self._unwritten = 0
+        self._wake(self._writer)
         for callback in self._callbacks:
             callback(self)
         self._callbacks.clear()

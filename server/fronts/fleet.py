@@ -18,6 +18,7 @@ import logging
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -260,13 +261,14 @@ class _Front:
         try:
             code = await asyncio.wait_for(self._process.wait(), _END_S)
         except TimeoutError:
-            self._process.kill()
+            self.kill()
             code = await self._process.wait()
         return f"(process {self.pid}) ended with {code}"
 
     def kill(self) -> None:
         if self._process is not None:
-            self._process.kill()
+            with suppress(ProcessLookupError):  # it has ended
+                self._process.kill()
         self.link.abort()
 
     def _taken(self, kind: int, number: int, body: bytes) -> None:

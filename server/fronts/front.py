@@ -307,7 +307,10 @@ class Front:
 
     def _open(self, method: int, context: Context, reads: asyncio.Event | None) -> _Call:
         """A call that is `_tell`'s to tell."""
-        number = self._last = self._last % 0xFFFF_FFFF + 1
+        number = self._last % 0xFFFF_FFFF + 1
+        while number in self._calls:  # a stream of long ago
+            number = number % 0xFFFF_FFFF + 1
+        self._last = number
         remaining_s = context.time_remaining()
         deadline_s = frames.NEVER if remaining_s is None else monotonic() + remaining_s
         metadata = context.invocation_metadata() or ()

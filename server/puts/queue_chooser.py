@@ -8,6 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError, UnknownTopicError
+from store.format import LONGEST_NAME
 
 if TYPE_CHECKING:
     from store.message_store import MessageStore
@@ -51,6 +52,8 @@ class QueueChooser:
         except (UnknownTopicError, InvalidArgumentError):
             # The append creates it with the default count, or refuses the message.
             count = self._store.config.default_queue_count
+            if len(topic) > LONGEST_NAME:  # no name of anything: the caller's text is not kept
+                return [count, 0]
         # Not always 0: with more topics than are remembered, queue 0 would get every message.
         turn = self._turns[topic] = [count, random.randrange(count)]
         if len(self._turns) > self._limit:

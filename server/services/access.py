@@ -53,14 +53,17 @@ class AccessService(access_pb2_grpc.AccessServiceServicer):
         await self._pools.changes.run(self._users().delete, request.user)
         return pb.DeleteUserResponse()
 
-    async def ListUsers(
-        self, request: pb.ListUsersRequest, context: Context
-    ) -> pb.ListUsersResponse:
+    async def ListUsers(self, request: pb.ListUsersRequest, context: Context) -> bytes:
         size = page_size_of(request.page_size)
-        # One more than asked for tells whether there is another page.
-        found = [user for user in self._users().every() if user.name > request.page_token]
-        token = found[size - 1].name if len(found) > size else ""
-        return pb.ListUsersResponse(users=map(user_out, found[:size]), next_page_token=token)
+        users = self._users()
+
+        def page() -> pb.ListUsersResponse:
+            # One more than asked for tells whether there is another page.
+            found = [user for user in users.every() if user.name > request.page_token]
+            token = found[size - 1].name if len(found) > size else ""
+            return pb.ListUsersResponse(users=map(user_out, found[:size]), next_page_token=token)
+
+        return await self._pools.scans.encoded(page)
 
     async def RotateSecret(
         self, request: pb.RotateSecretRequest, context: Context

@@ -113,6 +113,7 @@ class CallStream:
         # Large ones are counted by `memory` too, which asks for no more than fit.
         self._results: list[Result] = []
         self._held: deque[Held] = deque()  # messages of one result each
+        self._is_over = False
         self._unsent_bytes = 0  # of results
         self._room: asyncio.Future[None] | None = None  # the reader waits for it
         # Of `run`, while it has nothing to do.
@@ -149,7 +150,7 @@ class CallStream:
                     try:
                         yield held
                     finally:
-                        self._memory.sent(len(held))
+                        self._count_held(held)
                 elif self._is_reading or self._under_way:
                     await self._until_woken()
                 elif stage.is_draining:
@@ -163,9 +164,10 @@ class CallStream:
             reader.cancel()
             for task, _ in self._under_way.values():
                 task.cancel()
+            self._is_over = True
             self._count_sent(self._results)
             for held in self._held:
-                self._memory.sent(len(held))
+                self._count_held(held)
 
     async def _until_woken(self) -> None:
         self._sleep = self._loop.create_future()
@@ -187,6 +189,8 @@ class CallStream:
         return results
 
     def _add(self, result: Result) -> None:
+        if self._is_over:  # what could not be stopped has ended: nobody is there to be told
+            return
         size = len(result.response)
         if size > SMALL_BYTES:
             self._memory.sends(size)
@@ -199,6 +203,14 @@ class CallStream:
             if size > SMALL_BYTES:
                 self._memory.sent(size)
             self._unsent_bytes -= size + RESULT_BYTES
+        self._let_go_on()
+
+    def _count_held(self, held: Held) -> None:
+        self._memory.sent(len(held))
+        self._unsent_bytes -= len(held) + RESULT_BYTES
+        self._let_go_on()
+
+    def _let_go_on(self) -> None:
         if self._room is not None and self._unsent_bytes < UNSENT_BYTES:
             if not self._room.done():
                 self._room.set_result(None)
@@ -366,8 +378,12 @@ class CallStream:
         if self._usage is not None:
             self._usage.took(len(response))
         if isinstance(response, Held):
+            if self._is_over:
+                response.drop()
+                return
             held = held_out(call_id, response)
             self._memory.sends(len(held))
+            self._unsent_bytes += len(held) + RESULT_BYTES
             self._held.append(held)
             return
         self._add(Result(call_id, response))

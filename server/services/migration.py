@@ -81,12 +81,11 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
             self._migrator.live_for("verify").verify, VerifyOptions(key_every=every)
         )
 
-    async def ListDifferences(
-        self, request: pb.ListDifferencesRequest, context: Context
-    ) -> pb.ListDifferencesResponse:
+    async def ListDifferences(self, request: pb.ListDifferencesRequest, context: Context) -> bytes:
         limit = bounded("limit", request.limit, _DEFAULT_DIFFERENCES, _MAX_DIFFERENCES)
         skip = not_negative("skip", request.skip)
-        return differences_out(self._migrator.live.differences[skip : skip + limit])
+        found = self._migrator.live.differences[skip : skip + limit]
+        return await self._pools.scans.encoded(lambda: differences_out(found))
 
     async def Cutover(self, request: pb.CutoverRequest, context: Context) -> Step:
         return await self._step(self._migrator.live_for("cutover").cutover)

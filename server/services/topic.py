@@ -87,10 +87,13 @@ class TopicService(kvcq_pb2_grpc.TopicServiceServicer):
     async def DeleteTopic(
         self, request: pb.DeleteTopicRequest, context: Context
     ) -> pb.DeleteTopicResponse:
-        try:
-            await self._pools.changes.run(self._store.delete_topic, request.name)
-        finally:
-            self._forget_topic(request.name)
+        def delete() -> None:
+            try:
+                self._store.delete_topic(request.name)
+            finally:  # here, for one that is given up goes on
+                self._forget_topic(request.name)
+
+        await self._pools.changes.run(delete)
         return pb.DeleteTopicResponse()
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> bytes:

@@ -33,6 +33,7 @@ from store.format.layout import (
     picking,
 )
 from store.format.limits import (
+    LONGEST_NAME,
     OWN_PROPERTIES,
     PLAIN,
     PlainBatch,
@@ -114,6 +115,7 @@ __all__ = [
     "LAST",
     "LMQ_NAMES",
     "LMQ_OFFSETS",
+    "LONGEST_NAME",
     "MAGIC_BLANK",
     "MAGIC_V1",
     "MAGIC_V2",

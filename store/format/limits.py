@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 MAX_KEYS = 4096
 # Each takes at least a character for its name, one for its value, and two separators.
 _MAX_PROPERTIES = MAX_PROPERTIES_BYTES // 4
-_LONGEST_NAME = 255
+LONGEST_NAME = 255
 
 _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LIGHT_ALPHABET = re.compile(r"[$%|a-zA-Z0-9_-]+")
@@ -104,12 +104,12 @@ def check_topic(topic: str, field: str = "topic") -> None:
     """Raises InvalidArgumentError unless `topic` may name a topic."""
     if _PLAIN_TOPIC(topic) and topic != CHECKPOINT_TOPIC:
         return
-    _check_length(topic, field, _LONGEST_NAME)
+    _check_length(topic, field, LONGEST_NAME)
     if is_light(topic):
         raise InvalidArgumentError(
             field, f"{topic!r} is a light queue: name it in light_queues of another topic's message"
         )
-    limit = _LONGEST_NAME if topic.startswith(_LONG_PREFIXES) else 127
+    limit = LONGEST_NAME if topic.startswith(_LONG_PREFIXES) else 127
     _check_name(topic, field, limit)
     if topic == CHECKPOINT_TOPIC:
         raise InvalidArgumentError(field, f"{topic!r} is reserved")
@@ -117,7 +117,7 @@ def check_topic(topic: str, field: str = "topic") -> None:
 
 def check_topics(topics: Sequence[str]) -> None:
     """`check_topic` of each. Names that are plain are seen in one look."""
-    if max(map(len, topics)) <= _LONGEST_NAME and CHECKPOINT_TOPIC not in topics:
+    if max(map(len, topics)) <= LONGEST_NAME and CHECKPOINT_TOPIC not in topics:
         text = ",".join(topics)
         # A comma within a name would pass for one between two.
         if _PLAIN_TOPICS(text) and text.count(",") == len(topics) - 1:
@@ -130,7 +130,7 @@ def check_light_queue(name: str, field: str) -> None:
     """Raises InvalidArgumentError unless `name` may name a light queue."""
     if _LIGHT_QUEUE(name):
         return
-    _check_length(name, field, _LONGEST_NAME)
+    _check_length(name, field, LONGEST_NAME)
     if not is_light(name) or len(name) == len(LMQ_PREFIX):
         raise InvalidArgumentError(field, f"{name!r} does not begin with {LMQ_PREFIX} and a name")
     if not _LIGHT_ALPHABET.fullmatch(name):

@@ -109,6 +109,7 @@ def test_a_job_that_was_cancelled_was_not_done(as_json: bool) -> None:
     )
     with pytest.raises((CommandError, click.exceptions.Exit)) as ended, click.Context(main):
         _show(cancelled, "127.0.0.1:8081", as_json=as_json)
+    assert isinstance(ended.value, CommandError | click.exceptions.Exit)
     assert ended.value.exit_code == 1
     assert as_json or "was cancelled: the server ends" in str(ended.value)
 
