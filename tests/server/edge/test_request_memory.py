@@ -233,6 +233,35 @@ async def test_what_is_held_back_is_given_back_once_it_was_used(process: Process
     assert process.trimmed == 1
 
 
+@pytest.mark.parametrize("private", [0, LIMIT])
+async def test_memory_is_looked_at_while_streams_alone_are_read(
+    monkeypatch: pytest.MonkeyPatch, private: int
+) -> None:
+    """Seldom, but soon where it may fill before the next look; other calls are looked at soon."""
+    loop = asyncio.get_running_loop()
+    waits: list[float] = []
+    monkeypatch.setattr(memory_module, "LOOK_AT_STREAMS_EVERY_S", 1000.0)
+    memory = RequestMemory(LIMIT, 8 * MIB, private=lambda: private, trim=lambda: None)
+
+    def next_s() -> float:
+        assert memory._timer is not None
+        return memory._timer.when() - loop.time()
+
+    memory.reading("stream", is_stream=True)
+    waits.append(next_s())
+    memory.reading("call", is_stream=False)
+    waits.append(next_s())
+    memory._look()
+    waits.append(next_s())
+    memory.read("call")
+    memory._look()
+    waits.append(next_s())
+    is_soon = [wait_s < 100 for wait_s in waits]
+    assert is_soon == [False, True, True, private > 0]
+    memory.read("stream")
+    memory.close()
+
+
 async def test_slow_readers_hold_up_large_responses_and_no_small_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,3 +62,11 @@ def test_memory_is_bounded() -> None:
     for number in range(100):
         chooser.choose(f"topic-{number}")
     assert len(chooser._turns) == 10
+
+
+def test_what_can_be_no_name_is_not_kept() -> None:
+    chooser = _chooser(Topics())
+    assert chooser.choose("t" * 256) in range(4)
+    assert not chooser._turns
+    chooser.choose("t" * 255)
+    assert chooser._turns

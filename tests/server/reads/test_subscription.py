@@ -184,6 +184,7 @@ async def test_tags_are_filtered_and_progress_is_told(served: Served) -> None:
     ("request_", "field"),
     [
         (pb.SubscribeRequest(add=[_at("t", 0, -1)]), "add[0].offset"),
+        (pb.SubscribeRequest(add=[_at("t", 0), _at("t" * 256, 0)]), "add[1].topic"),
         (pb.SubscribeRequest(credit_bytes=-1), "credit_bytes"),
         (pb.SubscribeRequest(tag_filter="other"), "tag_filter"),
         (pb.SubscribeRequest(form=pb.RECORD_FORM_WHOLE), "form"),

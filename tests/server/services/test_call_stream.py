@@ -546,6 +546,24 @@ async def test_draining_answers_what_was_taken_then_says_so(served: Served) -> N
         assert error_info(caught.value).reason == "DRAINING"
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_large_answer_whose_caller_has_gone_is_not_counted_for_ever(
+    tmp_path: Path, workers: int
+) -> None:
+    """Alone on its stream, it is sent without a task that could be cancelled."""
+    async with serving(
+        tmp_path / "store", store={"segment_bytes": 64 << 20}, workers=workers
+    ) as served:
+        await served.messages.Put(put(bytes(3 << 20)))
+        memory = served.server._edge.memory
+        request = pull(0, max_messages=1, max_bytes=1)
+        for _ in range(4):
+            async with streaming(served) as stream:
+                await stream.send((1, "Pull", request))
+                await until(lambda: memory._sent_bytes)
+            await until(lambda: not memory._sent_bytes)
+
+
 async def test_large_answers_that_nobody_reads_are_counted(tmp_path: Path) -> None:
     async with serving(tmp_path / "store", store={"segment_bytes": 64 << 20}) as served:
         body = bytes(1 << 20)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import grpc
@@ -9,6 +11,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from tests.support.rpc_errors import error_info
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -121,6 +124,35 @@ async def test_a_page_size_out_of_range_is_refused(served: Served, page_size: in
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await served.topics.ListTopics(pb.ListTopicsRequest(page_size=page_size))
     assert error_info(refused.value).metadata["field"] == "page_size"
+
+
+async def test_a_deletion_that_is_given_up_forgets_the_queues_when_it_is_done(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a put meanwhile remembers how many there were."""
+    await _create(served, "orders", queue_count=64)
+    put = pb.PutRequest(message=pb.Message(topic="orders", body=b"x"))
+    begun, go_on = threading.Event(), threading.Event()
+    delete = served.store.delete_topic
+
+    def slow(name: str) -> None:
+        begun.set()
+        go_on.wait()
+        delete(name)
+
+    monkeypatch.setattr(served.store, "delete_topic", slow)
+    deleting = served.topics.DeleteTopic(pb.DeleteTopicRequest(name="orders"))
+    giving_up = asyncio.ensure_future(deleting)
+    await until(begun.is_set)
+    giving_up.cancel()
+    await asyncio.wait([giving_up])
+    await served.messages.Put(put)
+    go_on.set()
+    turns = served.serving.puts._chooser._turns
+    await until(lambda: "orders" not in turns)
+    assert not served.store.list_topics("orders", None, 1)
+    for _ in range(20):  # it is made anew
+        assert (await served.messages.Put(put)).placed.queue_id < 4
 
 
 async def test_deleting_an_unknown_topic_is_not_found(served: Served) -> None:
