@@ -10,9 +10,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kvcq_bench.disk import disk_bytes
-from kvcq_bench.errors import BenchError, NotPossibleHereError
+from kvcq_bench.errors import BenchError, CheckFailedError, NotPossibleHereError
 from kvcq_bench.targets.target import Resources, resources_of
-from kvcq_client import Client, Queue
+from kvcq_client import Client, NotPossibleError, Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +68,17 @@ class RemoteTarget:
         return RemoteWriter(self._client.producer(linger_ms=2.0, buffer_bytes=16 << 20))
 
     def create_topics(self, topics: Mapping[str, int]) -> None:
+        """Raises CheckFailedError when one has messages: they would be taken for those of the
+        run."""
         self._client.create_topics(topics)
+        if self.directory is not None:  # a store of the run's own is new
+            return
+        queues = [Queue(name, at) for name, count in topics.items() for at in range(count)]
+        for queue, bounds in self._client.offsets(queues).items():
+            if bounds.max_offset:
+                raise CheckFailedError(
+                    f"topic {queue.topic} has messages, perhaps of an earlier run: delete it first"
+                )
 
     def delete_topic(self, name: str) -> None:
         self._client.delete_topic(name)
@@ -95,7 +105,12 @@ class RemoteTarget:
         return self._client.search_time(topic, queue_id, time_ms, boundary)
 
     def statistics(self) -> dict[str, float]:
-        return self._client.statistics()
+        try:
+            return self._client.statistics()
+        except NotPossibleError as error:
+            if error.reason != "SERVED_ELSEWHERE":
+                raise
+            return {}  # administration has a port of its own
 
     def resources(self) -> Resources:
         return Resources()

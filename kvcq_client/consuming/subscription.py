@@ -204,7 +204,7 @@ class Subscription:
             except KvcqError as refusal:
                 if may_pass(refusal) or isinstance(refusal, DeadlineError):
                     continue
-                # It answers. What is wrong with it, the stream is told as well.
+                # It answers, perhaps that this is asked elsewhere. The stream is told as well.
             else:
                 if not answer.values["server.ready"]:  # it is opening its store, or ends
                     continue

@@ -100,8 +100,12 @@ def _done(action: Action) -> WebHandler:
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
-    """The fields of a form, of each the last value. Files among them are left out."""
-    fields = await request.post()
+    """The fields of a form, of each the last value. Files among them are left out. Raises
+    HTTPBadRequest for what is no form, or comes by halves."""
+    try:
+        fields = await request.post()
+    except (ValueError, LookupError, ConnectionError) as error:
+        raise web.HTTPBadRequest(text="the form cannot be read") from error
     return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
@@ -146,10 +150,11 @@ class _Entry:
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         address = request.remote or ""
         CALLER.set(f"http:{address}")  # for the audit
+        form = await form_of(request)
+        # With nothing awaited from here to the count, and counted before it is known: many at once
+        # are no way around it.
         if (wait_s := self._attempts.wait_s(address)) > 0:
             return self._page(request, status=429, error="wait", wait_s=wait_s)
-        form = await form_of(request)
-        # Counted before it is known, so that many at once are no way around the count.
         self._attempts.failed(address)
         viewer = await self._backend.viewers.signed_in(
             form.get("access_key", "").strip(), form.get("secret", "").strip()

@@ -76,7 +76,7 @@ class Guard:
         """`names`: host names that the server goes by, beside its addresses."""
         self._backend = backend
         self._sessions = sessions
-        self._names = frozenset(names)
+        self._names = frozenset(name.lower() for name in names)
 
     async def let_in(
         self,
@@ -178,5 +178,9 @@ def _check_origin(request: web.Request) -> None:
     origin = request.headers.get("Origin")
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
     # Without the scheme: a proxy may have ended the TLS that the browser speaks.
-    if urlsplit(origin or "").netloc != request.host or site != "same-origin":
+    try:
+        is_ours = urlsplit(origin or "").netloc == request.host
+    except ValueError:  # it is no URL
+        is_ours = False
+    if not is_ours or site != "same-origin":
         raise web.HTTPForbidden(text="the request does not come from a page of this console")

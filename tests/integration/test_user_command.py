@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
+SECRET = b"a-secret-of-the-keeper\n"
+
 
 class Site:
     """A server with users, and commands that one of them gives."""
@@ -202,3 +204,34 @@ def test_the_audit_is_a_file_of_json_lines_that_others_rotate(site: Site) -> Non
     [line] = [json.loads(line) for line in site.audit.read_text().splitlines()]
     assert (line["event"], line["method"]) == ("refused", "DeleteTopic")
     assert rotated.read_bytes() == before
+
+
+def test_a_secret_on_standard_input_is_one_line_of_it(site: Site) -> None:
+    """What follows is what the command reads."""
+    site.json("ops", "topic", "create", "lines", "--queues", "1")
+    lines = [b"%d" % number for number in range(2000)]
+    stdin = b"\n".join([site.secrets["ops"].encode(), *lines, b""])
+    put = site.run("ops", "put", "lines", "--lines", "--secret-file", "-", stdin=stdin)
+    assert put.returncode == 0, put.stderr
+    assert b"put 2,000 messages" in put.stderr + put.stdout
+    counted = site.json("ops", "topic", "describe", "lines")
+    assert counted["queues"][0]["maxOffset"] == 2000
+
+
+def test_who_may_administer_a_group_need_not_see_the_others(site: Site) -> None:
+    assert (
+        site.run("ops", "user", "add", "keeper", "--new-secret-file", "-", stdin=SECRET).returncode
+        == 0
+    )
+    site.secrets["keeper"] = SECRET.decode().strip()
+    site.json("ops", "topic", "create", "kept", "--queues", "1")
+    site.json("ops", "put", "kept", "x")
+    consumed = site.run("ops", "consume", "kept", "--group", "billing", "--from", "earliest")
+    assert consumed.returncode == 0, consumed.stderr
+    site.json("ops", "acl", "grant", "keeper", "admin", "--group", "billing", "--topic", "kept")
+    reset = site.run("keeper", "group", "reset", "billing", "kept", "--to", "earliest")
+    assert reset.returncode == 0, reset.stderr
+    missing = site.run("keeper", "group", "delete", "other", "--yes")
+    assert missing.returncode == 1
+    deleted = site.run("keeper", "group", "delete", "billing", "--yes")
+    assert deleted.returncode == 0, deleted.stderr

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import Start
+from kvcq_client import PermissionDeniedError, Start
 from server.cli.online.connection import command_at, connect, server_options
 from server.cli.terminal import (
     INT64_MAX,
@@ -119,7 +119,13 @@ def delete(name: str, yes: bool, server: str, as_json: bool) -> None:
 
 def _require(client: Client, name: str, server: str) -> None:
     """Raises CommandError when no group of that name has committed anything."""
-    if name not in client.groups():
+    if client.group_offsets(name):  # who may administer this group need not see the others
+        return
+    try:
+        known = client.groups()  # also one of topics that are gone
+    except PermissionDeniedError:
+        known = []
+    if name not in known:
         listing = command_at(server, "group list")
         raise CommandError(f"no group {name!r}", command=listing, code="UNKNOWN_GROUP")
 

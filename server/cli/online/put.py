@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kvcq_client import DeadlineError, KvcqError, Message, UnavailableError
+from kvcq_client import DeadlineError, KvcqError, Message, NotPossibleError, UnavailableError
 from server.cli.online.connection import command_error, connect, server_options
 from server.cli.terminal import (
     QUEUE,
@@ -238,9 +238,19 @@ def _put_block(
 # --- sizes and texts -------------------------------------------------------------------------
 
 
+#: More than any request may have.
+_NOT_TOLD = 2**31
+
+
 def _limit_bytes(client: Client) -> int:
-    """Of a request, as the server has it; it is not told while the server starts."""
-    return int(client.statistics().get("server.max_receive_bytes", 2**31))
+    """Of a request, as the server has it; it is not told while the server starts, nor at this port
+    where administration has another one. What is too large is refused by the server then."""
+    try:
+        return int(client.statistics().get("server.max_receive_bytes", _NOT_TOLD))
+    except NotPossibleError as error:
+        if error.reason != "SERVED_ELSEWHERE":
+            raise
+        return _NOT_TOLD
 
 
 def _request_bytes(message: Message) -> int:

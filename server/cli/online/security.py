@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _META = "kvcq.security"
+_SECRET = "kvcq.secret"
 _LONGEST_SECRET = 4096
 
 
@@ -99,7 +100,10 @@ def credentials_of() -> Credentials | None:
                 "--secret-file is given, but no user", "add --access-key NAME, or KVCQ_ACCESS_KEY"
             )
         return None
-    secret = "" if file is None else read_secret("--secret-file", file)
+    meta = click.get_current_context().meta
+    if _SECRET not in meta:  # standard input is read once
+        meta[_SECRET] = "" if file is None else read_secret("--secret-file", file)
+    secret = meta[_SECRET]
     if not secret:
         raise BadRequestError(
             f"no secret for {access_key}", "add --secret-file FILE, or KVCQ_SECRET_FILE"
@@ -112,9 +116,9 @@ def credentials_of() -> Credentials | None:
 
 def read_secret(option: str, file: str) -> str:
     """The secret in the file, or on standard input. Raises BadRequestError."""
-    if file == "-":
-        return sys.stdin.readline(_LONGEST_SECRET).strip()
-    data = _read(option, Path(file))
+    # Of standard input its line and no byte more: what follows may be what the command reads.
+    is_line = file == "-"
+    data = sys.stdin.buffer.readline(_LONGEST_SECRET) if is_line else _read(option, Path(file))
     try:
         return data[:_LONGEST_SECRET].decode().strip()
     except UnicodeDecodeError:

@@ -63,6 +63,7 @@ async def test_a_browser_of_another_origin_changes_nothing(
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
         {"Origin": "-"},
+        {"Origin": "http://["},
         {"Origin": "http://127.0.0.1:1"},
         {"Sec_Fetch_Site": "cross-site"},
         {"Sec_Fetch_Site": "same-site"},
@@ -94,8 +95,8 @@ async def test_a_name_that_leads_here_from_elsewhere_sees_nothing(console: Conso
 
 
 async def test_addresses_and_names_of_its_own_are_known(served: Served) -> None:
-    for host in ["localhost", "LOCALHOST:9", "10.1.2.3:80", "[::1]:8088", "kv.q"]:
-        async with console_of(served, names=["kv.q"]) as console:
+    for host in ["localhost", "LOCALHOST:9", "10.1.2.3:80", "[::1]:8088", "kv.q", "KV.q"]:
+        async with console_of(served, names=["Kv.q"]) as console:
             assert (await console.get("/topics", Host=host)).status == 200
 
 
