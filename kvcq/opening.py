@@ -7,16 +7,16 @@ and any other through what is here: it is the way in for the service and the too
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine.rocks import DERIVED, ExpiryFilter, RocksEngine, damage_mark, metadata_profile
-from kvcq.errors import EngineFailedError, EngineUnavailableError
+from kvcq.errors import EngineDamagedError, EngineFailedError, EngineUnavailableError
 from kvcq.metadata_store import MetadataStore
 from store.base import SystemClock, move_aside, no_progress
-from store.errors import StoreFormatError
+from store.errors import StoreError, StoreFormatError
 from store.opening import assemble
 from store.store_dir import StoreDir
 
@@ -65,8 +65,20 @@ def open_plain(
 def open_queues(config: StoreConfig, clock: Clock, directory: StoreDir) -> KvConsumeQueueStore:
     """Queues and key index, as `open_derived` finds them, expiring by the clock."""
     profile = replace(DERIVED, statistics=config.rocksdb_statistics)
-    engine = open_derived(directory.kvcq, profile)
-    return KvConsumeQueueStore(engine, ExpiryFilter(engine, clock, config.expiry_margin_s))
+
+    def opened() -> KvConsumeQueueStore:
+        engine = open_derived(directory.kvcq, profile)
+        try:
+            return KvConsumeQueueStore(engine, ExpiryFilter(engine, clock, config.expiry_margin_s))
+        except BaseException:
+            with suppress(StoreError):
+                engine.close()
+            raise
+
+    try:
+        return opened()
+    except EngineDamagedError:  # met by the first read, which left a mark
+        return opened()
 
 
 def open_derived(path: Path, profile: Profile = DERIVED) -> RocksEngine:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import logging
+import time
+from math import inf
 from typing import TYPE_CHECKING
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -20,6 +22,25 @@ logger = logging.getLogger(__name__)
 logging.getLogger("apscheduler.scheduler").setLevel(logging.ERROR)
 
 _WORKERS = 2
+#: How far the wall clock is set back at least for it to be noticed, and how often it is looked at.
+_SET_BACK_S = 1.0
+_LOOK_S = 1.0
+
+
+class _Scheduler(BackgroundScheduler):  # type: ignore[misc] # the library has no types
+    """The library goes by the wall clock, and sleeps until it says so. When that is set back, what
+    is due by the time that has passed is run all the same."""
+
+    _ahead_s = inf  # of the wall clock, before the monotonic one
+
+    def _process_jobs(self) -> float:
+        ahead_s = time.time() - time.monotonic()
+        if ahead_s < self._ahead_s - _SET_BACK_S and self._ahead_s != inf:
+            for job in self.get_jobs():
+                job.modify(next_run_time=datetime.datetime.now(datetime.UTC))
+        self._ahead_s = ahead_s
+        wait_s = super()._process_jobs()
+        return _LOOK_S if wait_s is None else min(wait_s, _LOOK_S)
 
 
 class Jobs:
@@ -34,7 +55,7 @@ class Jobs:
 
     def __init__(self) -> None:
         # Constant after construction.
-        self._scheduler = BackgroundScheduler(
+        self._scheduler = _Scheduler(
             # Intervals do not depend on the zone; naming one spares a search for the local one.
             timezone=datetime.UTC,
             executors={

@@ -6,7 +6,7 @@ from it, and the reader is where it leaves. `opening.py` puts a store together.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -694,7 +694,12 @@ class MessageStore:
     def first_store_time_ms(self) -> int | None:
         """When the oldest message of the log was stored, ms since 1970; None: there is none."""
         self._appends.check_open()
-        return self.log.first_store_time_ms(self.log.start_offset)
+        while True:
+            start = self.log.start_offset
+            with suppress(MessageNotFoundError):
+                found = self.log.first_store_time_ms(start)
+                if found is not None or start == self.log.start_offset:
+                    return found
 
     def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When the message at that offset was stored, ms since 1970; None: there is none."""

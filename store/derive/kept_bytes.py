@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
+from store.errors import StoreBusyError, StoreClosedError, StoreError
 from store.metadata import KeptQueue
 
 if TYPE_CHECKING:
@@ -77,8 +78,17 @@ class KeptBytes:
         counted: list[KeptQueue] = []
         with self._lock:
             due = list(self._due.items())
+        failure: StoreError | None = None
         for key, wanted in due:
-            kept, budget = self._count(key, wanted, budget)
+            try:
+                kept, budget = self._count(key, wanted, budget)
+            except (StoreBusyError, StoreClosedError):
+                raise
+            except StoreError as error:  # it holds up no other queue; who reads it asks again
+                failure = failure or error
+                with self._lock:
+                    self._due.pop(key, None)
+                continue
             counted.append(kept)
             if kept.end_offset == wanted.bounds.max_offset:
                 with self._lock:
@@ -91,6 +101,8 @@ class KeptBytes:
         with self._lock:
             for kept in counted:
                 self._remember((kept.topic, kept.queue_id), kept)
+        if failure is not None:
+            raise failure
 
     def _look_up(self, key: tuple[str, int]) -> KeptQueue | None:
         with self._lock:

@@ -453,7 +453,12 @@ class CommitLog:
                 return memoryview(b"")
             raise MessageNotFoundError(str(offset), f"below {self.start_offset}")
         stop = min(end, segment.start_offset + segment.size)
-        return segment.view(offset - segment.start_offset, max(0, stop - offset))
+        try:
+            return segment.view(offset - segment.start_offset, max(0, stop - offset))
+        except StoreClosedError:
+            if self._closed:
+                raise
+            raise MessageNotFoundError(str(offset), "dropped with its segment") from None
 
     def segment_end(self, offset: int) -> int:
         """Where the segment that holds `offset` ends, and the next one begins."""
@@ -465,13 +470,14 @@ class CommitLog:
     def first_store_time_ms(self, segment_start: int) -> int | None:
         """Store time of the first record of the segment that begins there; None without one.
 
-        Raises CorruptRecordError when there are bytes that are no record: damage is not emptiness.
+        Raises CorruptRecordError when there are bytes that are no record: damage is not emptiness;
+        and MessageNotFoundError when it is dropped meanwhile.
         """
         segment = self._segments.find(segment_start)
         if segment is None or segment_start + BLANK_BYTES > self.appended_offset:
             return None
-        size = min(segment.size, self.appended_offset - segment_start)
-        view = segment.view(0, size)
+        view = self.view(segment_start, self.appended_offset)
+        size = len(view)
         try:
             checked = check_record(view, 0, size, segment_start)
             if checked.found is Found.NOTHING:

@@ -105,6 +105,10 @@ def recover_log(
     found = scan(segments, start, progress)
     if not clean:
         found = _without_open_batch(segments, start, found)
+        if not flushed_offset:
+            # Without a checkpoint the scan begins far back, and it is not known what was flushed.
+            least = found.end_offset - _WRITE_AGAIN_SEGMENTS * segments.segment_bytes
+            start = max(start, least)
         _write_again(segments, start, found.end_offset)
     elif found.end_offset != flushed_offset:  # the checkpoint is lost, or older than it can be
         behind = goes_on_behind(segments, found.end_offset)
@@ -177,11 +181,7 @@ def _place_at(segments: SegmentSet, offset: int) -> BatchPlace | None:
 
 
 def _write_again(segments: SegmentSet, start: int, end: int) -> None:
-    """What was found behind the durable part reaches the disk, also after a failed fsync.
-
-    Without a checkpoint the scan begins far back; what a flush can have missed is never that far.
-    """
-    start = max(start, end - _WRITE_AGAIN_SEGMENTS * segments.segment_bytes)
+    """What was found behind the durable part reaches the disk, also after a failed fsync."""
     for segment in segments:
         first = max(start - segment.start_offset, 0)
         last = min(end - segment.start_offset, segment.size)

@@ -90,20 +90,10 @@ class AppendPath:
             )
         log = self.log
         offer = self._reput.offer if dispatch else self._reput.hold
-        if wait:
-            with log.lock:  # no interrupt leaves it held
-                done = self._append(
-                    messages, prepared, offer, separate=separate, wait=True, mark=mark
-                )
-        elif log.lock.acquire(blocking=False):
-            try:
-                done = self._append(
-                    messages, prepared, offer, separate=separate, wait=False, mark=mark
-                )
-            finally:
-                log.lock.release()
-        else:
+        if not wait and log.lock.locked():
             raise AppendWouldWaitError("another append is under way")
+        with log.lock:  # no interrupt leaves it held, as one behind `acquire` would
+            done = self._append(messages, prepared, offer, separate=separate, wait=wait, mark=mark)
         if done.row_count > SLICE_ROWS and not self.is_sync:
             # Not under the lock: others append meanwhile.
             self._reput.dispatch_to(done.end_offset)

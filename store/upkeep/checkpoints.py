@@ -85,7 +85,8 @@ class Checkpoints:
         # Marks last: a record above the checkpoint whose topic is gone was deleted only if a mark
         # says so, see topics/lost_topics.py.
         self.write()
-        self._deletions.settle(sequence, self._log.start_offset, self._log.flushed_mark[0])
+        assert self._written is not None  # what is in the file: more may be flushed by now
+        self._deletions.settle(sequence, self._log.start_offset, self._written.flushed_offset)
 
     def flush_if_due(self) -> None:
         """Bounds the replay after a crash, by time and by bytes. Under `lock`."""

@@ -64,6 +64,8 @@ class Upkeep:
         with self.checkpoints.lock:
             self._look_after_directory()
             if self._appends.flushed.failure is not None:
+                if self._lost is None:  # reads go on: their units must not expire before their time
+                    self._maintain_queues()
                 return
             # When one of these fails again and again, the others are done all the same.
             with ExitStack() as stack:
@@ -126,7 +128,11 @@ class Upkeep:
             stack.callback(self._directory.close)
             stack.callback(self._log.close)
             stack.callback(self._metadata.close)
-            stop_services()
+            try:
+                stop_services()
+            except BaseException:  # as Ctrl-C; otherwise they are closed below
+                stack.callback(self._queues.close)
+                raise
             # A flush in another thread ends first: it writes the checkpoint too.
             with self.checkpoints.lock:
                 appended = self._log.appended_offset

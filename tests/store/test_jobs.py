@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from math import inf
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from store import jobs as jobs_module
 from store.errors import DiskFullError
 from store.jobs import Jobs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 
@@ -95,3 +101,22 @@ def test_what_is_raised_again_and_again_is_told_once_and_so_is_its_end(
         ("INFO", False),
     ]
     assert (jobs.runs("job"), jobs.failures("job")) == (10, 7)
+
+
+def test_a_wall_clock_that_is_set_back_holds_up_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Jobs()
+    ran = threading.Event()
+    jobs.add("seldom", 100_000, ran.set)
+    jobs.start()
+    wait(lambda: jobs._scheduler._ahead_s != inf)
+    assert not ran.is_set()
+    back = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
+    monkeypatch.setattr(jobs_module, "time", back)
+    assert ran.wait(60)
+    jobs.stop()
+
+
+def wait(until: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 60
+    while not until():
+        assert time.monotonic() < end_s

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_TTL_S = 2**31 - 1
+#: The latest time that a row says, in seconds: later ones have this one.
+LATEST_STAMP_S = 2**31 - 1
 
 #: The wall clock may differ by this much from the monotonic one before it counts as a jump.
 #: Slewing by NTP makes 0.15 s in five minutes.
@@ -81,7 +83,7 @@ def choose_ttl_s(now_ms: int, dropped_ms: int | None, margin_s: int) -> int | No
     if dropped_ms is None:
         return None
     now_s = -(-now_ms // 1000)
-    ttl_s = now_s - dropped_ms // 1000 + margin_s
+    ttl_s = now_s - min(dropped_ms // 1000, LATEST_STAMP_S) + margin_s  # as the rows have it
     return min(ttl_s, MAX_TTL_S) if ttl_s > 0 else None
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from kvcq.engine.rocks.checksum import crc32c
@@ -109,7 +110,8 @@ def sync_logs(database: Path) -> None:
     For a log that RocksDB does not touch any more, since an append to it failed.
     """
     for _, path in _logs(database):
-        with path.open("rb") as file:
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            # One that RocksDB removed meanwhile: its rows are in tables, which it has synced.
             os.fdatasync(file.fileno())
 
 

@@ -119,14 +119,15 @@ def test_an_empty_prepared_segment_stays_or_goes_but_harms_nothing(log: Log) -> 
     assert segments.end_offset == log.writer.end
 
 
+@pytest.mark.parametrize("behind", [9, 60])
 @pytest.mark.parametrize("clean", [False, True])
 def test_what_was_not_flushed_is_written_again(
-    log: Log, monkeypatch: pytest.MonkeyPatch, clean: bool
+    log: Log, monkeypatch: pytest.MonkeyPatch, clean: bool, behind: int
 ) -> None:
     # After a failed fsync the kernel may call pages clean that are on no disk.
     log.write(12)
     flushed = log.writer.end
-    log.write(9)
+    log.write(behind)
     before = {path: path.read_bytes() for path in log.directory.iterdir()}
     written: list[tuple[int, int]] = []
     write_again = Segment.write_again

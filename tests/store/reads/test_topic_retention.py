@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kvcq.errors import EngineDamagedError
 from store.consume_queue import Boundary
 from store.derive import kept_bytes as kept_module
 from store.errors import (
@@ -144,6 +145,30 @@ def test_the_last_bytes_of_each_queue_are_kept(store: MessageStore) -> None:
     count(store)
     assert bounds(store) == (26, 35)
     assert seen(store) == list(range(26, 35))
+
+
+def test_a_queue_that_cannot_be_read_holds_up_no_other(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for queue_id in range(2):
+        put(store, 30, queue_id=queue_id)
+    store.keep("T", size_bytes=10 * record_size(store))
+    read_units = store.queues.read_units
+
+    def damaged(topic: str, queue_id: int, start: int, count: int) -> object:
+        if queue_id == 0:
+            raise EngineDamagedError("planted")
+        return read_units(topic, queue_id, start, count)
+
+    monkeypatch.setattr(store.queues, "read_units", damaged)
+    for queue_id in range(2):
+        bounds(store, queue_id)
+    with pytest.raises(EngineDamagedError):
+        count(store)
+    assert [bounds(store, queue_id) for queue_id in range(2)] == [(0, 30), (20, 30)]
+    monkeypatch.undo()
+    count(store)
+    assert bounds(store) == (20, 30)
 
 
 def test_one_message_stays_however_few_bytes_are_kept(store: MessageStore) -> None:

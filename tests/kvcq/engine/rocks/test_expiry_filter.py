@@ -15,6 +15,7 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine, write_sst
 from kvcq.engine.rocks.expiry_filter import (
     JUMP_TOLERANCE_S,
+    LATEST_STAMP_S,
     MAX_TTL_S,
     Arming,
     ExpiryFilter,
@@ -23,6 +24,7 @@ from kvcq.engine.rocks.expiry_filter import (
 )
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.errors import EngineClosedError, EngineFailedError
+from kvcq.tables.values import expiry_stamp
 from store.base import SystemClock
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_engine import MemoryEngine
@@ -69,7 +71,7 @@ def test_the_line_starts_a_margin_before_the_drop(
 ) -> None:
     dropped_ms = now_ms - age_ms
     ttl_s = choose_ttl_s(now_ms, dropped_ms, margin_s)
-    live_s = (dropped_ms + ahead_ms) // 1000
+    live_s = min((dropped_ms + ahead_ms) // 1000, LATEST_STAMP_S)
     assert not rocksdb_drops(live_s, ttl_s, now_ms)
     # Nor within the margin, whatever time it is then.
     assert not rocksdb_drops(live_s, ttl_s, now_ms + margin_s * 1000 - 1)
@@ -77,7 +79,8 @@ def test_the_line_starts_a_margin_before_the_drop(
         assert 0 < ttl_s <= MAX_TTL_S
         if ttl_s < MAX_TTL_S:
             # What is older than the margin, and the second of rounding, goes.
-            assert rocksdb_drops(dropped_ms // 1000 - margin_s - 2, ttl_s, now_ms)
+            stamp_s = min(dropped_ms // 1000, LATEST_STAMP_S)
+            assert rocksdb_drops(stamp_s - margin_s - 2, ttl_s, now_ms)
 
 
 def test_a_drop_beyond_the_clock_arms_nothing() -> None:
@@ -369,3 +372,13 @@ def test_the_longest_ttl_drops_nothing(engine: RocksEngine) -> None:
     engine.arm(MAX_TTL_S)
     engine.compact("default")
     assert engine.scan("default", *ALL) == rows
+
+
+def test_the_line_is_never_behind_the_latest_stamp() -> None:
+    """Rows of records that are stored later have that stamp: they are not dropped for it."""
+    assert expiry_stamp(1 << 60) == LATEST_STAMP_S.to_bytes(4, "little")
+    for now_s in (LATEST_STAMP_S - 100, LATEST_STAMP_S + 100, LATEST_STAMP_S + 10_000_000):
+        for dropped_s in (now_s - 1000, now_s):
+            ttl_s = choose_ttl_s(now_s * 1000, dropped_s * 1000, 60)
+            assert ttl_s is not None
+            assert now_s - ttl_s == min(dropped_s, LATEST_STAMP_S) - 60
