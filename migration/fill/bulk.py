@@ -22,6 +22,7 @@ from migration.columnar import BulkPlan, liveness_of
 from migration.state import SideName
 from store.base import DIRECTORY_MODE, start_module
 from store.errors import StoreError
+from store.topics import starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,8 +109,10 @@ class BulkBackfill:
         return self._end() - max(side.store.dispatched_offset, self._store.log.start_offset)
 
     def _run_process(self, side: Side) -> bool:
-        """Pieces until little is left. Whether it has to be done again: a topic was deleted."""
+        """Pieces until little is left. Whether it has to be done again: a topic was deleted, or
+        made."""
         deletions = self._double.applied_deletions
+        known_end = self._store.log.appended_offset  # first: the plan has all topics made below
         plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
         process = start_module(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
@@ -130,7 +133,10 @@ class BulkBackfill:
                 if answer is None:
                     return False
                 waiting -= 1
-                if answer["files"] and not self._take_in(side, answer, deletions):
+                if answer["files"] and (
+                    self._lacks_topics(plan, known_end, answer["end"])
+                    or not self._take_in(side, answer, deletions)
+                ):
                     return True  # begin again, with what is alive now
             return False
         except OSError:
@@ -178,6 +184,18 @@ class BulkBackfill:
             return None
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def _lacks_topics(self, plan: BulkPlan, known_end: int, end: int) -> bool:
+        """Whether a topic was made below `end` that the process does not know: what it made has no
+        rows of that one."""
+        if end <= known_end:
+            return False
+        known = plan.liveness.topics
+        assert known is not None
+        return any(
+            start < end and known.get(name) != start
+            for name, start in starts_of(self._store.metadata).items()
+        )
 
     def _take_in(self, side: Side, answer: dict[str, Any], deletions: int) -> bool:
         """The files are part of the database; False when a topic was deleted since they were made.

@@ -37,10 +37,19 @@ class DoubleQueueStore(SidePair):
         """`stores` holds at least the sides that are required; `absent` are those that could not be
         opened, and will be by a later opening."""
         super().__init__(routes, stores, attendant)
-        self._absent = absent
+        self._absent = frozenset(absent)
         self._closed = False
         #: Expiry that a side was too busy for, done again by `maintain`: log start, store time.
         self._owed_expiry: dict[SideName, tuple[int, int]] = {}
+
+    @property
+    def absent(self) -> list[SideName]:
+        """Sides that could not be opened, and have no other in their place."""
+        return [name for name in self._absent if self.side(name) is None]
+
+    def is_gone(self, name: SideName) -> None:
+        """It is removed from the disk: nobody waits for it to be opened."""
+        self._absent -= {name}
 
     def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
         """See ConsumeQueueStore: on every side that has the queues.
@@ -229,7 +238,7 @@ class DoubleQueueStore(SidePair):
             side.durable_deletions = side.store.flush()
 
         self._on_each(flush, _next_time)
-        if any(self.side(name) is None for name in self._absent):
+        if self.absent:
             return 0
         return min(side.durable_deletions for side in self.sides())
 

@@ -194,6 +194,8 @@ class LiveMigration:
                         pending=None,
                         verified=None,
                         broken_off=None,
+                        stopped="",
+                        unopened="",
                     )
                 )
                 self._on.drop(SideName.ROCKSDB)
@@ -273,6 +275,12 @@ class LiveMigration:
                 if not self.state.stopped:
                     return self._filling
                 self._filling.stop()
+            if self._double.absent:
+                raise self._on.refuse(
+                    "resume",
+                    f"the {self._double.absent[0].value} side could not be opened: mend "
+                    "what it says, and start the service again",
+                )
             for side in self._double.sides():
                 if side.failure is not None:
                     self._on.reopen(side)
@@ -352,9 +360,15 @@ class LiveMigration:
             changes: dict[str, Any] = {}
             if target.phase in BEFORE_CUTOVER or target.routing != state.routing:
                 event, changes["verified"] = taken_back(event, state), None
-            self._double.change_routes(
-                lambda _: self._on.moved(event, target.phase, target.routing, **changes)
-            )
+
+            def change(_: int) -> Routes:
+                # Looked at again, now that no dispatch can change it.
+                for name in SideName:
+                    if routes.required(name) and not self._double.is_joined(name):
+                        raise self._on.refuse("this change")
+                return self._on.moved(event, target.phase, target.routing, **changes)
+
+            self._double.change_routes(change)
             return None
         anew: dict[str, Any] = {}
         if missing:

@@ -46,6 +46,8 @@ class Migration:
             return f"it was stopped ({state.stopped})"
         if state.pending is not None:
             return "a change of routes is under way"
+        for name in self.double.absent:
+            return f"the {name.value} side could not be opened: start the service again"
         for side in self.double.sides():
             if not side.joined:
                 left = self.double.dispatched_offset - side.store.dispatched_offset
@@ -70,9 +72,11 @@ class Migration:
         return Routes(state.phase, state.routing)
 
     def drop(self, name: SideName) -> None:
-        """The side is out of use, and removed."""
-        self.double.detach(name).close()
+        """The side is out of use, and removed; also one that could not be opened."""
+        if self.double.side(name) is not None:
+            self.double.detach(name).close()
         self.opener.remove(name)
+        self.double.is_gone(name)
 
     def purge(self) -> None:
         """Rows that a side keeps of names it does not take any more are removed."""

@@ -229,7 +229,7 @@ class Verification:
                 time_ms = request.store_time_ms
                 with _reading(name):
                     found = store.query_key(request.topic, key, time_ms, time_ms, before, 1)
-                if found != [hit] and request.physical_offset >= self._feed.start_offset:
+                if found != [hit] and self._is_there(request):
                     shown = found[0].physical_offset if found else NOTHING
                     kind, place = Kind.MISSING_INDEX_ROW, hit.physical_offset
                     self._differ(kind, name, f"key {key}", place, shown, *request[:3])
@@ -238,9 +238,16 @@ class Verification:
         if isinstance(files, FileSideStore) and self._routes.takes(SideName.FILES, request.topic):
             with _reading(SideName.FILES):
                 tag = files.missing_tag(request)
-            if tag is not None and request.physical_offset >= self._feed.start_offset:
+            if tag is not None and self._is_there(request):
                 kind, place = Kind.MISSING_INDEX_ROW, request.physical_offset
                 self._differ(kind, SideName.FILES, f"tag {tag}", place, NOTHING, *request[:3])
+
+    def _is_there(self, request: DispatchRequest) -> bool:
+        """Whether it still is: since it was read it may have been dropped, or its topic deleted."""
+        topic, at = request.topic, request.physical_offset
+        if at < self._feed.start_offset:
+            return False
+        return not topic or self._store.admission.is_live(topic, at)  # none: the mark of a batch
 
     # --- where it fails -----------------------------------------------------------------------
 
@@ -281,7 +288,9 @@ class Verification:
         for offset, unit in expected:
             other = there.get(offset)
             # Equal: only its bucket differs. Below the log's start: dropped since it was read.
-            if other != unit and unit[0] >= log_start:
+            # Nor, if its topic was deleted.
+            is_live = self._store.admission.is_live
+            if other != unit and unit[0] >= log_start and is_live(queue[0], unit[0]):
                 self._compare_unit(name, queue, offset, unit, other)
 
     def _compare_unit(

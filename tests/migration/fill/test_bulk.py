@@ -18,6 +18,7 @@ from migration.state.routes import Routes, SideName
 from migration.state.routing import Route, RoutingPolicy, Rule
 from migration.state.state import Phase
 from store.errors import InvalidArgumentError
+from store.message import Message
 from tests.support.checked import checked
 from tests.support.migrating import (
     LIGHT,
@@ -36,6 +37,7 @@ from tests.support.migrating import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from migration.columnar import BulkPlan
     from store.message_store import MessageStore
 
 FIRST, LAST = b"", b"\xff" * 8
@@ -151,6 +153,26 @@ def test_files_made_before_a_deletion_are_not_taken_in(
     assert "payments" not in {last[0] for last in side.store.last_units()}
 
 
+def test_topics_made_while_the_process_works_are_not_left_out(
+    store: MessageStore, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = bulk_backfill.BulkBackfill._plan
+    made: list[str] = []
+
+    def made_meanwhile(self: bulk_backfill.BulkBackfill, start: int) -> BulkPlan:
+        found = plan(self, start)
+        if len(made) < 3:
+            made.append(f"made-{len(made)}")
+            store.put([Message(made[-1], b"x" * 100) for _ in range(50)])
+            store.flush()
+        return found
+
+    monkeypatch.setattr(bulk_backfill.BulkBackfill, "_plan", made_meanwhile)
+    done(live(store).start())
+    assert len(made) == 3
+    assert differences(store) == []
+
+
 def test_routes_and_deleted_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
     store.delete_topic(LIGHT)
     policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
@@ -256,6 +278,8 @@ def test_messages_are_all_there_after_a_bulk_backfill_with_traffic(
         put = 6000
         while job.is_running and put < 20_000:
             store.put(messages(put, 20))
+            if not put % 100:  # a topic that the process does not know
+                store.put([Message(f"made-{put}", b"x"), Message("made", b"x")])
             put += 20
         done(job)
         assert differences(store) == []
