@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from migration.columnar.errors import LogLayoutError, SegmentDamageError
-from migration.columnar.walk import Stop, walk_to
+from migration.columnar.walk import Stop, find_record, walk_to
 from store.format import BLANK_BYTES, check_record, store_time_of
 from store.log import parse_segment_name, segment_name
 
@@ -106,8 +106,8 @@ def read_layout(
 ) -> LogLayout:
     """Segments and bounds. `end`: where the owner of the log says it ends, believed if possible.
 
-    Without it the log ends at the first thing in its last segment that is neither record nor
-    blank. A walk may begin at `known_end`, an end that an earlier call returned.
+    Without it the log ends in its last segment, where no whole record follows any more. A walk may
+    begin at `known_end`, an end that an earlier call returned.
     Raises LogLayoutError.
     """
     segments, size = list_segments(directory, segment_bytes)
@@ -187,8 +187,19 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
     at = 0
     if known_end is not None and segment.start <= known_end < segment.start + size:
         at = known_end - segment.start
-    at, stop = walk_to(data, segment.start, at, size)
-    return segment.start + (size if stop is Stop.BLANK else at)
+    while True:
+        at, stop = walk_to(data, segment.start, at, size)
+        if stop is Stop.BLANK:
+            return segment.start + size
+        # Who follows a log that grows looks often, and zeros are its end.
+        if stop is not Stop.NOTHING or (
+            known_end is not None and not any(data[at : at + BLANK_BYTES])
+        ):
+            return segment.start + at
+        behind = find_record(data, segment.start, at + 1, size)
+        if behind is None:
+            return segment.start + at
+        at = behind  # what lies between is damage, for the reader to report
 
 
 def damage(segment: Segment, position: int, reason: str) -> SegmentDamageError:

@@ -31,8 +31,9 @@ DataFrame, and another query on the same DataFrame reads with it (`f.where(a).un
 loses rows, and so does `f.count()` after `f.where(a).count()`). Turn it on for a DataFrame that is
 used in one query, once.
 
-The broker may append meanwhile. Without endingOffset the log ends at the first thing that is no
-record; what was appended but not flushed yet is seen, and is lost if that machine crashes.
+The broker may append meanwhile. Without endingOffset the log ends where no record follows any
+more, damage before that is reported; what was appended but not flushed yet is seen, and is lost if
+that machine crashes.
 """
 
 from __future__ import annotations

@@ -267,6 +267,28 @@ def test_a_damaged_record_stops_the_read_or_is_stepped_over(tmp_path: Path) -> N
         assert [row["record"] for row in found] == kept
 
 
+@pytest.mark.parametrize("is_zeroed", [False, True])
+def test_damage_in_the_last_segment_is_no_end_of_the_log(tmp_path: Path, is_zeroed: bool) -> None:
+    writer = write_log(tmp_path, 50)
+    wounded = writer.rows[20]
+    path = writer.path_of(wounded.physical_offset)
+    data = bytearray(path.read_bytes())
+    if is_zeroed:  # a page that never reached the disk
+        size = len(wounded.record)
+        data[wounded.physical_offset : wounded.physical_offset + size] = bytes(size)
+    else:
+        data[wounded.physical_offset + 4] ^= 1
+    path.write_bytes(data)
+    layout = read_layout(tmp_path)
+    assert layout.end == writer.end
+    with pytest.raises(SegmentDamageError):
+        read_all(layout)
+    assert len(read_all(layout, options=ReadOptions(fail_on_corrupt=False))) == 49
+    # Who follows a log looks for its end in zeros alone.
+    followed = read_layout(tmp_path, known_end=writer.rows[10].physical_offset)
+    assert followed.end == (wounded.physical_offset if is_zeroed else writer.end)
+
+
 @pytest.mark.parametrize("at", [90, -30])
 def test_a_flipped_bit_is_found_with_crcs_and_stepped_over(tmp_path: Path, at: int) -> None:
     writer = write_log(tmp_path, 50)
