@@ -67,6 +67,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
     made = run_kvcq("user", "add", "ops", "--admin", "--config", str(settings), "--json")
     assert made.returncode == 0, made.stderr
+    add = ("user", "add", "ops", "--admin", "--config", str(settings), "--json")
+    assert run_kvcq(*add).returncode == 1
+    again = run_kvcq(*add, "--if-absent")
+    assert (again.returncode, json.loads(again.stdout)) == (0, {"accessKey": "ops"})
     with ServerProcess(data, "--config", str(settings)) as server:
         server.wait_for("ready")
         found = Site(directory, server.target, authority.ca, server)
@@ -78,6 +82,9 @@ def test_users_are_made_given_rights_and_work(site: Site) -> None:
     for name in ("app", "reader"):
         added = site.run("ops", "user", "add", name)
         assert added.returncode == 0, added.stderr
+        assert site.run("ops", "user", "add", name).returncode == 1
+        again = site.run("ops", "user", "add", name, "--if-absent")
+        assert (again.returncode, again.stdout) == (0, b"")
         site.secrets[name] = added.stdout.decode().strip()
         assert len(site.secrets[name]) >= 40
     nothing = site.run("app", "put", "orders", "x")

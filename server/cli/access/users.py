@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvcq_client import AlreadyExistsError
 from kvcq_client.pb.v1 import access_pb2 as pb
 from server.cli.access.documents import LIMITS, document
 from server.cli.online import command_at, connect, read_secret, server_options
 from server.cli.terminal import (
+    CommandError,
     Sections,
     Whole,
     ask,
@@ -21,6 +23,7 @@ from server.cli.terminal import (
     text,
     time_text,
 )
+from server.errors import UserExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,10 +75,12 @@ def user() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The stopped store of a server with this TOML file, instead of --data.",
 )
+@click.option("--if-absent", is_flag=True, help="Leave a user of that name as it is.")
 @server_options
 def add(
     name: str,
     admin: bool,
+    if_absent: bool,
     new_secret_file: str | None,
     data: Path | None,
     key_file: Path | None,
@@ -90,18 +95,28 @@ def add(
     """
     secret = read_new_secret(new_secret_file)
     given = {name: value or 0 for name, value in limits.items()}
-    if data is not None or config_file is not None:
-        from server.cli.access.stopped import add_to_store  # it opens stores
+    try:
+        if data is not None or config_file is not None:
+            from server.cli.access.stopped import add_to_store  # it opens stores
 
-        made = add_to_store(
-            data, key_file, config_file, name, admin=admin, secret=secret, limits=given
-        )
-    elif key_file is not None:
-        raise click.UsageError("--key-file needs --data")
-    else:
-        of_user = pb.UserLimits(**given)
-        with connect(server) as client:
-            made = client.access.create_user(name, admin=admin, secret=secret, limits=of_user)
+            made = add_to_store(
+                data, key_file, config_file, name, admin=admin, secret=secret, limits=given
+            )
+        elif key_file is not None:
+            raise click.UsageError("--key-file needs --data")
+        else:
+            of_user = pb.UserLimits(**given)
+            with connect(server) as client:
+                made = client.access.create_user(name, admin=admin, secret=secret, limits=of_user)
+    except CommandError as error:
+        cause = error.__cause__
+        if not (if_absent and isinstance(cause, AlreadyExistsError | UserExistsError)):
+            raise
+        if as_json:
+            print_json({"accessKey": name})
+        else:
+            say(f"{name} was there, and is as it was")
+        return
     _show_secret(name, made, as_json=as_json, given=bool(secret))
     if not (as_json or admin or data or config_file):
         grant = command_at(server, f"acl grant {name} publish", "--topic", "orders*")
