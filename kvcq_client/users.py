@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvcq_client.arguments import of_kind
 from kvcq_client.consuming import ConsumerConfig, ConsumerCore
 from kvcq_client.producing import ProducerConfig, ProducerCore
+from kvcq_client.transport import in_background
 
 if TYPE_CHECKING:
     from kvcq_client.calls import Calls
@@ -24,6 +25,7 @@ class Users:
         self._connection = connection
         self._calls = calls
         self._open: set[ProducerCore | ConsumerCore] = set()
+        self._closing: asyncio.Task[None] | None = None
 
     def producer(self, config: ProducerConfig | None, settings: ProducerSettings) -> ProducerCore:
         """Raises ClosedError."""
@@ -51,5 +53,10 @@ class Users:
         return core
 
     async def close(self) -> None:
-        """Producers deliver first."""
+        """Producers deliver first. Who closes beside another, or again, waits for that as well."""
+        if self._closing is None or self._closing.done():
+            self._closing = in_background(self._close_all(), "kvcq-closing")
+        await asyncio.shield(self._closing)
+
+    async def _close_all(self) -> None:
         await asyncio.gather(*(core.close() for core in tuple(self._open)))

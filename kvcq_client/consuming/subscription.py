@@ -90,8 +90,9 @@ class Subscription:
         self._mended: dict[Queue, int] = {}  # asked for again a little later
         self._to_add: list[Queue] = []
         self._to_remove: list[Queue] = []
-        self._reopen = False
-        self._is_refused = False  # the stream is opened again because of an error
+        # Why the stream is opened again: a queue was moved, or the server refused one for now.
+        self._is_moved = False
+        self._is_refused = False
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._regrant = max(1, config.buffer_bytes // 4)
@@ -122,7 +123,7 @@ class Subscription:
         for queue, offset in offsets.items():
             self._mended.pop(queue, None)
             if queue in self._offsets or queue in self._left:
-                self._reopen = True
+                self._is_moved = True
             else:
                 self._to_add.append(queue)
             self._offsets[queue] = offset
@@ -140,6 +141,10 @@ class Subscription:
         self._to_remove += known
         self._drop(queues)
         self._changed.set()
+
+    @property
+    def _reopen(self) -> bool:
+        return self._is_moved or self._is_refused
 
     @property
     def queues(self) -> list[Queue]:
@@ -262,7 +267,7 @@ class Subscription:
         while not self._offsets:
             self._changed.clear()
             await self._changed.wait()
-        self._reopen = self._is_refused = False
+        self._is_moved = self._is_refused = False
         self._left.clear()
         self._to_remove.clear()
         self._to_add = list(self._offsets)
@@ -328,9 +333,9 @@ class Subscription:
                 # In order, but not by our wish: the server ends. The next stream finds out.
                 await asyncio.sleep(backoff.next_s())
                 return
-            if not all(one.HasField("error") for one in response.queues):
-                backoff.reset()
             self._received(response)
+            if not self._is_refused:
+                backoff.reset()
 
     def _received(self, response: pb.SubscribeResponse) -> None:
         offsets = self._offsets
@@ -338,7 +343,7 @@ class Subscription:
         unwanted = 0  # bytes
         for one in response.queues:
             queue = Queue(one.topic, one.queue_id)
-            if queue not in offsets or self._reopen:
+            if queue not in offsets or self._is_moved:
                 # Of a queue that was left, or moved, meanwhile.
                 unwanted += len(one.batch.records)
                 continue
@@ -361,7 +366,7 @@ class Subscription:
     def _queue_failed(self, queue: Queue, error: KvcqError) -> Fetched | None:
         """The server has dropped the queue from this stream; what the reader is told of it."""
         if isinstance(error, UnavailableError):
-            self._reopen = self._is_refused = True
+            self._is_refused = True
             self._changed.set()
             return None
         # On this stream nothing more comes for it, so it can be added again.

@@ -241,8 +241,12 @@ class Connection:
             wait_s = backoff.next_s()
             if monotonic() + wait_s >= end_s:
                 raise error
-            if await self.rest(wait_s):
-                backoff.reset()
+            try:
+                if await self.rest(wait_s):
+                    backoff.reset()
+            except asyncio.CancelledError:
+                self.check_open()  # closing cancels who rests
+                raise
 
     async def rest(self, wait_s: float) -> bool:
         """Wait before another try; not beyond the moment when a server that was away is reached.
@@ -251,19 +255,15 @@ class Connection:
         """
         end_s = monotonic() + wait_s
         is_away = False
-        try:
-            while (left_s := end_s - monotonic()) > 0:
-                self.check_open()
-                state = self._channel.get_state(try_to_connect=True)
-                if state is not grpc.ChannelConnectivity.READY:
-                    is_away = True
-                elif is_away:
-                    await asyncio.sleep(random.random() * min(left_s, _LOOK_S))
-                    return True
-                await asyncio.sleep(min(left_s, _LOOK_S))
-        except asyncio.CancelledError:
-            self.check_open()  # closing cancels who rests
-            raise
+        while (left_s := end_s - monotonic()) > 0:
+            self.check_open()
+            state = self._channel.get_state(try_to_connect=True)
+            if state is not grpc.ChannelConnectivity.READY:
+                is_away = True
+            elif is_away:
+                await asyncio.sleep(random.random() * min(left_s, _LOOK_S))
+                return True
+            await asyncio.sleep(min(left_s, _LOOK_S))
         return False
 
     async def stream(

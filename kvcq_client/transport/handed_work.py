@@ -40,14 +40,17 @@ class HandedWork(Generic[R]):
         try:
             self._loop.call_soon_threadsafe(self._begin)
             self._ended.acquire()
-        except BaseException as error:
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+            self._coroutine.close()
+            raise ClosedError("the client is closed") from None
+        except BaseException:
             if not self.is_done:
                 try:
                     self._loop.call_soon_threadsafe(self._give_up)
                 except RuntimeError:  # that is closed
                     self._coroutine.close()
-                    if isinstance(error, RuntimeError):
-                        raise ClosedError("the client is closed") from None
                 else:
                     self._ended.acquire()
             raise

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvcq_client.errors import ClosedError
@@ -82,7 +83,8 @@ class LoopThread:
     def __init__(self) -> None:
         self._forked: ForkedError | None = None
         self._handed: set[HandedWork[Any]] = set()
-        self._is_ending = False
+        self._ending = threading.Lock()
+        self._is_ending = False  # first: what is cancelled then is told why
         self.loop = new_event_loop()
         self.loop.set_exception_handler(_tell)
         self._thread = threading.Thread(target=self._run, name="kvcq-client", daemon=True)
@@ -102,6 +104,9 @@ class LoopThread:
         except BaseException:
             work.close()
             raise
+        if self._is_ending:  # who tries again and again must not keep it from that
+            work.close()
+            raise ClosedError("the client is closed")
         handed = HandedWork(work, self.loop)
         self._handed.add(handed)  # first: the loop may end at any time
         try:
@@ -123,8 +128,9 @@ class LoopThread:
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Run the callback in the loop; dropped when that has ended."""
-        if self._forked is None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(callback, *arguments)
+        if self._forked is None:
+            with suppress(RuntimeError):  # that it is closed
+                self.loop.call_soon_threadsafe(callback, *arguments)
 
     @property
     def has_ended(self) -> bool:
@@ -142,10 +148,13 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread. Repeatable."""
-        self._is_ending = True  # first: what is cancelled then is told why
-        if self._forked is None and self._thread.is_alive():
+        if self._forked is not None:
+            return
+        with self._ending:  # stopped twice, it would stop what ends its tasks
+            is_first, self._is_ending = not self._is_ending, True
+        if is_first:
             self.call_soon(self.loop.stop)
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -6,14 +6,19 @@ Reads names, sizes and the first record of segments, and walks the last one; cha
 from __future__ import annotations
 
 import enum
+import errno
 import mmap
+import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from migration.columnar.errors import LogLayoutError, SegmentDamageError
 from migration.columnar.walk import Stop, find_record, walk_to
 from store.format import BLANK_BYTES, check_record, store_time_of
 from store.log import parse_segment_name, segment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Segment(NamedTuple):
@@ -196,10 +201,27 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
             known_end is not None and not any(data[at : at + BLANK_BYTES])
         ):
             return segment.start + at
-        behind = find_record(data, segment.start, at + 1, size)
-        if behind is None:
+        for begin, end in _data_behind(segment.path, at + 1, size):
+            behind = find_record(data, segment.start, begin, end)
+            if behind is not None:
+                break
+        else:
             return segment.start + at
         at = behind  # what lies between is damage, for the reader to report
+
+
+def _data_behind(path: str, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where bytes were ever written: the rest of a segment is a gigabyte of nothing."""
+    with Path(path).open("rb") as file:
+        while at < end:
+            try:
+                begin = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # there is none up to the end
+                    return
+                raise
+            at = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+            yield begin, min(at, end)
 
 
 def damage(segment: Segment, position: int, reason: str) -> SegmentDamageError:

@@ -15,6 +15,7 @@ import selectors
 import shutil
 import subprocess
 import time
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +23,6 @@ from migration.columnar import BulkPlan, liveness_of
 from migration.state import SideName
 from store.base import DIRECTORY_MODE, start_module
 from store.errors import StoreError
-from store.topics import starts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +85,7 @@ class BulkBackfill:
         self._end = end
         self._job = job
         self._trend = Trend(double)
+        self._short = 0  # pieces that were begun when little was left
         # Absolute: the process has another working directory.
         self._root = store.config.root.absolute()
         self._output = self._root / _OUTPUT
@@ -98,6 +99,7 @@ class BulkBackfill:
             return
         shutil.rmtree(self._output, ignore_errors=True)
         self._output.mkdir(DIRECTORY_MODE)
+        self._short = 0
         try:
             while self._run_process(side):
                 pass
@@ -105,40 +107,43 @@ class BulkBackfill:
             self._double.brake = 0.0
             shutil.rmtree(self._output, ignore_errors=True)
 
-    def _left(self, side: Side) -> int:
-        return self._end() - max(side.store.dispatched_offset, self._store.log.start_offset)
+    def _left(self, side: Side, known_end: float = inf) -> int:
+        start = max(side.store.dispatched_offset, self._store.log.start_offset)
+        return int(min(self._end(), known_end)) - start
+
+    def _goes_on(self, left: int) -> bool:
+        return left >= LEAST_BYTES and self._short < _SHORT_PIECES
 
     def _run_process(self, side: Side) -> bool:
-        """Pieces until little is left. Whether it has to be done again: a topic was deleted, or
-        made."""
+        """Pieces up to where the log ended when the process was told which topics there are: made
+        later, one would be left out. Whether it is to be done again: there is more, or a topic was
+        deleted."""
         deletions = self._double.applied_deletions
-        known_end = self._store.log.appended_offset  # first: the plan has all topics made below
+        known_end = self._store.log.appended_offset  # first: the plan has all topics made before
         plan = self._plan(max(side.store.dispatched_offset, self._store.log.start_offset))
         process = start_module(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             feed = cast("IO[bytes]", process.stdin)
             pickle.dump(plan, feed)
-            waiting = short = 0
-            while (self._left(side) >= LEAST_BYTES and short < _SHORT_PIECES) or waiting:
+            waiting = taken = 0
+            while self._goes_on(left := self._left(side, known_end)) or waiting:
                 # Two pieces under way, one is made while the other is taken in: unless little is
                 # left, since a piece ends where the log did when it was asked for.
-                left = self._left(side)
-                short += left < _PIECE_BYTES
-                self._trend.look(left)
+                self._short += left < _PIECE_BYTES
+                self._trend.look(self._left(side))
                 while waiting < (2 if left >= _PIECE_BYTES else 1) and left >= LEAST_BYTES:
-                    feed.write(b"%d\n" % self._end())
+                    feed.write(b"%d\n" % min(self._end(), known_end))
                     feed.flush()
                     waiting += 1
                 answer = self._answer(process)
                 if answer is None:
                     return False
                 waiting -= 1
-                if answer["files"] and (
-                    self._lacks_topics(plan, known_end, answer["end"])
-                    or not self._take_in(side, answer, deletions)
-                ):
-                    return True  # begin again, with what is alive now
-            return False
+                if answer["files"]:
+                    taken += 1
+                    if not self._take_in(side, answer, deletions):
+                        return True  # begin again, with what is alive now
+            return bool(taken) and self._goes_on(self._left(side))
         except OSError:
             logger.exception("the process of the backfill ended; the backfill goes on without it")
             return False
@@ -184,18 +189,6 @@ class BulkBackfill:
             return None
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-    def _lacks_topics(self, plan: BulkPlan, known_end: int, end: int) -> bool:
-        """Whether a topic was made below `end` that the process does not know: what it made has no
-        rows of that one."""
-        if end <= known_end:
-            return False
-        known = plan.liveness.topics
-        assert known is not None
-        return any(
-            start < end and known.get(name) != start
-            for name, start in starts_of(self._store.metadata).items()
-        )
 
     def _take_in(self, side: Side, answer: dict[str, Any], deletions: int) -> bool:
         """The files are part of the database; False when a topic was deleted since they were made.

@@ -230,7 +230,8 @@ class LiveMigration:
                     lambda _: self._on.moved("finished", Phase.FINISHED, stopped="")
                 )
             if not self.state.needs_files:
-                if self._double.side(SideName.FILES) is not None:
+                is_absent = SideName.FILES in self._double.absent
+                if is_absent or self._double.side(SideName.FILES) is not None:
                     self._jobs.stop()
                     self._on.drop(SideName.FILES)
             else:

@@ -122,17 +122,19 @@ class Upkeep:
                 raise
             raise self._lost from error
 
+    def _close_queues_after(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._queues.close()
+
     def _let_go(self, stop_services: Callable[[], None]) -> None:
         # Whatever fails on the way, the rest is let go of, and the lock last of all.
         with ExitStack() as stack:
             stack.callback(self._directory.close)
             stack.callback(self._log.close)
             stack.callback(self._metadata.close)
-            try:
-                stop_services()
-            except BaseException:  # as Ctrl-C; otherwise they are closed below
-                stack.callback(self._queues.close)
-                raise
+            # As by Ctrl-C on the way; closed once more, nothing happens.
+            stack.push(self._close_queues_after)
+            stop_services()
             # A flush in another thread ends first: it writes the checkpoint too.
             with self.checkpoints.lock:
                 appended = self._log.appended_offset

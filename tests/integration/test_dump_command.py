@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +13,10 @@ import pytest
 from kvcq.opening import open_store
 from store.config import StoreConfig
 from store.message import Message
+from tests.support.child_process import child_process
 from tests.support.command_line import kvcq
 from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, expected, extract_golden
+from tests.support.server_process import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,3 +118,18 @@ def test_a_compressed_body_is_shown_as_it_was_sent(tmp_path: Path) -> None:
     shown = run("log", tmp_path)
     assert "plain words" in shown.stdout
     assert "does not decompress (zlib)" in shown.stderr
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_reader_that_ends_first_ends_it_quietly(tmp_path: Path, form: tuple[str, ...]) -> None:
+    with open_store(StoreConfig(root=tmp_path, segment_bytes=1 << 20)) as store:
+        for _ in range(40):
+            store.put([Message("jobs", b"x" * 60, 0)] * 100)
+    words = [sys.executable, "-m", "server", "dump", "log", str(tmp_path), *form]
+    words += ["--limit", "10000"]
+    with child_process(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(60)) == (b"", 141)

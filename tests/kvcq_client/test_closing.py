@@ -60,6 +60,19 @@ async def test_what_a_close_that_was_given_up_does_not_deliver_is_told(
     await until(lambda: "1 messages of the producer failed" in caplog.text)
 
 
+async def test_who_closes_beside_another_waits_for_what_is_delivered(served: Served) -> None:
+    client = AsyncClient(served.target, timeout_s=20)
+    await client.create_topic("orders", 1)
+    producer = client.producer(linger_ms=60_000)
+    sending = await producer.send("orders", b"x", queue_id=0)
+    first = asyncio.create_task(client.close())
+    await asyncio.sleep(0)
+    await client.close()
+    assert sending.done()
+    assert (await sending).queue_offset == 0
+    await first
+
+
 async def test_a_consumer_that_never_began_says_that_it_is_closed(served: Served) -> None:
     async with AsyncClient(served.target) as client:
         await client.create_topic("orders", 1)

@@ -33,7 +33,8 @@ used in one query, once.
 
 The broker may append meanwhile. Without endingOffset the log ends where no record follows any
 more, damage before that is reported; what was appended but not flushed yet is seen, and is lost if
-that machine crashes.
+that machine crashes. A store that lost power is opened once before, which cuts its log, or is read
+with an endingOffset.
 """
 
 from __future__ import annotations

@@ -195,6 +195,8 @@ def _errors(directory: Path) -> Iterator[None]:
     except (StoreError, KvcqError) as error:
         check = shlex.join(["kvcq", "check", str(directory)])
         raise CommandError(str(error), command=check) from error
+    except BrokenPipeError:  # of who reads what is printed
+        raise
     except OSError as error:
         raise CommandError(f"{error.filename or directory}: {error.strerror}") from error
 

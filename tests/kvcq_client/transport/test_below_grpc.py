@@ -52,6 +52,7 @@ async def channel(refusing: Refusing) -> AsyncIterator[grpc.aio.Channel]:
     server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield channel
+    refusing.end.set()  # or its thread would wait for ever
     server.stop(None).wait()
 
 

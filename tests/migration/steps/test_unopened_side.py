@@ -49,11 +49,13 @@ def test_nothing_is_verified_or_changed_without_it(
 ) -> None:
     with open_store(config(root)) as store:
         store.put(messages(100, 50))
-        for step in (live(store).resume, live(store).verify, live(store).cutover):
-            with pytest.raises(IllegalStepError, match=r"rocksdb|not be opened|stopped|difference"):
-                step()
+        with pytest.raises(IllegalStepError, match="rocksdb side could not be opened"):
+            live(store).resume()
         assert live(store).state.phase is Phase.DOUBLE_WRITE
         assert live(store).state.stopped
+        live(store)._keeper.move("as if resumed", stopped="")  # an earlier version did so
+        with pytest.raises(IllegalStepError, match="rocksdb side could not be opened"):
+            live(store).verify()
     monkeypatch.undo()
     with open_store(config(root)) as store:
         done(live(store).resume())
