@@ -90,9 +90,8 @@ class Subscription:
         self._mended: dict[Queue, int] = {}  # asked for again a little later
         self._to_add: list[Queue] = []
         self._to_remove: list[Queue] = []
-        # Why the stream is opened again: a queue was moved, or the server refused one for now.
-        self._is_moved = False
-        self._is_refused = False
+        self._reopen = False  # a queue was moved
+        self._refused: dict[Queue, Backoff] = {}  # by the server, for now
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._regrant = max(1, config.buffer_bytes // 4)
@@ -123,7 +122,7 @@ class Subscription:
         for queue, offset in offsets.items():
             self._mended.pop(queue, None)
             if queue in self._offsets or queue in self._left:
-                self._is_moved = True
+                self._reopen = True
             else:
                 self._to_add.append(queue)
             self._offsets[queue] = offset
@@ -137,14 +136,11 @@ class Subscription:
         for queue in queues:
             self._offsets.pop(queue, None)
             self._mended.pop(queue, None)
+            self._refused.pop(queue, None)
         self._left.update(known)
         self._to_remove += known
         self._drop(queues)
         self._changed.set()
-
-    @property
-    def _reopen(self) -> bool:
-        return self._is_moved or self._is_refused
 
     @property
     def queues(self) -> list[Queue]:
@@ -171,8 +167,6 @@ class Subscription:
             while True:
                 try:
                     await self._stream(backoff)
-                    if self._is_refused:
-                        await asyncio.sleep(backoff.next_s())
                 except HandshakeError as fault:
                     self.fail(fault)
                     return
@@ -267,7 +261,7 @@ class Subscription:
         while not self._offsets:
             self._changed.clear()
             await self._changed.wait()
-        self._is_moved = self._is_refused = False
+        self._reopen = False
         self._left.clear()
         self._to_remove.clear()
         self._to_add = list(self._offsets)
@@ -333,9 +327,8 @@ class Subscription:
                 # In order, but not by our wish: the server ends. The next stream finds out.
                 await asyncio.sleep(backoff.next_s())
                 return
+            backoff.reset()
             self._received(response)
-            if not self._is_refused:
-                backoff.reset()
 
     def _received(self, response: pb.SubscribeResponse) -> None:
         offsets = self._offsets
@@ -343,7 +336,7 @@ class Subscription:
         unwanted = 0  # bytes
         for one in response.queues:
             queue = Queue(one.topic, one.queue_id)
-            if queue not in offsets or self._is_moved:
+            if queue not in offsets or self._reopen:
                 # Of a queue that was left, or moved, meanwhile.
                 unwanted += len(one.batch.records)
                 continue
@@ -353,6 +346,8 @@ class Subscription:
                     fetched.append(failed)
                 continue
             batch = one.batch
+            if self._refused:
+                self._refused.pop(queue, None)
             next_offset = offsets[queue] = batch.next_offset
             fetched.append(Fetched(queue, batch.records, list(batch.queue_offsets), next_offset))
         if fetched:
@@ -365,12 +360,13 @@ class Subscription:
 
     def _queue_failed(self, queue: Queue, error: KvcqError) -> Fetched | None:
         """The server has dropped the queue from this stream; what the reader is told of it."""
-        if isinstance(error, UnavailableError):
-            self._is_refused = True
-            self._changed.set()
-            return None
         # On this stream nothing more comes for it, so it can be added again.
         asked = self._offsets.pop(queue)
+        if isinstance(error, UnavailableError):  # ever later, and the others go on
+            wait_s = self._refused.setdefault(queue, Backoff()).next_s()
+            self._mended[queue] = asked
+            self._loop.call_later(wait_s, self._ask_again, queue)
+            return None
         offset = self._goes_on_at(error)
         if offset is not None:
             self._add_again(queue, offset)

@@ -40,12 +40,10 @@ class HandedWork(Generic[R]):
         try:
             self._loop.call_soon_threadsafe(self._begin)
             self._ended.acquire()
-        except RuntimeError:
-            if not self._loop.is_closed():
-                raise
-            self._coroutine.close()
-            raise ClosedError("the client is closed") from None
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, RuntimeError) and self._loop.is_closed():
+                self._coroutine.close()
+                raise ClosedError("the client is closed") from None
             if not self.is_done:
                 try:
                     self._loop.call_soon_threadsafe(self._give_up)

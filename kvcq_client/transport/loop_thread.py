@@ -83,8 +83,8 @@ class LoopThread:
     def __init__(self) -> None:
         self._forked: ForkedError | None = None
         self._handed: set[HandedWork[Any]] = set()
-        self._ending = threading.Lock()
-        self._is_ending = False  # first: what is cancelled then is told why
+        self._is_ending = False
+        self._is_stopped = False  # in the loop
         self.loop = new_event_loop()
         self.loop.set_exception_handler(_tell)
         self._thread = threading.Thread(target=self._run, name="kvcq-client", daemon=True)
@@ -150,11 +150,15 @@ class LoopThread:
         """Cancel what still runs, and end the thread. Repeatable."""
         if self._forked is not None:
             return
-        with self._ending:  # stopped twice, it would stop what ends its tasks
-            is_first, self._is_ending = not self._is_ending, True
-        if is_first:
-            self.call_soon(self.loop.stop)
+        self._is_ending = True  # first: what is cancelled then is told why
+        self.call_soon(self._stop)
         self._thread.join()
+
+    def _stop(self) -> None:
+        """Once: a second time would stop what ends the tasks."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self.loop.stop()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from migration.sides.pair import SidePair
@@ -257,18 +258,22 @@ class DoubleQueueStore(SidePair):
         if self._closed:
             return
         self._closed = True
-        self._attendant.close()
-        failure: Exception | None = None
-        for side in self._sides.values():
-            try:
-                with side.filling:
-                    side.store.close()
-            except (StoreError, OSError) as error:
-                if side in list(self._required()):
-                    failure = failure or error
-                logger.exception("the %s side was not closed in order", side.name.value)
-        if failure is not None:
-            raise failure
+        failures: list[Exception] = []
+        with ExitStack() as stack:  # whatever ends the wait for the attendant, or for a side
+            for side in reversed(self._sides.values()):
+                stack.callback(self._close_side, side, failures)
+            self._attendant.close()
+        if failures:
+            raise failures[0]
+
+    def _close_side(self, side: Side, failures: list[Exception]) -> None:
+        try:
+            with side.filling:
+                side.store.close()
+        except (StoreError, OSError) as error:
+            if side in list(self._required()):
+                failures.append(error)
+            logger.exception("the %s side was not closed in order", side.name.value)
 
 
 def _next_time(_: Side) -> None:

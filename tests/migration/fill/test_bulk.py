@@ -173,6 +173,18 @@ def test_topics_made_while_the_process_works_are_not_left_out(
     assert differences(store) == []
 
 
+def test_a_tail_without_a_row_is_passed(
+    store: MessageStore, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a topic that was deleted: more of it than a piece has."""
+    monkeypatch.setattr(bulk_backfill, "_PIECE_BYTES", 60_000)
+    store.put([Message("gone", b"x" * 1000) for _ in range(1000)])
+    store.delete_topic("gone")
+    store.flush()
+    done(live(store).start())
+    assert differences(store) == []
+
+
 def test_routes_and_deleted_light_queues_are_respected(store: MessageStore, tmp_path: Path) -> None:
     store.delete_topic(LIGHT)
     policy = RoutingPolicy((Rule("orders", Route.FILES),), Route.BOTH)
