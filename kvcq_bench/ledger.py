@@ -42,8 +42,12 @@ class Ledger:
         """Streams and numbers that were refused: they may be stored, or not."""
         with self._lock:
             self._failed.update(messages)
-            if len(self._failed) > MAX_FAILED:
-                raise CheckFailedError(f"more than {MAX_FAILED} messages were refused")
+
+    def check_failed(self) -> None:
+        """Raises CheckFailedError when too many were refused. Not as they are told of: a client
+        would log what its callback raises."""
+        if self.failed_messages > MAX_FAILED:
+            raise CheckFailedError(f"more than {MAX_FAILED} messages were refused")
 
     @property
     def failed_messages(self) -> int:

@@ -31,11 +31,11 @@ class _Scheduler(BackgroundScheduler):  # type: ignore[misc] # the library has n
     """The library goes by the wall clock, and sleeps until it says so. When that is set back, what
     is due by the time that has passed is run all the same."""
 
-    _ahead_s = inf  # of the wall clock, before the monotonic one
+    _ahead_s = -inf  # of the wall clock, before the monotonic one
 
     def _process_jobs(self) -> float:
         ahead_s = time.time() - time.monotonic()
-        if ahead_s < self._ahead_s - _SET_BACK_S and self._ahead_s != inf:
+        if ahead_s < self._ahead_s - _SET_BACK_S:
             for job in self.get_jobs():
                 job.modify(next_run_time=datetime.datetime.now(datetime.UTC))
         self._ahead_s = ahead_s

@@ -104,7 +104,7 @@ class LoopThread:
         except BaseException:
             work.close()
             raise
-        if self._is_ending:  # who tries again and again must not keep it from that
+        if self.has_ended:  # who tries again and again must not keep it from that
             work.close()
             raise ClosedError("the client is closed")
         handed = HandedWork(work, self.loop)
@@ -112,7 +112,7 @@ class LoopThread:
         try:
             return handed.wait()
         except CancelledError:
-            if self._is_ending:
+            if self.has_ended:
                 raise ClosedError("the client is closed") from None
             raise
         finally:
@@ -134,8 +134,8 @@ class LoopThread:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing runs any more."""
-        return self.loop.is_closed()
+        """Whether it runs nothing for anybody any more."""
+        return self._is_ending
 
     @property
     def is_forked(self) -> bool:

@@ -29,7 +29,7 @@ from migration.steps.verifying import Verifying
 from store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from kvcq.inspect import Finding
@@ -169,9 +169,7 @@ class LiveMigration:
                 raise self._on.refuse("cutover")
 
             def cut(_: int) -> Routes:
-                # Looked at again, now that no dispatch can change it.
-                if not self._double.is_joined(SideName.ROCKSDB):
-                    raise self._on.refuse("cutover")
+                self._check_joined("cutover", [SideName.ROCKSDB])
                 return self._on.moved("reads come from RocksDB", Phase.ROCKSDB)
 
             self._double.change_routes(cut)
@@ -276,12 +274,8 @@ class LiveMigration:
                 if not self.state.stopped:
                     return self._filling
                 self._filling.stop()
-            if self._double.absent:
-                raise self._on.refuse(
-                    "resume",
-                    f"the {self._double.absent[0].value} side could not be opened: mend "
-                    "what it says, and start the service again",
-                )
+            if self._on.unopened:
+                raise self._on.refuse("resume", self._on.unopened)
             for side in self._double.sides():
                 if side.failure is not None:
                     self._on.reopen(side)
@@ -363,10 +357,7 @@ class LiveMigration:
                 event, changes["verified"] = taken_back(event, state), None
 
             def change(_: int) -> Routes:
-                # Looked at again, now that no dispatch can change it.
-                for name in SideName:
-                    if routes.required(name) and not self._double.is_joined(name):
-                        raise self._on.refuse("this change")
+                self._check_joined("this change", filter(routes.required, SideName))
                 return self._on.moved(event, target.phase, target.routing, **changes)
 
             self._double.change_routes(change)
@@ -378,6 +369,11 @@ class LiveMigration:
                 anew = state.rebuilt(SideName.FILES.value)
         self._keeper.move(f"on the way to {target.phase.value}", pending=target, **anew)
         return self._fill()
+
+    def _check_joined(self, step: str, names: Iterable[SideName]) -> None:
+        """Looked at again at a dispatch boundary, when no dispatch can change it."""
+        if not all(map(self._double.is_joined, names)):
+            raise self._on.refuse(step)
 
     def _misses_files(self, target: Target) -> bool:
         """Whether the target has a use for the files side, and there is none."""

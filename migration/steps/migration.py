@@ -39,6 +39,14 @@ class Migration:
         return self.keeper.state
 
     @property
+    def unopened(self) -> str:
+        """That a side could not be opened, and what to do; empty when there is none."""
+        names = " and ".join(name.value for name in self.double.absent)
+        return names and (
+            f"the {names} side could not be opened: mend what it says, and start the service again"
+        )
+
+    @property
     def waits_for(self) -> str:
         """Why a step has to wait; empty when both sides are joined, and no routes are changing."""
         state = self.state
@@ -46,8 +54,8 @@ class Migration:
             return f"it was stopped ({state.stopped})"
         if state.pending is not None:
             return "a change of routes is under way"
-        for name in self.double.absent:
-            return f"the {name.value} side could not be opened: start the service again"
+        if self.unopened:
+            return self.unopened
         for side in self.double.sides():
             if not side.joined:
                 left = self.double.dispatched_offset - side.store.dispatched_offset

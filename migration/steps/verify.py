@@ -229,7 +229,7 @@ class Verification:
                 time_ms = request.store_time_ms
                 with _reading(name):
                     found = store.query_key(request.topic, key, time_ms, time_ms, before, 1)
-                if found != [hit] and self._is_there(request):
+                if found != [hit] and self._is_there(request.topic, request.physical_offset):
                     shown = found[0].physical_offset if found else NOTHING
                     kind, place = Kind.MISSING_INDEX_ROW, hit.physical_offset
                     self._differ(kind, name, f"key {key}", place, shown, *request[:3])
@@ -238,13 +238,13 @@ class Verification:
         if isinstance(files, FileSideStore) and self._routes.takes(SideName.FILES, request.topic):
             with _reading(SideName.FILES):
                 tag = files.missing_tag(request)
-            if tag is not None and self._is_there(request):
+            if tag is not None and self._is_there(request.topic, request.physical_offset):
                 kind, place = Kind.MISSING_INDEX_ROW, request.physical_offset
                 self._differ(kind, SideName.FILES, f"tag {tag}", place, NOTHING, *request[:3])
 
-    def _is_there(self, request: DispatchRequest) -> bool:
-        """Whether it still is: since it was read it may have been dropped, or its topic deleted."""
-        topic, at = request.topic, request.physical_offset
+    def _is_there(self, topic: str, at: int) -> bool:
+        """Whether that record of the topic, or light queue, still is: since it was read it may have
+        been dropped, or its topic deleted."""
         if at < self._feed.start_offset:
             return False
         return not topic or self._store.admission.is_live(topic, at)  # none: the mark of a batch
@@ -284,13 +284,10 @@ class Verification:
         first, last = expected[0][0], expected[-1][0]
         with _reading(name):
             there = dict(self._stores[name].stored_units(*queue, first, last - first + 1))
-        log_start = self._feed.start_offset
         for offset, unit in expected:
             other = there.get(offset)
-            # Equal: only its bucket differs. Below the log's start: dropped since it was read.
-            # Nor, if its topic was deleted.
-            is_live = self._store.admission.is_live
-            if other != unit and unit[0] >= log_start and is_live(queue[0], unit[0]):
+            # Equal: only its bucket differs.
+            if other != unit and self._is_there(queue[0], unit[0]):
                 self._compare_unit(name, queue, offset, unit, other)
 
     def _compare_unit(

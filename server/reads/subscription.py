@@ -28,7 +28,7 @@ from server.wire import (
     queue_batch_out,
 )
 from store.errors import InvalidArgumentError
-from store.format import LONGEST_NAME
+from store.format import LONGEST_NAME, check_length
 from store.message import Pulled, PullStatus
 from store.reads import TagFilter
 
@@ -169,11 +169,8 @@ class Subscription:
         for begin in range(0, len(add), QUEUES_A_TURN):
             for index in range(begin, min(begin + QUEUES_A_TURN, len(add))):
                 queue = add[index]
-                if len(queue.topic) > LONGEST_NAME:  # it would be kept, though nothing is read
-                    raise InvalidArgumentError(
-                        f"add[{index}].topic",
-                        f"has {len(queue.topic)} characters; no name is longer than {LONGEST_NAME}",
-                    )
+                # It would be kept, though nothing is read.
+                check_length(queue.topic, f"add[{index}].topic", LONGEST_NAME)
                 not_negative(f"add[{index}].queue_id", queue.queue_id)
                 not_negative(f"add[{index}].offset", queue.offset)
                 self._add((queue.topic, queue.queue_id), queue.offset)

@@ -104,7 +104,7 @@ def check_topic(topic: str, field: str = "topic") -> None:
     """Raises InvalidArgumentError unless `topic` may name a topic."""
     if _PLAIN_TOPIC(topic) and topic != CHECKPOINT_TOPIC:
         return
-    _check_length(topic, field, LONGEST_NAME)
+    check_length(topic, field, LONGEST_NAME)
     if is_light(topic):
         raise InvalidArgumentError(
             field, f"{topic!r} is a light queue: name it in light_queues of another topic's message"
@@ -130,7 +130,7 @@ def check_light_queue(name: str, field: str) -> None:
     """Raises InvalidArgumentError unless `name` may name a light queue."""
     if _LIGHT_QUEUE(name):
         return
-    _check_length(name, field, LONGEST_NAME)
+    check_length(name, field, LONGEST_NAME)
     if not is_light(name) or len(name) == len(LMQ_PREFIX):
         raise InvalidArgumentError(field, f"{name!r} does not begin with {LMQ_PREFIX} and a name")
     if not _LIGHT_ALPHABET.fullmatch(name):
@@ -162,12 +162,13 @@ def check_queue_count(count: int, limit: int, field: str = "queue_count") -> Non
 def _check_name(name: str, field: str, limit: int) -> None:
     if not name:
         raise InvalidArgumentError(field, "is empty")
-    _check_length(name, field, limit)
+    check_length(name, field, limit)
     if not _ALPHABET.fullmatch(name):
         raise InvalidArgumentError(field, f"{name!r} has characters other than %|a-zA-Z0-9_-")
 
 
-def _check_length(text: str, field: str, limit: int) -> None:
+def check_length(text: str, field: str, limit: int) -> None:
+    """Raises InvalidArgumentError. Characters: before bytes are counted, that takes time."""
     if len(text) > limit:
         raise InvalidArgumentError(field, f"{len(text)} characters, more than {limit}")
 
@@ -306,7 +307,7 @@ def prepare(message: Message, index: int, max_body_bytes: int, max_light_queues:
 
 
 def _tag_code(tag: str) -> int:
-    _check_length(tag, "tag", MAX_PROPERTIES_BYTES)
+    check_length(tag, "tag", MAX_PROPERTIES_BYTES)
     if NAME_END in tag or ITEM_END in tag or "||" in tag or tag != tag.strip() or tag == "*":
         raise InvalidArgumentError(
             "tag", f"{tag!r} is '*', or has '||', a control separator or outer blanks in it"

@@ -12,7 +12,7 @@ import pytest
 
 from kvcq_client import Client, Message
 from server.version import VERSION
-from tests.support.child_process import child_process
+from tests.support.child_process import child_process, ended_after_a_line
 from tests.support.command_line import answer_of, kvcq, lines_of
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
@@ -144,12 +144,7 @@ def test_a_reader_that_ends_first_ends_the_command_quietly(
     words = [sys.executable, "-m", "server", *command, topic, *form, "--server", target]
     if command == ("consume",):
         words += ["--group", topic]
-    with child_process(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert (process.stderr.read(), process.wait(60)) == (b"", 141)
+    assert ended_after_a_line(words, cwd=ROOT) == (b"", 141)
     if command == ("consume",):  # what was not printed is read again
         rest = _run(target, "consume", topic, "--group", topic, "--raw").stdout
         assert len(rest.splitlines()) > 2000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import pytest
 from kvcq.opening import open_store
 from store.config import StoreConfig
 from store.message import Message
-from tests.support.child_process import child_process
+from tests.support.child_process import ended_after_a_line
 from tests.support.command_line import kvcq
 from tests.support.golden_store import INDEX_ENTRIES, INDEX_SLOTS, expected, extract_golden
 from tests.support.server_process import ROOT
@@ -127,9 +126,4 @@ def test_a_reader_that_ends_first_ends_it_quietly(tmp_path: Path, form: tuple[st
             store.put([Message("jobs", b"x" * 60, 0)] * 100)
     words = [sys.executable, "-m", "server", "dump", "log", str(tmp_path), *form]
     words += ["--limit", "10000"]
-    with child_process(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert (process.stderr.read(), process.wait(60)) == (b"", 141)
+    assert ended_after_a_line(words, cwd=ROOT) == (b"", 141)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import signal
 import socket
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,7 +33,6 @@ from kvcq_client import (
     UnavailableError,
 )
 from kvcq_client.transport import waiting
-from kvcq_client.transport.loop_thread import LoopThread
 from server.version import VERSION
 from store.format.record import CRC_ITEM_BYTES, CRC_MASK, crc_item
 from tests.support.serving import serving
@@ -253,33 +249,6 @@ async def test_the_blocking_face_does_it_all(served: Served) -> None:
 
     # The server runs in this loop.
     await asyncio.to_thread(work)
-
-
-def test_an_abandoned_call_leaves_nothing_to_be_printed() -> None:
-    told: list[object] = []
-    begun = threading.Event()
-    thread = LoopThread()
-    thread.loop.set_exception_handler(lambda _, context: told.append(context))
-
-    async def fails_when_cancelled() -> None:
-        begun.set()
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            raise ClosedError("the client is closed") from None
-
-    def interrupt() -> None:
-        begun.wait()
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    interrupter = threading.Thread(target=interrupt)
-    interrupter.start()
-    with pytest.raises(KeyboardInterrupt):
-        thread.run(fails_when_cancelled())
-    interrupter.join()
-    thread.close()
-    gc.collect()  # a task tells of its exception when it goes
-    assert told == []
 
 
 @pytest.mark.parametrize("field", ["keys", "light_queues"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,9 @@ from kvcq_client import AsyncClient, Client, ClosedError, Queue
 from tests.support.until import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kvcq_client import AsyncProducer
     from kvcq_client.transport import Connection
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
@@ -32,15 +36,22 @@ def noted_rest(connection: Connection) -> threading.Event:
     return resting
 
 
-async def test_a_producer_that_could_not_deliver_is_closed_again(
-    served: Served, line: CutLine, caplog: pytest.LogCaptureFixture
-) -> None:
+@asynccontextmanager
+async def undelivered(line: CutLine) -> AsyncIterator[AsyncProducer]:
+    """A producer with a message, and with the server away; its client is closed in the end."""
     async with AsyncClient(line.target, timeout_s=20) as client:
         await client.create_topic("orders", 1)
         producer = client.producer()
         line.stop_accepting()
         line.cut()
         await producer.send("orders", b"x", queue_id=0)
+        yield producer
+
+
+async def test_a_producer_that_could_not_deliver_is_closed_again(
+    served: Served, line: CutLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with undelivered(line) as producer:
         await producer.close(timeout_s=0.01)
         await producer.close()
     assert "1 messages of the producer failed" in caplog.text
@@ -49,12 +60,7 @@ async def test_a_producer_that_could_not_deliver_is_closed_again(
 async def test_what_a_close_that_was_given_up_does_not_deliver_is_told(
     served: Served, line: CutLine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with AsyncClient(line.target, timeout_s=20) as client:
-        await client.create_topic("orders", 1)
-        producer = client.producer()
-        line.stop_accepting()
-        line.cut()
-        await producer.send("orders", b"x", queue_id=0)
+    async with undelivered(line) as producer:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(producer.close(), 0.01)
     await until(lambda: "1 messages of the producer failed" in caplog.text)

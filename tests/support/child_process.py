@@ -22,3 +22,14 @@ def child_process(command: Sequence[str], **options: Any) -> Iterator[subprocess
         except BaseException:
             process.kill()
             raise
+
+
+def ended_after_a_line(command: Sequence[str], **options: Any) -> tuple[bytes, int]:  # noqa: ANN401
+    """What it says on standard error, and its exit code, when its reader takes a line and goes."""
+    piped: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    with child_process(command, **piped) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        return process.stderr.read(), process.wait(60)

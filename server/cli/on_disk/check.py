@@ -15,7 +15,7 @@ from migration.check import examine_store
 from migration.next_step import NextStep
 from migration.repair import rebuild_side_step
 from migration.state import has_migration
-from server.cli.on_disk.store_errors import leave_out_command
+from server.cli.on_disk.store_errors import leave_out_command, unreadable
 from server.cli.terminal import (
     COUNT,
     EXIT_REFUSED,
@@ -64,7 +64,7 @@ def check(directory: Path, limit: int, as_json: bool) -> None:
     except StoreError as error:
         raise _refused(error, directory) from error
     except OSError as error:
-        raise CommandError(f"{error.filename or directory}: {error.strerror}") from error
+        raise unreadable(error, directory) from error
     faults = [finding for finding in result.findings if finding.is_fault]
     if as_json:
         checked = result.checked

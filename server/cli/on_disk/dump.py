@@ -13,6 +13,7 @@ import click
 from kvcq.errors import KvcqError
 from migration.dump import FILES, ROCKSDB, Dump
 from migration.plan import layout_given
+from server.cli.on_disk.store_errors import unreadable
 from server.cli.terminal import (
     COUNT,
     OFFSET,
@@ -198,7 +199,7 @@ def _errors(directory: Path) -> Iterator[None]:
     except BrokenPipeError:  # of who reads what is printed
         raise
     except OSError as error:
-        raise CommandError(f"{error.filename or directory}: {error.strerror}") from error
+        raise unreadable(error, directory) from error
 
 
 # --- rows for people and for programs --------------------------------------------------------

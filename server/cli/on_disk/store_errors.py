@@ -22,6 +22,11 @@ def leave_out_command(directory: Path) -> str | None:
     return shlex.join(["kvcq", "repair", str(directory), "--queues", "--skip-damaged"])
 
 
+def unreadable(error: OSError, directory: Path) -> CommandError:
+    """The error of a file of the store, by its name if it is known."""
+    return CommandError(f"{error.filename or directory}: {error.strerror}")
+
+
 def unusable(error: StoreError, directory: Path, what: str = "") -> CommandError:
     """The error behind the words `what`, and what to do where its text does not say so itself."""
     text = f"{what}{error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -113,6 +114,25 @@ def test_an_interrupt_gets_through_once_the_work_has_ended() -> None:
         thread.run(work())
     assert ended == ["work"]
     thread.close()
+
+
+def test_an_abandoned_call_leaves_nothing_to_be_printed() -> None:
+    told: list[object] = []
+    thread = LoopThread()
+    thread.loop.set_exception_handler(lambda _, context: told.append(context))
+
+    async def fails_when_cancelled() -> None:
+        try:
+            await interrupts.another()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ClosedError("the client is closed") from None
+
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        thread.run(fails_when_cancelled())
+    thread.close()
+    gc.collect()  # a task tells of its exception when it goes
+    assert told == []
 
 
 def test_a_second_interrupt_does_not_wait() -> None:
