@@ -17,7 +17,7 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks import engine as rocks_engine
 from kvcq.engine.rocks.options import DERIVED, metadata_profile
-from kvcq.errors import EngineFailedError, EngineFullError, EngineUnavailableError
+from kvcq.errors import EngineBusyError, EngineFailedError, EngineFullError, EngineUnavailableError
 from migration.check import check_store
 from store.config import FlushMode
 from store.derive.ends_reserve import EndsReserve
@@ -66,12 +66,20 @@ def in_time(call: Callable[[], object]) -> None:
 
 
 def write_until_full(engine: RocksEngine, first: int) -> int:
-    """Rows `first` and up, one a batch; returns the number of the first one refused."""
-    for number in range(first, MANY):
+    """Rows `first` and up, one a batch; returns the number of the first one refused for room.
+
+    A stall is waited out: memtables fill faster than RocksDB's thread finds that none can go.
+    """
+    number = first
+    for _ in range(MANY):
         try:
             engine.write(KvBatch(puts={"default": [(b"%06d" % number, os.urandom(500))]}))
+            number += 1
         except EngineFullError:
             return number
+        except EngineBusyError:
+            with contextlib.suppress(EngineFullError):
+                engine.flush()
     return pytest.fail("the disk is never full")
 
 
