@@ -6,10 +6,8 @@ with it for one interpreter.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections import deque
-from contextlib import contextmanager
 from statistics import median
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
@@ -18,14 +16,14 @@ from kvcq_bench.disk import drop_cached_log
 from kvcq_bench.targets.remote import OwnServer
 from kvcq_client import Client, Message, Queue
 from tests.benchmarks.measure import BATCH, BODY_BYTES, Row
+from tests.benchmarks.own_process import own_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from multiprocessing.connection import Connection
     from pathlib import Path
 
     from kvcq_client import Producer, SendingMany
     from tests.benchmarks.measure import Bench
+    from tests.benchmarks.own_process import OwnProcess, Turns
 
 _BACKLOG = 2_000_000
 _TURN_S = 3.0
@@ -50,14 +48,14 @@ def put_beside_consumer(bench: Bench) -> None:
         with (
             Client(server.address) as client,
             client.producer() as producer,
-            _consumer(server.address) as consumer,
+            own_process(_consume, server.address) as consumer,
         ):
             _measure(bench, directory, producer, consumer)
     finally:
         server.close()
 
 
-def _measure(bench: Bench, directory: Path, producer: Producer, consumer: Connection) -> None:
+def _measure(bench: Bench, directory: Path, producer: Producer, consumer: OwnProcess) -> None:
     seconds = max(_LEAST_TURN_S, _TURN_S * min(1.0, bench.scale))
     alone: list[float] = []
     beside: list[float] = []
@@ -66,9 +64,9 @@ def _measure(bench: Bench, directory: Path, producer: Producer, consumer: Connec
         drop_cached_log(directory)
         for with_consumer in (False, True) if number % 2 else (True, False):
             if with_consumer:
-                consumer.send(seconds)
+                consumer.begin(seconds)
                 beside.append(_put(producer, "bench", seconds))
-                read.append(consumer.recv())
+                read.append(consumer.answer())
             else:
                 alone.append(_put(producer, "bench", seconds))
     half = median(alone) / 2
@@ -77,11 +75,10 @@ def _measure(bench: Bench, directory: Path, producer: Producer, consumer: Connec
     read_alone: list[float] = []
     for _ in range(bench.rounds):
         drop_cached_log(directory)
-        consumer.send(seconds)
+        consumer.begin(seconds)
         at_half.append(_put(producer, "bench", seconds, pace=half))
-        read_at_half.append(consumer.recv())
-        consumer.send(seconds)
-        read_alone.append(consumer.recv())
+        read_at_half.append(consumer.answer())
+        read_alone.append(consumer.turn(seconds))
     producers = "batching producer, beside a consumer far behind"
     bench.beside(producers, beside, alone, 0.9)
     bench.rows.append(
@@ -133,30 +130,15 @@ def _put(
     return put / (perf_counter() - began_s)
 
 
-@contextmanager
-def _consumer(address: str) -> Iterator[Connection]:
-    """Answers seconds with the messages a second that it read in so many."""
-    spawn = multiprocessing.get_context("spawn")
-    ours, its = spawn.Pipe()
-    process = spawn.Process(target=_consume, args=(address, its))
-    process.start()
-    its.close()  # so that its end is the end of the pipe
-    try:
-        assert ours.recv() == "ready"
-        yield ours
-    finally:
-        ours.send(None)
-        process.join()
-
-
-def _consume(address: str, orders: Connection) -> None:
+def _consume(address: str) -> Turns:
+    """Messages a second, read in so many seconds."""
     backlog = Queue("backlog", 0)
     at = 0
     with Client(address) as client, client.consumer({backlog: at}) as consumer:
         consumer.batch()
         consumer.leave([backlog])
-        orders.send("ready")
-        while (seconds := orders.recv()) is not None:
+        seconds = yield 0.0
+        while True:
             count, began_s = 0, perf_counter()
             consumer.follow({backlog: at})
             while perf_counter() - began_s < seconds or not count:  # a rate needs an answer
@@ -164,7 +146,7 @@ def _consume(address: str, orders: Connection) -> None:
                 count += read
                 if not read:  # once through, it begins again
                     consumer.seek({backlog: 0})
-            seconds = perf_counter() - began_s
+            took_s = perf_counter() - began_s
             at = consumer.positions()[backlog]
             consumer.leave([backlog])
-            orders.send(count / seconds)
+            seconds = yield count / took_s

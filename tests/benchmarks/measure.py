@@ -59,7 +59,7 @@ class Bench:
         path.mkdir(parents=True)
         return path
 
-    def rate(self, work: Callable[[], int]) -> float:
+    def rate(self, work: Callable[[], float]) -> float:
         """Events a second of a piece of work that says how many there were."""
         touch_memory(self.amount(_TOUCHED_BYTES))
         started_s = perf_counter()
@@ -81,7 +81,7 @@ class Bench:
             )
         )
 
-    def in_turn(self, *works: Callable[[], int]) -> list[float]:
+    def in_turn(self, *works: Callable[[], float]) -> list[float]:
         """The median rate of each work; they take turns."""
         found: list[list[float]] = [[] for _ in works]
         for _ in range(self.rounds):
