@@ -14,8 +14,8 @@ What makes this safe where a signal's handler may raise between any two steps of
   interrupt above all, they are thrown away, with whatever they were in the midst of.
 * A caller takes the stream away and brings it back. Nobody waits for it, and one that does not
   come back leaves nothing locked.
-* A call goes out when the stream is known to be open. What comes to nothing before that was not
-  sent, and goes through the loop.
+* A call goes out when the stream is known to be open: when the server was just heard, or it was
+  looked. What comes to nothing before that was not sent, and goes through the loop.
 
 The caller's thread could drive the loop itself instead. That takes away the same two changes of
 thread, and costs more than they do: 215 us of processor time for a put, with a thread of its own
@@ -66,6 +66,9 @@ LOOK_S = 0.25
 #: Calls from one look to the next that are worth it to let go of the channel of the loop.
 MANY_CALLS = 50
 SHORTEST_S = 1.0
+#: Behind an answer as young as this nobody looks whether the stream has ended: that takes 4 % of a
+#: call. One that ends in that time ends the call as one under way.
+FRESH_S = 0.001
 
 _METHOD = b"/kvcq.v1.CallService/Calls"
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
@@ -110,9 +113,12 @@ class LoneStream:
         self.closed = False
         #: When the time of the call under way is up; for whoever watches it.
         self.end_s = inf
+        self._heard_s = -inf  # when the server answered last
 
     def is_open(self) -> bool:
         """Whether the server has said that it is there, and nothing has ended the stream since."""
+        if monotonic() - self._heard_s < FRESH_S:
+            return not self.ended
         # An empty operation is over at once; what happened before it is told before it.
         if self._operate((), _LOOKED):
             self._until(_LOOKED)
@@ -133,6 +139,7 @@ class LoneStream:
                     if result.HasField("error"):
                         raise from_batch_error(result.error)
                     response: bytes = result.response
+                    self._heard_s = monotonic()
                     return response
         self._drain()
         raise self._why()
