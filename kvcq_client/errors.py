@@ -119,7 +119,12 @@ class NumberPassedError(NotPossibleError):
 
 
 class UnavailableError(KvcqError):
-    """No server answers, or it takes no calls now."""
+    """No server answers, or it takes no calls now.
+
+    With the reason NOT_SENT nothing was done. Without a reason the connection broke while the call
+    was under way: whether the server did it is not known, and a message that is put once more may
+    be there twice. A producer numbers its batches: it sends them again by itself, and none is.
+    """
 
     code = "UNAVAILABLE"
 

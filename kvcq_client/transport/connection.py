@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import grpc
 
 from kvcq_client.arguments import number, of_kind
-from kvcq_client.errors import ClosedError, DeadlineError, KvcqError
+from kvcq_client.errors import ClosedError, DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import access_pb2_grpc, jobs_pb2_grpc, kvcq_pb2_grpc, migration_pb2_grpc
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.call_stream import LARGEST_BYTES, CallStream
@@ -93,6 +93,13 @@ def may_try_again(error: KvcqError, *, may_repeat: bool) -> bool:
     # With a reason it was the server that refused: it has not done it, as a rule.
     repeatable = may_repeat or (error.reason and error.reason not in _PERHAPS_DONE)
     return bool(repeatable) and may_pass(error)
+
+
+def as_told(error: KvcqError, *, may_repeat: bool) -> KvcqError:
+    """The error of a call that does not go out once more, as its caller gets it."""
+    if may_repeat or error.reason or type(error) is not UnavailableError:
+        return error
+    return UnavailableError(f"{error.message}; the server may have done it all the same")
 
 
 def may_be_parked(request: Message | bytes) -> bool:
@@ -234,7 +241,7 @@ class Connection:
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
                 if not may_try_again(error, may_repeat=may_repeat):
-                    raise error from None
+                    raise as_told(error, may_repeat=may_repeat) from None
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # closing cancels the calls under way
                 raise
