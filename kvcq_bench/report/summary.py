@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+#: What stands for a goal where there is none.
+_NO_GOAL = ("none", "no bound")
+
+
 @dataclass(frozen=True)
 class Line:
     """A line of the table: one figure with its bound."""
@@ -27,6 +31,13 @@ class Line:
     probe: float | None
     probe_of: str
     command: str  # what measures it again
+
+    @property
+    def verdict(self) -> str:
+        """ "met", "missed", or "" for a figure without a goal."""
+        if self.wanted in _NO_GOAL:
+            return ""
+        return "met" if self.met else "missed"
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -50,7 +61,8 @@ class Summary:
         ]
         rows += [
             f"| {_cell(line.work)} | {number_text(line.measured)} {line.unit} | {line.wanted} "
-            f"| {'met' if line.met else '**missed**'} | {_probe(line)} | `{line.command}` |"
+            f"| {line.verdict.replace('missed', '**missed**')} | {_probe(line)} "
+            f"| `{line.command}` |"
             for line in self.lines
         ]
         return "\n".join([*rows, "", *(f"* {_cell(run)}" for run in self.runs)]) + "\n"
@@ -140,6 +152,7 @@ def _cell(text: str) -> str:
 
 def met_text(lines: Sequence[Line]) -> str:
     """How many were met, in words."""
-    if not lines:
+    verdicts = [line.verdict for line in lines if line.verdict]
+    if not verdicts:
         return "nothing that was measured has a goal"
-    return f"{sum(line.met for line in lines)} of {len(lines)} met"
+    return f"{verdicts.count('met')} of {len(verdicts)} met"

@@ -325,7 +325,7 @@ def _show_summary(reports: Sequence[Path], *, as_json: bool, failed: list[str]) 
             line.work,
             f"{number_text(line.measured)} {line.unit}".rstrip(),
             line.wanted,
-            "met" if line.met else "missed",
+            line.verdict,
             line.command,
         )
         for line in made.lines

@@ -55,6 +55,16 @@ def test_reports_of_both_kinds_become_lines(tmp_path: Path) -> None:
     assert json.loads(json.dumps(made.document()))["lines"][1]["probe"] == 600_000.0
 
 
+@pytest.mark.parametrize("wanted", ["none", "no bound"])
+def test_a_figure_without_a_goal_is_neither_met_nor_missed(tmp_path: Path, wanted: str) -> None:
+    row = {**BENCH["rows"][0], "wanted": wanted}
+    (tmp_path / "b.json").write_text(json.dumps({**BENCH, "rows": [*BENCH["rows"], row]}))
+    made = summarise([tmp_path])
+    assert [line.verdict for line in made.lines] == ["met", ""]
+    assert met_text(made.lines) == "1 of 1 met"
+    assert f"| {wanted} |  |" in made.markdown()
+
+
 def test_markdown_has_a_row_for_each_line_and_escapes_bars(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(KILL))
     (tmp_path / "b.json").write_text(json.dumps(BENCH))
