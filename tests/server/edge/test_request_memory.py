@@ -328,12 +328,8 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
 
 @pytest.mark.slow
 @pytest.mark.integration
-@pytest.mark.parametrize(("workers", "limit_mib"), [(1, 1024), (2, 1280)])
-async def test_memory_is_bounded_whatever_clients_send(
-    tmp_path: Path, workers: int, limit_mib: int
-) -> None:
-    """All processes together. Fronts have gRPC's buffers of their own: 690 MiB as a rule, 1,034
-    once on a busy machine."""
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_memory_stays_below_1_gib_whatever_clients_send(tmp_path: Path, workers: int) -> None:
     settings = (
         *("store.segment_bytes=268435456", f"server.max_receive_bytes={64 << 20}"),
         f"server.workers={workers}",
@@ -366,7 +362,7 @@ async def test_memory_is_bounded_whatever_clients_send(
                     for one in answers
                 }
                 assert codes <= {"bytes", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}, what
-                assert memory.most_mib < limit_mib, what
+                assert memory.most_mib < 1024, what
         finally:
             memory.close()
             for channel in channels:
