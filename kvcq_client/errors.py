@@ -123,7 +123,7 @@ class UnavailableError(KvcqError):
 
     With the reason NOT_SENT nothing was done. Without a reason the connection broke while the call
     was under way: whether the server did it is not known, and a message that is put once more may
-    be there twice. A producer numbers its batches: it sends them again by itself, and none is.
+    be there twice. A producer numbers its batches, and sends them again by itself.
     """
 
     code = "UNAVAILABLE"

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-
 #: What stands for a goal where there is none.
 _NO_GOAL = ("none", "no bound")
 
@@ -34,7 +33,7 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """ "met", "missed", or "" for a figure without a goal."""
+        """`met`, `missed`, or nothing for a figure without a goal."""
         if self.wanted in _NO_GOAL:
             return ""
         return "met" if self.met else "missed"

@@ -88,18 +88,16 @@ class Backoff:
         self._next_s = FIRST_WAIT_S
 
 
-def may_try_again(error: KvcqError, *, may_repeat: bool) -> bool:
-    """Whether a call that ended so may go out once more."""
+def check_may_go_again(error: KvcqError, *, may_repeat: bool) -> None:
+    """Returns when a call that ended so may go out once more, and raises what its caller hears
+    otherwise."""
     # With a reason it was the server that refused: it has not done it, as a rule.
     repeatable = may_repeat or (error.reason and error.reason not in _PERHAPS_DONE)
-    return bool(repeatable) and may_pass(error)
-
-
-def as_told(error: KvcqError, *, may_repeat: bool) -> KvcqError:
-    """The error of a call that does not go out once more, as its caller gets it."""
-    if may_repeat or error.reason or type(error) is not UnavailableError:
-        return error
-    return UnavailableError(f"{error.message}; the server may have done it all the same")
+    if repeatable and may_pass(error):
+        return
+    if not repeatable and type(error) is UnavailableError and not error.reason:
+        error = UnavailableError(f"{error.message}; the server may have done it all the same")
+    raise error from None
 
 
 def may_be_parked(request: Message | bytes) -> bool:
@@ -240,8 +238,7 @@ class Connection:
                     self._turns.release()
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
-                if not may_try_again(error, may_repeat=may_repeat):
-                    raise as_told(error, may_repeat=may_repeat) from None
+                check_may_go_again(error, may_repeat=may_repeat)
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # closing cancels the calls under way
                 raise

@@ -44,7 +44,7 @@ import grpc
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.below_grpc import cygrpc, is_plain_channel
-from kvcq_client.transport.connection import as_told, may_be_parked, may_try_again
+from kvcq_client.transport.connection import check_may_go_again, may_be_parked
 from kvcq_client.transport.own_stream import lone_request
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
 
@@ -240,8 +240,7 @@ class LoneCalls:
                     answer = self._ask(name, data, limit_s)
                 except KvcqError as error:
                     connection.check_open()  # closing ends the call under way
-                    if not may_try_again(error, may_repeat=may_repeat):
-                        raise as_told(error, may_repeat=may_repeat) from None
+                    check_may_go_again(error, may_repeat=may_repeat)
                 else:
                     if answer is not None:
                         return cast("R", kind.FromString(answer))

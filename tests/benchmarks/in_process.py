@@ -78,8 +78,8 @@ def light_queues_in_process(bench: Bench) -> None:
 
 
 def _light_queues(bench: Bench, queues: int) -> None:
-    # Each in its own process: in one, the loop's gigabytes of keys drive the store out of the
-    # processor's caches, and the rows that one still sorts cost the other's turn.
+    # Each in its own process: the loop's gigabytes of ready keys are no part of a store, and rows
+    # that one still sorts must not cost the other's turn.
     root = bench.fresh(f"light-{queues}")
     batches = bench.amount(600, 10)
     with (
