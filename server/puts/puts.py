@@ -103,7 +103,7 @@ class Puts:
             message = message_in(given, born_host, self._chooser.choose, inline_budget())
         except TooMuchError:
             return await self._put_large(given, born_host)
-        return self._put_out(await self._coalescer.put(message))
+        return self._put_out(await self._coalescer.put(message, gathers=True))
 
     def put_now(self, given: pb.Message, born_host: Host) -> pb.PutResponse | None:
         """The same at once, for a message that came alone; None, and nothing done, when it has to

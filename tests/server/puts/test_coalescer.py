@@ -6,9 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from server.puts.appender import Appender
-from server.puts.coalescer import MAX_MESSAGES, PutCoalescer, PutResult
+from server.puts.coalescer import (
+    _GATHERING_S,
+    _QUIET_TURNS,
+    MAX_MESSAGES,
+    PutCoalescer,
+    PutResult,
+)
 from server.puts.durability import Durability
 from server.wire.put_limits import INLINE_PARTS
 from server.workers import Workers
@@ -110,6 +118,88 @@ async def test_puts_of_two_turns_are_two_appends() -> None:
     await coalescer.put(_message(b"a"))
     await coalescer.put(_message(b"b"))
     assert store.appends == [[b"a"], [b"b"]]
+
+
+async def _in_turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def _with_company(store: RecordingStore) -> PutCoalescer:
+    """One whose last puts came in calls of their own, and together."""
+    coalescer = _coalescer(store)
+    await asyncio.gather(*(coalescer.put(_message(b"x"), gathers=True) for _ in range(2)))
+    store.appends.clear()
+    return coalescer
+
+
+async def test_calls_in_company_are_gathered_over_turns() -> None:
+    store = RecordingStore()
+    coalescer = await _with_company(store)
+    putting = []
+    for number in range(4):
+        putting.append(coalescer.put(_message(b"%d" % number), gathers=True))
+        await _in_turns(_QUIET_TURNS - 2)
+    assert store.appends == []
+    await asyncio.gather(*putting)
+    assert store.appends == [[b"0", b"1", b"2", b"3"]]
+
+
+async def test_a_call_that_lost_its_company_is_the_last_to_wait_for_it() -> None:
+    store = RecordingStore()
+    coalescer = await _with_company(store)
+    await coalescer.put(_message(b"a"), gathers=True)
+    putting = coalescer.put(_message(b"b"), gathers=True)
+    await _in_turns(2)
+    assert putting.done()
+    assert store.appends == [[b"a"], [b"b"]]
+
+
+async def test_a_put_on_a_stream_holds_up_no_other_and_is_not_held_up() -> None:
+    store = RecordingStore()
+    coalescer = await _with_company(store)
+    putting = [coalescer.put(_message(b"call"), gathers=True)]
+    await _in_turns(3)
+    putting.append(coalescer.put(_message(b"stream")))
+    await _in_turns(2)
+    assert all(one.done() for one in putting)
+    assert store.appends == [[b"call", b"stream"]]
+
+
+async def test_gathering_ends_however_many_calls_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RecordingStore()
+    coalescer = await _with_company(store)
+    now_s = 100.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
+    first = coalescer.put(_message(b"first"), gathers=True)
+    for _ in range(5):
+        coalescer.put(_message(b"next"), gathers=True)
+        await _in_turns(1)
+    assert not first.done()
+    now_s += _GATHERING_S
+    await _in_turns(2)
+    assert first.done()
+    assert [len(append) for append in store.appends] == [6]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 2 * _QUIET_TURNS)), max_size=40))
+def test_however_puts_come_each_is_appended_once_and_in_order(
+    puts: list[tuple[bool, int]],
+) -> None:
+    store = RecordingStore()
+
+    async def run() -> list[PutResult]:
+        coalescer = _coalescer(store)
+        putting = []
+        for number, (gathers, turns) in enumerate(puts):
+            putting.append(coalescer.put(_message(b"%d" % number), gathers=gathers))
+            await _in_turns(turns)
+        return await asyncio.gather(*putting)
+
+    results = asyncio.run(run())
+    assert [request.queue_offset for request, _ in results] == list(range(len(puts)))
+    appended = [body for append in store.appends for body in append]
+    assert appended == [b"%d" % number for number in range(len(puts))]
 
 
 async def test_a_bad_message_fails_its_own_caller_alone() -> None:
