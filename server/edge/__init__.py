@@ -1,10 +1,10 @@
 """Where calls come in and end: let in, read, counted, decoded, answered, refused.
 
 `edge` takes each call and ends it, `call_errors` with an error; `decoder` reads its request, and
-`method` has it answered; `call_below` is what hands gRPC an answer and the next reading at once.
-The others say how many calls there may be (`call_gate`), what a request may have (`request_limits`,
-`request_fields`) and how much memory all of them together (`request_memory`); `call_info` is the
-call that a log line is about. `busy_poll` keeps the loop awake for callers that are quick.
+`method` has it answered. The others say how many calls there may be (`call_gate`), what a request
+may have (`request_limits`, `request_fields`) and how much memory all of them together
+(`request_memory`); `call_info` is the call that a log line is about. `busy_poll` keeps the loop
+awake for callers that are quick.
 """
 
 from server.edge.busy_poll import BusyPoll, Pace

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from kvcq_client.transport import send_and_receive
-from server.edge.call_below import call_below
 from server.edge.call_gate import CallKind
 from server.edge.request_fields import check_counts, plan_of
 from server.edge.request_memory import LARGE_BYTES
 from server.errors import MemoryFullError, UndecodableRequestError
-from server.stream_end import EOF
+from server.receiving import EOF, call_below, receive, send_and_receive
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -67,8 +65,8 @@ class Decoder:
     async def read(
         self, context: Context, read: Callable[[], Awaitable[Any]] | None = None
     ) -> tuple[Message | None, int]:
-        """The next request, None when there is none, and the bytes it had; `read`: how, if not by
-        the context itself.
+        """The next request, None when there is none, and the bytes it had; `read`: how, if not as
+        others are.
 
         Above LARGE_BYTES `memory.end_decoding` must follow when it is no longer in use. Raises
         InvalidArgumentError, and MemoryFullError when it was cut to make room.
@@ -76,8 +74,10 @@ class Decoder:
         memory = self._memory
         memory.reading(context, is_stream=self._is_stream)
         try:
-            data = await (read or context.read)()
+            data = await (receive(context) if read is None else read())
         except asyncio.CancelledError:
+            if not self._is_stream:
+                memory.was_used()  # by whatever had come of it
             if not memory.is_cut(context):
                 raise
             task = asyncio.current_task()

@@ -20,7 +20,7 @@ import grpc
 from server.encoded import Encoded, Held
 from server.fronts import frames
 from server.fronts.frames import Ending
-from server.stream_end import EOF
+from server.receiving import EOF
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence

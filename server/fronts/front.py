@@ -40,7 +40,7 @@ from server.process import (
     tune_allocator,
     until_quiet,
 )
-from server.stream_end import EOF
+from server.receiving import EOF, receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -348,8 +348,9 @@ class Front:
         """Pass the only request on. The owner may end the call before it has come."""
         call.reading = asyncio.current_task()
         try:
-            request = await context.read()
+            request = await receive(context)
         except asyncio.CancelledError:
+            self._give_back_in(_TRIM_HUGE_AFTER_S)  # whatever had come of it
             if not call.is_ended:
                 raise
             assert call.reading is not None
@@ -366,7 +367,7 @@ class Front:
             await reads.wait()
             reads.clear()
             try:
-                request = await context.read()
+                request = await receive(context)
             except grpc.aio.BaseError:
                 return  # the call is over
             self._pass(call, request)
@@ -397,7 +398,9 @@ class Front:
     def _passed(self, message: bytes) -> None:
         if len(message) <= _LARGE_BYTES:
             return
-        after_s = _TRIM_HUGE_AFTER_S if len(message) > _HUGE_BYTES else _TRIM_AFTER_S
+        self._give_back_in(_TRIM_HUGE_AFTER_S if len(message) > _HUGE_BYTES else _TRIM_AFTER_S)
+
+    def _give_back_in(self, after_s: float) -> None:
         if self._trim is not None:
             if self._trim.when() <= self._loop.time() + after_s:
                 return

@@ -6,11 +6,17 @@ import threading
 from pathlib import Path
 
 
+def private_mib(*pids: int) -> int:
+    """What they have now, all of them together."""
+    texts = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+    return sum(int(text.partition("RssAnon:")[2].split()[0]) for text in texts) >> 10
+
+
 class PrivateMemory:
     """Of all of them together. Looks every 10 ms until `close`, which must come before they end."""
 
     def __init__(self, *pids: int) -> None:
-        self._statuses = [Path(f"/proc/{pid}/status") for pid in pids]
+        self._pids = pids
         self._stop = threading.Event()
         self.most_mib = 0
         self._thread = threading.Thread(target=self._run)
@@ -23,6 +29,4 @@ class PrivateMemory:
 
     def _run(self) -> None:
         while not self._stop.wait(0.01):
-            texts = [status.read_text() for status in self._statuses]
-            sizes = [int(text.partition("RssAnon:")[2].split()[0]) for text in texts]
-            self.most_mib = max(self.most_mib, sum(sizes) >> 10)
+            self.most_mib = max(self.most_mib, private_mib(*self._pids))

@@ -21,7 +21,7 @@ import grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.loop_thread import new_event_loop
-from server.edge.call_below import call_below
+from server.receiving import call_below
 from tests.benchmarks.bare_store import BareStore
 from tests.peers.values import BODY_BYTES, Durability
 

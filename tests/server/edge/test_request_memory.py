@@ -13,9 +13,10 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.edge import request_memory as memory_module
 from server.edge.request_memory import FIRST_READS, LARGE_BYTES, RequestMemory
 from server.errors import MemoryFullError
-from tests.support.private_memory import PrivateMemory
+from tests.support.private_memory import PrivateMemory, private_mib
 from tests.support.server_process import ServerProcess
 from tests.support.serving import serving
+from tests.support.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -324,6 +325,33 @@ HOSTILE: dict[str, tuple[str, bytes, int]] = {
     "large pulls": ("MessageService/Pull", PULL.SerializeToString(), 20),
     "large queries": ("MessageService/Query", QUERY.SerializeToString(), 20),
 }
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_requests_that_were_cut_leave_nothing_in_memory(tmp_path: Path, workers: int) -> None:
+    settings = (
+        *("server.memory_limit_bytes=134217728", f"server.max_receive_bytes={64 << 20}"),
+        f"server.workers={workers}",
+    )
+    flags = [text for setting in settings for text in ("--set", setting)]
+    with ServerProcess(tmp_path, *flags) as server:
+        server.wait_for("ready")
+        pids = (server.pid, *server.fronts)
+        before = private_mib(*pids)
+        cut = 0
+        async with grpc.aio.insecure_channel(server.target) as channel:
+            method = channel.unary_unary("/kvcq.v1.AdminService/GetStatistics", None, None)
+            for _ in range(20):
+                calls = [method(bytes(60 << 20)) for _ in range(8)]
+                for answer in await asyncio.gather(*calls, return_exceptions=True):
+                    assert isinstance(answer, grpc.aio.AioRpcError)
+                    cut += answer.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                if cut > 15:
+                    break
+            assert cut > 15, "nothing was tried"
+            await until(lambda: private_mib(*pids) < before + 100)
 
 
 @pytest.mark.slow

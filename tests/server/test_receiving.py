@@ -1,14 +1,16 @@
-"""server.edge.call_below.py over real gRPC: an answer is sent as the next request is read."""
+"""server/receiving.py: nothing is left behind, and answers are sent as the next request is read."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 
-from server.edge import call_below
+from kvcq_client.transport import grpc_environment
+from server import receiving
 from server.edge.call_gate import CallKind
 from server.services.call_stream import CallStream
 from tests.server.services.test_call_stream import EOF, Stream, pull, put, streaming
@@ -16,6 +18,8 @@ from tests.support.rpc_errors import error_info
 from tests.support.until import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from google.protobuf.message import Message
 
     from tests.support.serving import Served
@@ -98,8 +102,99 @@ async def test_a_client_that_goes_after_its_answer_leaves_nothing_behind(
 async def test_other_releases_of_grpc_send_it_by_itself(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_below, "cygrpc", None)
+    monkeypatch.setattr(receiving, "cygrpc", None)
     async with streaming(served) as stream:
         for number in range(3):
             await stream.send((number, "Put", put(b"x")))
             assert (await stream.result()).id == number
+
+
+def test_what_is_measured_is_what_the_client_measured() -> None:
+    assert receiving.MEASURED == grpc_environment.MEASURED
+
+
+class Operations:
+    """gRPC's part: takes a batch for its loop and its future, and frees what came at its end."""
+
+    ExecuteBatchError = ValueError
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.batch: receiving._Batch | None = None
+        self.freed = 0
+        monkeypatch.setattr(receiving, "cygrpc", self)
+
+    async def execute_batch(self, call: object, operations: tuple[object], loop: object) -> None:
+        assert isinstance(loop, receiving._Batch)
+        self.batch = loop
+        try:
+            await loop.create_future()
+        finally:
+            self.freed += 1
+
+    def begun(self) -> asyncio.Task[bytes | None]:
+        received = SimpleNamespace(message=lambda: b"came")
+        return asyncio.create_task(receiving._Batch().run(None, (received,), received))
+
+    def ends(self, error: Exception | None = None) -> None:
+        """As gRPC tells of it."""
+        batch = self.batch
+        assert batch is not None
+        assert not batch.cancelled()
+        tell: Callable[[], None] = lambda: (  # noqa: E731
+            batch.set_result(None) if error is None else batch.set_exception(error)
+        )
+        batch.call_soon_threadsafe(tell)
+
+
+async def test_what_came_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations = Operations(monkeypatch)
+    task = operations.begun()
+    await asyncio.sleep(0)
+    assert operations.freed == 0
+    operations.ends()
+    assert await task == b"came"
+    assert operations.freed == 1
+
+
+async def test_what_failed_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations = Operations(monkeypatch)
+    task = operations.begun()
+    await asyncio.sleep(0)
+    operations.ends(ValueError("the other side is gone"))
+    assert await task is None
+    assert operations.freed == 1
+
+
+@pytest.mark.parametrize("error", [None, ValueError("the other side is gone")])
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+async def test_what_nobody_waits_for_any_more_is_freed(
+    monkeypatch: pytest.MonkeyPatch, when: str, error: Exception | None
+) -> None:
+    operations = Operations(monkeypatch)
+    task = operations.begun()
+    await asyncio.sleep(0)
+    if when == "before":
+        operations.ends(error)
+    task.cancel()
+    if when == "between":
+        operations.ends(error)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert operations.freed == (when != "after")
+    if when == "after":
+        operations.ends(error)
+    assert operations.freed == 1
+
+
+async def test_what_another_loop_hears_of_is_told_to_that_which_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operations = Operations(monkeypatch)
+    task = operations.begun()
+    await asyncio.sleep(0)
+
+    async def elsewhere() -> None:
+        operations.ends()
+
+    await asyncio.to_thread(asyncio.run, elsewhere())
+    assert await task == b"came"
