@@ -18,7 +18,8 @@ Above them is the facade, `message_store`, and `opening`, which puts a store tog
 from store.config import FlushMode, StoreConfig
 from store.consume_queue import Boundary, Bounds
 from store.errors import StoreError
-from store.message import Appended, KeyQueryPage, Message, Placed, Pulled, PullStatus, StoredMessage
+from store.message import Appended, KeyQueryPage, Message, Placed, PullStatus, StoredMessage
+from store.reads import Pulled
 
 __all__ = [
     "Appended",

@@ -182,18 +182,6 @@ class PullStatus(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    """Records from one queue, in queue order. `records[i]` stands at `queue_offsets[i]`."""
-
-    status: PullStatus
-    records: list[bytes]  # whole records, as in the commit log
-    queue_offsets: list[int]  # of the queue asked for: a light queue's own offsets
-    next_offset: int  # where the next pull begins
-    min_offset: int
-    max_offset: int  # exclusive
-
-
-@dataclass(frozen=True, slots=True)
 class KeyQueryPage:
     """Messages with one key, oldest first. `complete` is false when `cursor` has more."""
 

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from store.derive import Rebuilt
     from store.format import BatchMark
     from store.log import LogHold
-    from store.message import Appended, KeyQueryPage, Message, Pulled
+    from store.message import Appended, KeyQueryPage, Message
     from store.metadata import Metadata, TopicConfig
     from store.puts import AppendPath
-    from store.reads import LatestKept, LatestMessages, PullPlan, Reader
+    from store.reads import LatestKept, LatestMessages, Pulled, PullPlan, Reader
     from store.topics import Admission, Topics
     from store.upkeep import Services, Upkeep
 

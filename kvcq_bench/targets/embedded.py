@@ -107,7 +107,7 @@ class EmbeddedTarget:
     def pull(self, queue: Queue, offset: int, max_messages: int) -> Pulled:
         pulled = self._store.pull(*queue, offset, max_messages=max_messages)
         return Pulled(
-            split_records(b"".join(pulled.records), pulled.queue_offsets, queue=queue),
+            split_records(b"".join(pulled.records.parts), pulled.queue_offsets, queue=queue),
             pulled.next_offset,
             pulled.min_offset,
             pulled.max_offset,

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from server.edge import CallGate, RequestMemory
     from server.reads.reader import Place
     from server.stage import Stage
-    from store.message import Pulled
+    from store.format import Records
     from store.message_store import MessageStore
-    from store.reads import PullPlan
+    from store.reads import Pulled, PullPlan
 
 #: A smaller answer takes less to read than to ask for.
 LEAST_BYTES = 64 << 10
@@ -40,7 +40,7 @@ DROP_EVERY_S = 1.0
 
 class _Read(NamedTuple):
     plan: PullPlan
-    records: list[bytes]
+    records: Records
 
 
 class ReadAhead:

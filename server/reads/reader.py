@@ -21,9 +21,10 @@ from server.readers import (
 from server.reads.cold_reads import ColdReads
 from server.workers import Workers
 from store.errors import InvalidArgumentError, UnknownTopicError
-from store.format import check_light_queue, properties_size
+from store.format import Records, check_light_queue, properties_size
 from store.light_queue import is_light
-from store.message import Pulled, PullStatus
+from store.message import PullStatus
+from store.reads import Pulled
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ LEAST_FRONT_BYTES = 128 << 10
 _WHOLE_BYTES = 1 << 10
 _DECODED_BYTES = 16 << 10
 #: What a light queue has before its first message.
-_NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, [], [], 0, 0, 0)
+_NOTHING_YET = Pulled(PullStatus.NO_NEW_MESSAGE, Records(), [], 0, 0, 0)
 
 
 class Wanted(NamedTuple):
@@ -227,7 +228,7 @@ def is_laborious(pulled: Pulled, form: pb.RecordForm) -> bool:
         return False
     if len(pulled.records) > INLINE_DECODED_MESSAGES:
         return True
-    if sum(map(len, pulled.records)) <= INLINE_PROPERTIES_BYTES:
+    if pulled.records.size_bytes <= INLINE_PROPERTIES_BYTES:
         return False
     return sum(map(properties_size, pulled.records)) > INLINE_PROPERTIES_BYTES
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from server.readers import FrontReads, Readers
     from server.reads.queue_growth import QueueKey
     from server.stage import Stage
-    from store.message import Pulled
     from store.message_store import MessageStore
+    from store.reads import Pulled
 
 
 class _Answer(NamedTuple):

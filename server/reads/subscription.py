@@ -29,8 +29,8 @@ from server.wire import (
 )
 from store.errors import InvalidArgumentError
 from store.format import LONGEST_NAME, check_length
-from store.message import Pulled, PullStatus
-from store.reads import TagFilter
+from store.message import PullStatus
+from store.reads import Pulled, TagFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence

@@ -14,8 +14,8 @@ from store.metadata import KEEP_ALL
 if TYPE_CHECKING:
     from server.wire.columns import Columns
     from store.consume_queue import Bounds, DispatchRequest
-    from store.message import Pulled
     from store.metadata import TopicConfig
+    from store.reads import Pulled
 
 #: In the words of the API.
 PULL_STATUS = {
@@ -112,7 +112,7 @@ def pulled_out(pulled: Pulled, form: pb.RecordForm, response: pb.PullResponse) -
     response.min_offset = pulled.min_offset
     response.max_offset = pulled.max_offset
     if form == pb.RECORD_FORM_WHOLE:
-        records = b"".join(pulled.records)
+        records = b"".join(pulled.records.parts)
         response.records = records
         response.queue_offsets.extend(pulled.queue_offsets)
         return len(records)
@@ -154,8 +154,8 @@ def _whole_parts(pulled: Pulled) -> tuple[tuple[bytes, ...], int]:
         min_offset=pulled.min_offset,
         max_offset=pulled.max_offset,
     ).SerializeToString()
-    size = sum(map(len, pulled.records))
-    return (head, _RECORDS + varint(size) if size else b"", *pulled.records), size
+    size = pulled.records.size_bytes
+    return (head, _RECORDS + varint(size) if size else b"", *pulled.records.parts), size
 
 
 def topic_out(topic: TopicConfig) -> pb.Topic:

@@ -16,7 +16,7 @@ from store.format.batch_place import (
     place_of,
 )
 from store.format.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from store.format.fast_scan import FastParser, are_whole, skip_whole
+from store.format.fast_scan import FastParser, skip_whole
 from store.format.layout import (
     AT,
     BACK,
@@ -94,6 +94,7 @@ from store.format.record import (
     unpack_host,
     unpack_record,
 )
+from store.format.records import Records, copy_records
 
 __all__ = [
     "AT",
@@ -146,7 +147,7 @@ __all__ = [
     "Found",
     "PlainBatch",
     "Prepared",
-    "are_whole",
+    "Records",
     "check_group",
     "check_length",
     "check_light_queue",
@@ -154,6 +155,7 @@ __all__ = [
     "check_record",
     "check_topic",
     "check_topics",
+    "copy_records",
     "crc_item",
     "crc_mismatch",
     "decode_properties",

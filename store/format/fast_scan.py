@@ -10,7 +10,6 @@ asks `record.check_record` and `record.dispatch_request`.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from zlib_ng.zlib_ng import crc32
 
@@ -32,7 +31,6 @@ from store.format.properties import (
 )
 from store.format.record import (
     CRC_ITEM_BYTES,
-    CRC_ITEM_PREFIX,
     CRC_ITEM_REVERSED,
     CRC_MASK,
     HEADER_V4_BYTES,
@@ -44,11 +42,7 @@ from store.format.record import (
     tag_code_of,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 _LEAST = MIN_RECORD_BYTES + CRC_ITEM_BYTES
-_CRC_BYTES = CRC_ITEM_BYTES - len(CRC_ITEM_PREFIX)
 _UNCOMMON = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_MASK
 _MOST_TOPIC_BYTES = 127  # in V1; the length is a signed byte
 
@@ -64,7 +58,6 @@ _SAYS_MORE = frozenset((UNIQ_KEY, KEYS, DELAY, LMQ_NAMES, BATCH))
 
 _short_tag_hash = lru_cache(maxsize=4096)(java_hash)
 
-_SIZE_OFFSET = picking("record_size", "physical_offset")
 _SIZE_MAGIC_OFFSET = picking("record_size", "magic", "physical_offset")
 _FIELDS = picking(
     *("record_size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag"),
@@ -99,25 +92,6 @@ def skip_whole(data: memoryview, base: int, at: int, end: int, limit: int) -> tu
         at += size
         count += 1
     return at, count, last
-
-
-def are_whole(records: Sequence[bytes], places: Sequence[tuple[int, int]]) -> bool:
-    """Whether each record is one that lies at its (offset, size), closed by the CRC of its bytes.
-
-    Passes over all of them that run in C, not a step of the interpreter for each check: reading is
-    bound by this. False says that one is not, or is of another kind, not which.
-    """
-    if not records or records[0][-CRC_ITEM_BYTES:-_CRC_BYTES] != CRC_ITEM_PREFIX:
-        return False
-    sizes = list(map(len, records))
-    if min(sizes) < _LEAST or sizes != [size for _, size in places]:
-        return False
-    if list(map(_SIZE_OFFSET.unpack_from, records)) != [(size, offset) for offset, size in places]:
-        return False
-    # All items as one text, from its end to its beginning.
-    crcs = [crc32(record[:-CRC_ITEM_BYTES]) & CRC_MASK for record in reversed(records)]
-    items = b"".join([record[-CRC_ITEM_BYTES:] for record in records])
-    return items[::-1] == CRC_ITEM_REVERSED * len(records) % tuple(crcs)
 
 
 #: Topic, tag code, keys, light queues.

@@ -29,8 +29,9 @@ from store.format import (
     PLAIN,
     Found,
     PlainBatch,
-    are_whole,
+    Records,
     check_record,
+    copy_records,
     pack_blank,
     picking,
     store_time_of,
@@ -351,40 +352,50 @@ class CommitLog:
         verify(data, offset, size)
         return data
 
-    def read_run(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+    def read_run(self, places: Sequence[tuple[int, int]]) -> Records:
         """Records at (offset, size), in that order, each verified as `read` verifies it.
 
         Stops short at a record that cannot be read, but not at the first: that one raises.
         """
-        records: list[bytes] = []
-        while len(records) < len(places):
-            at = len(records)
-            copies = self._copy_run(places, at)
-            if copies and are_whole(copies, places[at : at + len(copies)]):
-                records += copies
-                continue
+        runs: list[Records] = []
+        at = 0
+        while at < len(places):
+            copies, are_whole = self._copy_run(places, at)
             # Of another kind, or damaged, or not in this source: one by one.
-            for copy, (offset, size) in zip(copies or [b""], places[at:], strict=False):
-                try:
-                    whole = is_whole(copy, offset, size)
-                    records.append(copy if whole else self.read(offset, size))
-                except (MessageNotFoundError, CorruptRecordError):
-                    if not records:
-                        raise
-                    return records
+            run = copies if are_whole else Records(self._read_each(copies or [b""], places, at))
+            runs.append(run)
+            at += len(run)
+            if not run or len(run) < len(copies):
+                break
+        return Records.of_runs(runs)
+
+    def _read_each(
+        self, copies: Sequence[bytes], places: Sequence[tuple[int, int]], at: int
+    ) -> list[bytes]:
+        """The records from `places[at]` on, of which there are copies, as far as they are whole."""
+        records: list[bytes] = []
+        for copy, (offset, size) in zip(copies, places[at:], strict=False):
+            try:
+                whole = is_whole(copy, offset, size)
+                records.append(copy if whole else self.read(offset, size))
+            except (MessageNotFoundError, CorruptRecordError):
+                if not records and not at:
+                    raise
+                break
         return records
 
-    def _copy_run(self, places: Sequence[tuple[int, int]], at: int) -> list[bytes]:
-        """Bytes at `places[at:]`, as far as these rise and lie in one source; to be verified."""
+    def _copy_run(self, places: Sequence[tuple[int, int]], at: int) -> tuple[Records, bool]:
+        """Bytes at `places[at:]`, as far as these rise and lie in one source, and whether they are
+        whole records."""
         source, base, stop = self._source(places, at)
         stop = min(stop, self.appended_offset)
         end = bisect_left(places, (stop,), at)
         if end > at and sum(places[end - 1]) > stop:
             end -= 1
         try:
-            return [source[offset - base : offset + size - base] for offset, size in places[at:end]]
+            return copy_records(source, base, places[at:end])
         except ValueError:  # dropped and closed since
-            return []
+            return Records(), False
 
     def _source(
         self, places: Sequence[tuple[int, int]], index: int

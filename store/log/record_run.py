@@ -18,8 +18,9 @@ from store.format import (
     CRC_MASK,
     PHYSICAL_OFFSET_AT,
     Found,
-    are_whole,
+    Records,
     check_record,
+    copy_records,
     crc_item,
 )
 from store.log.segment import map_segment, segment_name
@@ -86,23 +87,26 @@ class LogFiles:
         self._directory = directory
         self._segment_bytes = segment_bytes
 
-    def read_all(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+    def read_all(self, places: Sequence[tuple[int, int]]) -> Records:
         """Records at (offset, size), in that order, each verified as `CommitLog.read` does it.
 
         All of them, or none: raises MessageNotFoundError when a file is gone, CorruptRecordError
         when bytes are not that record, OSError.
         """
-        records: list[bytes] = []
-        while (at := len(records)) < len(places):
-            records += self._read_run(places, at)
-        return records
+        runs: list[Records] = []
+        at = 0
+        while at < len(places):
+            run = self._read_run(places, at)
+            runs.append(run)
+            at += len(run)
+        return Records.of_runs(runs)
 
-    def _read_run(self, places: Sequence[tuple[int, int]], at: int) -> list[bytes]:
+    def _read_run(self, places: Sequence[tuple[int, int]], at: int) -> Records:
         """The records from `places[at]` on that lie in one source."""
         source, base, end = self._source(places, at)
         run = places[at : max(at + 1, bisect_left(places, (end,), at))]
-        copies = [source[offset - base : offset - base + size] for offset, size in run]
-        if not are_whole(copies, run):
+        copies, are_whole = copy_records(source, base, run)
+        if not are_whole:
             for copy, (offset, size) in zip(copies, run, strict=True):
                 verify(copy, offset, size)
         return copies

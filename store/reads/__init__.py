@@ -4,7 +4,7 @@ A read changes nothing in the store. What it finds missing, the facade has repai
 """
 
 from store.reads.latest_messages import LatestKept, LatestMessages
-from store.reads.pull_plan import PullPlan
+from store.reads.pull_plan import Pulled, PullPlan
 from store.reads.reader import Reader
 from store.reads.tag_filter import TagFilter
 from store.reads.topic_retention import TopicRetention
@@ -13,6 +13,7 @@ __all__ = [
     "LatestKept",
     "LatestMessages",
     "PullPlan",
+    "Pulled",
     "Reader",
     "TagFilter",
     "TopicRetention",

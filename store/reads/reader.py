@@ -23,6 +23,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.format import (
+    Records,
     dispatch_request,
     store_time_of,
     unpack_record,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore, CqUnit
     from store.derive import Superseded
     from store.log import CommitLog
-    from store.message import Pulled
+    from store.reads.pull_plan import Pulled
     from store.reads.tag_filter import TagFilter
     from store.reads.topic_retention import TopicRetention
     from store.topics import QueueRules, Topics
@@ -276,7 +277,7 @@ class Reader:
         When the first one cannot, the reason is raised.
         """
         if not plan.places:
-            return plan.pulled([])
+            return plan.pulled(Records())
         topic, queue_id, first = plan.topic, plan.queue_id, plan.queue_offsets[0]
         try:
             records = self._log.read_run(plan.places)
@@ -294,7 +295,7 @@ class Reader:
         misplaced = plan.misplaced(records)
         if misplaced == 0:
             raise DamagedQueueError(topic, queue_id, first, "its unit points at another message")
-        return plan.pulled(records[:misplaced])
+        return plan.pulled(records if misplaced is None else records[:misplaced])
 
     def query(
         self,

@@ -11,6 +11,7 @@ from store.format.record import unpack_record
 from tests.support.fake_clock import FakeClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from store.base import Clock
@@ -66,5 +67,5 @@ def open_small(
     return store
 
 
-def bodies(records: list[bytes]) -> list[bytes]:
+def bodies(records: Sequence[bytes]) -> list[bytes]:
     return [unpack_record(record).body for record in records]

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from server.reads.reader import Place
-    from store.message import Pulled
     from store.message_store import MessageStore
+    from store.reads import Pulled
 
 LIGHT = "%LMQ%a"
 #: Each an answer that is worth it.

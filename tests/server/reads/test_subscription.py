@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from store.message import Pulled
-    from store.reads import PullPlan
+    from store.reads import Pulled, PullPlan
     from tests.support.serving import Served
 
 PLENTY = 1 << 26

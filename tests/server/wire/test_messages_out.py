@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.wire import pulled_out, queue_batch_out, whole_out
-from store.message import Pulled, PullStatus
+from store.format import Records
+from store.message import PullStatus
+from store.reads import Pulled
 
 offsets = st.integers(0, (1 << 63) - 1)
 
@@ -17,7 +19,9 @@ def pulls(draw: st.DrawFn) -> Pulled:
     records = draw(st.lists(st.binary(min_size=1, max_size=300), max_size=20))
     return Pulled(
         draw(st.sampled_from(PullStatus)),
-        records,
+        Records.back_to_back(b"".join(records), map(len, records))
+        if draw(st.booleans())
+        else Records(records),
         [draw(offsets) for _ in records],
         draw(offsets),
         draw(offsets),
