@@ -19,7 +19,6 @@ from store.config import FlushMode, StoreConfig
 from store.consume_queue import Boundary, Bounds
 from store.errors import StoreError
 from store.message import Appended, KeyQueryPage, Message, Placed, PullStatus, StoredMessage
-from store.reads import Pulled
 
 __all__ = [
     "Appended",
@@ -30,7 +29,6 @@ __all__ = [
     "Message",
     "Placed",
     "PullStatus",
-    "Pulled",
     "StoreConfig",
     "StoreError",
     "StoredMessage",

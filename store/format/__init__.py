@@ -94,7 +94,7 @@ from store.format.record import (
     unpack_host,
     unpack_record,
 )
-from store.format.records import Records, copy_records
+from store.format.records import Records
 
 __all__ = [
     "AT",
@@ -155,7 +155,6 @@ __all__ = [
     "check_record",
     "check_topic",
     "check_topics",
-    "copy_records",
     "crc_item",
     "crc_mismatch",
     "decode_properties",

@@ -31,11 +31,11 @@ from store.format import (
     PlainBatch,
     Records,
     check_record,
-    copy_records,
     pack_blank,
     picking,
     store_time_of,
 )
+from store.log.record_columns import copy_records
 from store.log.record_run import is_whole, run_end, verify
 
 if TYPE_CHECKING:

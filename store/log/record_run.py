@@ -20,9 +20,9 @@ from store.format import (
     Found,
     Records,
     check_record,
-    copy_records,
     crc_item,
 )
+from store.log.record_columns import copy_records
 from store.log.segment import map_segment, segment_name
 
 if TYPE_CHECKING:

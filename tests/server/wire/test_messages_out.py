@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ def pulls(draw: st.DrawFn) -> Pulled:
     records = draw(st.lists(st.binary(min_size=1, max_size=300), max_size=20))
     return Pulled(
         draw(st.sampled_from(PullStatus)),
-        Records.back_to_back(b"".join(records), map(len, records))
+        Records.back_to_back(b"".join(records), list(accumulate(map(len, records))))
         if draw(st.booleans())
         else Records(records),
         [draw(offsets) for _ in records],
