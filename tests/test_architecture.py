@@ -147,6 +147,7 @@ UNITS |= {
     "kvcq_client.transport": {
         "kvcq_client.arguments",
         "kvcq_client.errors",
+        "kvcq_client.format",
         "kvcq_client.pb.v1.access_pb2_grpc",
         "kvcq_client.pb.v1.jobs_pb2_grpc",
         "kvcq_client.pb.v1.kvcq_pb2",

@@ -2,19 +2,23 @@
 
 The stream is opened by the first call, and again by the next one after it broke. Nothing is sent
 before the server has said that it is there, so a call that finds no server was not sent.
+
+Puts that wait together leave as one batch, at half the cost for the server: see joined_puts.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
-from kvcq_client.errors import DeadlineError, UnavailableError
+from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.below_grpc import STREAM_OVER, is_plain, write_request
+from kvcq_client.transport.joined_puts import JOINED, is_of_one, join, split
 from kvcq_client.transport.loop_thread import in_background
 from kvcq_client.transport.own_stream import OwnStream
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
@@ -23,13 +27,14 @@ from kvcq_client.transport.waiting import run_at_once
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kvcq_client.errors import KvcqError
-
 #: A larger request goes as a call of its own.
 LARGEST_BYTES = 64 << 10
 #: Calls of one message, and their bytes; the server takes 64, and 320 KiB.
 _CALLS_A_MESSAGE = 64
 _MESSAGE_BYTES = 256 << 10
+#: So many that wait are sent before the loop's turn ends, while others begin: both sides are at
+#: work then. With 16 or 64 of them 64 callers that put were 0.85 times as fast.
+_EARLY = 32
 #: Calls one after the other before a stream of their own is opened: a script that asks a few things
 #: does without, and a thread has another one by then.
 CALLS_BEFORE = 64
@@ -48,6 +53,16 @@ class _Call(NamedTuple):
     method: str  # empty: the call of that id is given up
     request: bytes
     timeout_ms: int
+    #: Of a put that may leave with others: how many it goes to. None: it goes by itself.
+    light_queues: int | None = None
+
+
+class _Answer(NamedTuple):
+    """What a caller waits for."""
+
+    future: asyncio.Future[bytes | pb.PutResponse]
+    end_s: float  # when its time is up, on the loop's clock
+    timeout_s: float
 
 
 class CallStream:
@@ -59,7 +74,10 @@ class CallStream:
         self._next_id = 1
         # Not sent yet; and all that have no answer.
         self._waiting: list[_Call] = []
-        self._answers: dict[int, asyncio.Future[bytes]] = {}
+        self._answers: dict[int, _Answer] = {}
+        self._joined: dict[int, list[_Call]] = {}  # puts that were sent together
+        self._timer: asyncio.TimerHandle | None = None  # one for all: nearly all end before it does
+        self._look_s = inf  # when it is due
         self._task: asyncio.Task[None] | None = None
         # Of the task: None before the server has said that it is there.
         self._stream: Any = None
@@ -74,24 +92,40 @@ class CallStream:
         """The encoded response. Raises what the server answered, DeadlineError when the time is
         up, and UnavailableError when the stream broke; its reason is NOT_SENT when the server
         cannot have seen the call."""
+        answer = await self._call(method, request, timeout_s, None)
+        assert isinstance(answer, bytes), "it was not joined with others"
+        return answer
+
+    async def put(self, request: bytes, light_queues: int, timeout_s: float) -> pb.PutResponse:
+        """The response to an encoded PutRequest for so many light queues. Raises as `call`."""
+        answer = await self._call("Put", request, timeout_s, light_queues)
+        return pb.PutResponse.FromString(answer) if isinstance(answer, bytes) else answer
+
+    async def _call(
+        self, method: str, request: bytes, timeout_s: float, light_queues: int | None
+    ) -> bytes | pb.PutResponse:
         self._count()
         call_id = self._next_id
         self._next_id += 1
-        answer: asyncio.Future[bytes] = self._loop.create_future()
-        self._answers[call_id] = answer
-        self._waiting.append(_Call(call_id, method, request, int(timeout_s * 1000) + 1))
+        future: asyncio.Future[bytes | pb.PutResponse] = self._loop.create_future()
+        end_s = self._loop.time() + timeout_s
+        self._answers[call_id] = _Answer(future, end_s, timeout_s)
+        self._waiting.append(
+            _Call(call_id, method, request, int(timeout_s * 1000) + 1, light_queues)
+        )
         if self._task is None:
             self._task = in_background(self._run(), "kvcq-calls")
         elif len(self._waiting) == 1:
             self._send_soon()
-        timer = self._loop.call_later(timeout_s, self._time_is_up, call_id, timeout_s)
+        elif len(self._waiting) == _EARLY:
+            self._send()
+        if end_s < self._look_s:
+            self._look_at(end_s)
         try:
-            return await answer
+            return await future
         except asyncio.CancelledError:
             self._give_up(call_id)
             raise
-        finally:
-            timer.cancel()
 
     @property
     def own(self) -> OwnStream | None:
@@ -122,7 +156,8 @@ class CallStream:
         """
         for call_id, answer in list(self._answers.items()):
             self._give_up(call_id)
-            answer.cancel()
+            answer.future.cancel()
+        self._look_at(inf)
         self._closing = True
         if self._own is not None:
             await self._own.close(_CLOSING_S)
@@ -133,11 +168,21 @@ class CallStream:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def _time_is_up(self, call_id: int, timeout_s: float) -> None:
-        answer = self._answers.get(call_id)
-        self._give_up(call_id)
-        if answer is not None and not answer.done():
-            answer.set_exception(DeadlineError(f"no answer within {timeout_s:g} s"))
+    def _look_at(self, end_s: float) -> None:
+        """Look then whether the time of a call is up; inf: never."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._look_s = end_s
+        self._timer = None if end_s == inf else self._loop.call_at(end_s, self._look)
+
+    def _look(self) -> None:
+        now_s = self._loop.time()
+        for call_id, (future, end_s, timeout_s) in list(self._answers.items()):
+            if end_s <= now_s:
+                self._give_up(call_id)
+                if not future.done():
+                    future.set_exception(DeadlineError(f"no answer within {timeout_s:g} s"))
+        self._look_at(min((answer.end_s for answer in self._answers.values()), default=inf))
 
     def _give_up(self, call_id: int) -> None:
         """Take the call back, or tell the server. Repeatable."""
@@ -149,14 +194,28 @@ class CallStream:
             self._waiting.append(_Call(call_id, "", b"", 0))
             self._send_soon()
 
-    def _settle(self, call_id: int, outcome: bytes | KvcqError) -> None:
+    def _settle(self, call_id: int, outcome: bytes | pb.PutResponse | KvcqError) -> None:
         answer = self._answers.pop(call_id, None)
-        if answer is None or answer.done():
+        if answer is None or answer.future.done():
             return
-        if isinstance(outcome, bytes):
-            answer.set_result(outcome)
+        if isinstance(outcome, KvcqError):
+            answer.future.set_exception(outcome)
         else:
-            answer.set_exception(outcome)
+            answer.future.set_result(outcome)
+
+    def _settle_joined(self, puts: list[_Call], outcome: bytes | KvcqError) -> None:
+        if isinstance(outcome, bytes):
+            light_queues = [put.light_queues or 0 for put in puts]
+            for put, response in zip(puts, split(outcome, light_queues), strict=True):
+                self._settle(put.id, response)
+        elif is_of_one(outcome):
+            # Nothing was stored. Each is told by itself what is wrong with it, if anything is.
+            left = [put._replace(light_queues=None) for put in puts if put.id in self._answers]
+            self._waiting += left
+            self._send_soon()
+        else:
+            for put in puts:
+                self._settle(put.id, outcome)
 
     async def _run(self) -> None:
         """One stream, to its end, which is that of all calls on it."""
@@ -174,6 +233,7 @@ class CallStream:
             stream.cancel()
         not_sent = {call.id for call in self._waiting}
         self._waiting = []
+        self._joined.clear()
         for call_id in list(self._answers):
             if call_id in not_sent and not error.reason:
                 self._settle(call_id, UnavailableError(str(error), NOT_SENT))
@@ -184,12 +244,15 @@ class CallStream:
         # Who iterates over a stream leaves a cycle of references behind.
         while (response := await stream.read()) is not _EOF:
             results = response.results
-            self.is_lone = len(results) == 1
+            self.is_lone = len(results) == 1 and results[0].id not in self._joined
             for result in results:
+                told: bytes | KvcqError = result.response
                 if result.HasField("error"):
-                    self._settle(result.id, from_batch_error(result.error))
+                    told = from_batch_error(result.error)
+                if (puts := self._joined.pop(result.id, None)) is not None:
+                    self._settle_joined(puts, told)
                 else:
-                    self._settle(result.id, result.response)
+                    self._settle(result.id, told)
 
     def _send_soon(self) -> None:
         """Calls of one turn of the loop go out together."""
@@ -216,18 +279,29 @@ class CallStream:
 
     def _take(self) -> pb.CallsRequest:
         """What waits, as far as it fits a message."""
-        taken = pb.CallsRequest()
+        waiting, self._waiting = self._waiting, []
         size = 0
-        for at, waiting in enumerate(self._waiting):
-            size += len(waiting.request)
+        for at, call in enumerate(waiting):
+            size += len(call.request)
             if at == _CALLS_A_MESSAGE or (at and size > _MESSAGE_BYTES):
-                self._waiting = self._waiting[at:]
-                return taken
-            call = taken.calls.add()
-            call.id, call.method, call.request, call.timeout_ms = waiting
-            if not waiting.method:
-                call.cancel = True
-        self._waiting = []
+                waiting, self._waiting = waiting[:at], waiting[at:]
+                break
+        taken = pb.CallsRequest()
+        puts = [call for call in waiting if call.light_queues is not None]
+        if len(puts) > 1:
+            joined = taken.calls.add()
+            joined.id = self._next_id
+            self._next_id += 1
+            joined.method = JOINED
+            joined.request = join([put.request for put in puts])
+            joined.timeout_ms = max(put.timeout_ms for put in puts)
+            self._joined[joined.id] = puts
+            waiting = [call for call in waiting if call.light_queues is None]
+        for one in waiting:
+            alone = taken.calls.add()
+            alone.id, alone.method, alone.request, alone.timeout_ms, _ = one
+            if not one.method:
+                alone.cancel = True
         return taken
 
 

@@ -309,6 +309,10 @@ class Connection:
         left_s = max(0.001, end_s - monotonic())
         if shared is not None:
             name, data, kind = shared
+            if isinstance(request, pb.PutRequest):
+                names = request.message.light_queues
+                light_queues = len(set(names)) if names else 0
+                return cast("R", await self.calls.put(data, light_queues, left_s))
             return cast("R", kind.FromString(await self.calls.call(name, data, left_s)))
         # What may not be repeated waits for a connection instead: it is sent once.
         return await method(request, timeout=left_s, wait_for_ready=not may_repeat)

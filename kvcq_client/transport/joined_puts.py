@@ -1,0 +1,71 @@
+"""Puts that leave together as one batch, and the answer to each.
+
+A put that comes by itself costs the server four times what one of a batch does: it is entered,
+limited, timed and answered for itself. All of a batch are stored, or none. That is no less than
+what their callers were promised, and where one of them is refused each goes by itself.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from kvcq_client.errors import (
+    InvalidArgumentError,
+    KvcqError,
+    NotFoundError,
+    NotPossibleError,
+    PermissionDeniedError,
+)
+from kvcq_client.format import message_id
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The method of the batch.
+JOINED = "PutBatch"
+
+#: What the server says when a message, and not the moment, is the reason.
+_OF_ONE = (InvalidArgumentError, NotFoundError, NotPossibleError, PermissionDeniedError)
+
+
+def join(requests: Sequence[bytes]) -> bytes:
+    """The encoded PutBatchRequest with the messages of these encoded PutRequests.
+
+    Both have messages in the same field, so that one behind the other they are its repetitions.
+    """
+    return b"".join(requests)
+
+
+def split(response: bytes, light_queues: Sequence[int]) -> list[pb.PutResponse]:
+    """What each of the puts would have been answered, of an encoded PutBatchResponse.
+
+    `light_queues`: how many each of them goes to.
+    """
+    columns = pb.PutBatchResponse.FromString(response)
+    store_host, store_time_ms = columns.store_host, columns.store_time_ms
+    light_offsets = iter(columns.light_queue_offsets)
+    answers = []
+    for queue_id, queue_offset, physical_offset, count in zip(
+        columns.queue_ids,
+        columns.queue_offsets,
+        columns.physical_offsets,
+        light_queues,
+        strict=True,
+    ):
+        answer = pb.PutResponse(store_time_ms=store_time_ms)
+        placed = answer.placed
+        placed.queue_id = queue_id
+        placed.queue_offset = queue_offset
+        placed.physical_offset = physical_offset
+        placed.message_id = message_id(store_host, physical_offset)
+        if count:
+            placed.light_queue_offsets.extend(islice(light_offsets, count))
+        answers.append(answer)
+    return answers
+
+
+def is_of_one(error: KvcqError) -> bool:
+    """Whether a batch was refused for one of its messages: nothing of it was stored."""
+    return isinstance(error, _OF_ONE)
