@@ -67,6 +67,7 @@ _FLAGS_AT, _VERSION_AT = 39, 7
 _HOSTS_V6 = _BORN_V6 | _STORE_V6
 #: Bytes of both hosts, by the bits of the sys flag.
 _HOSTS_BYTES = {0: 16, _BORN_V6: 28, _STORE_V6: 28, _HOSTS_V6: 40}
+_BODY_V4_AT = _BODY_AT + _HOSTS_BYTES[0]
 _LAST_OF_MAGIC_V1 = MAGIC_V1 & 0xFF
 
 _SIZE = struct.Struct(">i")
@@ -110,10 +111,9 @@ class StoredMessage:
         """
         record = self.record
         flags = record[_FLAGS_AT]
-        if flags & COMPRESSED:
-            return self._decompressed()
-        at = _BODY_AT + _HOSTS_BYTES[flags & _HOSTS_V6]
-        return record[at : at + _i32_at(record, at - 4)[0]]
+        if not flags:  # most
+            return record[_BODY_V4_AT : _BODY_V4_AT + _i32_at(record, _BODY_V4_AT - 4)[0]]
+        return self._decompressed() if flags & COMPRESSED else self.raw_body
 
     @property
     def raw_body(self) -> bytes:

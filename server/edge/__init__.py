@@ -13,7 +13,7 @@ from server.edge.call_gate import CallGate, CallKind
 from server.edge.call_info import CallFilter, Context, inner_context, request_id_of
 from server.edge.decoder import Requests
 from server.edge.edge import Edge
-from server.edge.method import Later, Method
+from server.edge.method import Method
 from server.edge.request_fields import MAX_CALLS, MAX_FILES, MAX_TOPICS
 from server.edge.request_limits import request_limit
 from server.edge.request_memory import SMALL_BYTES, UNREAD_BYTES, RequestMemory
@@ -30,7 +30,6 @@ __all__ = [
     "CallKind",
     "Context",
     "Edge",
-    "Later",
     "Method",
     "Pace",
     "RequestMemory",

@@ -111,9 +111,9 @@ class Edge:
         `servicer` gives an object of it for each call, or raises what the call is refused with.
         Methods answer with a message or, where the loop should not encode it, with its bytes. One
         of a single request that has a parameter `large` is told whether its request is a large
-        one; of a stream, `Requests.is_large` tells. A method `Put` may have twins `Put_now` and
-        `Put_later`, no coroutines: see Method.answer_now and answer_later. Those that do not share
-        a stream cannot be named on one: it would be a way around the address they are served on.
+        one; of a stream, `Requests.is_large` tells. A method `Put` may have a twin `Put_now`, no
+        coroutine: see Method.answer_now. Those that do not share a stream cannot be named on one:
+        it would be a way around the address they are served on.
         """
         handlers = {}
         for method in service.methods:
@@ -148,7 +148,6 @@ class Edge:
             decoder,
             getattr(kind, name),
             getattr(kind, f"{name}_now", None),
-            getattr(kind, f"{name}_later", None),
             servicer,
             memory if answers_large else None,
             need,

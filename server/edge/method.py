@@ -13,7 +13,6 @@ from server.errors import AccessError
 from server.wire import INTERNAL_ROW, row_of
 
 if TYPE_CHECKING:
-    from asyncio import Future
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractContextManager
 
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from server.edge.request_memory import RequestMemory
 
 
-#: What will be there, and what makes the response of it.
-Later = tuple["Future[Any]", "Callable[[Any], Message]"]
-
-
 class Method:
     """A method of one request and one response."""
 
@@ -36,7 +31,6 @@ class Method:
         decoder: Decoder,
         handler: Callable[..., Awaitable[Message | bytes | Held]],
         handler_now: Callable[[Any, Any, Context], Message | bytes | Held | None] | None,
-        handler_later: Callable[[Any, Any, Context], Later | None] | None,
         servicer: Callable[[], object],
         memory: RequestMemory | None,
         need: Need,
@@ -44,7 +38,6 @@ class Method:
         self.name = decoder.method
         self.kind = decoder.kind
         self._handler_now = handler_now
-        self._handler_later = handler_later
         self._decoder = decoder
         #: A request that is short enough to be decoded in the loop. Raises InvalidArgumentError.
         self.decode = decoder.decode
@@ -96,13 +89,6 @@ class Method:
         self._check(current_caller(), request)
         response = self._handler_now(self._servicer(), request, context)
         return None if response is None else encoded(response)
-
-    def answer_later(self, request: Message, context: Context) -> Later | None:
-        """The same without a task of its own, for one of several that came together."""
-        if self._handler_later is None or not self._is_plain():
-            return None
-        self._check(current_caller(), request)
-        return self._handler_later(self._servicer(), request, context)
 
     def _is_plain(self) -> bool:
         """Whether nothing has to be done around it, nor waited for."""

@@ -3,9 +3,9 @@
 Their messages are gathered until the loop's next turn and appended in one call, so that the lock,
 the dispatch and, in SYNC mode, the flush are paid once for all of them.
 
-A stream brings many puts in one turn. gRPC takes calls off the wire one by one, each in some turns
-of the loop: of 64 calls under way hardly two are there in the same turn. So while such calls come
-in company their messages are gathered for longer, until no other has come for some turns. Answers
+gRPC takes calls off the wire one by one, each in some turns of the loop: of 64 calls under way
+hardly two are there in the same turn. So while calls come in company their messages are gathered
+for longer, until no other has come for some turns. Answers
 leave together then, which saves both sides more than the append does: 64 unary calls of one client
 are 1.4 times as fast, 8 are 1.1 times. Who calls alone is not held up: its puts have no company.
 """
@@ -79,23 +79,20 @@ class PutCoalescer:
         self._waiting_bytes = 0
         self._waiting_parts = 0
         self._has_company = False  # calls that put lately came in company
-        self._is_hurried = False  # what waits is appended in the next turn
         self._seen = self._quiet_turns = 0
         self._gathering_end_s = 0.0
         self._durable: deque[_Settled] = deque()  # to be answered
         self._is_answering = False
         self._tasks: set[asyncio.Task[None]] = set()  # appends that would have kept the loop
 
-    def put(self, message: Message, *, gathers: bool = False) -> asyncio.Future[PutResult]:
+    def put(self, message: Message) -> asyncio.Future[PutResult]:
         """Resolved when the message is acknowledged; raises what the store raised for it.
 
-        `gathers`: it came in a call of its own, as those that belong with it do. A caller that is
-        cancelled before the append leaves no message behind.
+        A caller that is cancelled before the append leaves no message behind.
         """
         future: asyncio.Future[PutResult] = self._loop.create_future()
         parts = parts_of(message)
         if not self._waiting:
-            self._is_hurried = False
             self._seen = self._quiet_turns = 0
             self._gathering_end_s = self._loop.time() + _GATHERING_S
             self._loop.call_soon(self._turn)
@@ -108,8 +105,6 @@ class PutCoalescer:
         self._waiting.append((message, future))
         self._waiting_bytes += len(message.body)
         self._waiting_parts += parts
-        if not gathers:
-            self._is_hurried = True
         return future
 
     def put_now(self, message: Message) -> PutResult | None:
@@ -129,18 +124,17 @@ class PutCoalescer:
         return appended.requests[0], appended.store_time_ms
 
     def _turn(self) -> None:
-        if not self._is_hurried:
-            count = len(self._waiting)
-            self._quiet_turns = self._quiet_turns + 1 if count == self._seen else 0
-            self._seen = count
-            if (
-                self._has_company
-                and self._quiet_turns < _QUIET_TURNS
-                and self._loop.time() < self._gathering_end_s
-            ):
-                self._loop.call_soon(self._turn)
-                return
-            self._has_company = count > 1
+        count = len(self._waiting)
+        self._quiet_turns = self._quiet_turns + 1 if count == self._seen else 0
+        self._seen = count
+        if (
+            self._has_company
+            and self._quiet_turns < _QUIET_TURNS
+            and self._loop.time() < self._gathering_end_s
+        ):
+            self._loop.call_soon(self._turn)
+            return
+        self._has_company = count > 1
         self._append_waiting()
 
     def _append_waiting(self) -> None:

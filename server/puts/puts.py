@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from server.config import ServerConfig
-    from server.edge import Later, Requests
+    from server.edge import Requests
     from server.metrics import CallMetrics
     from server.puts.coalescer import PutResult
     from server.stage import Stage
@@ -103,7 +103,7 @@ class Puts:
             message = message_in(given, born_host, self._chooser.choose, inline_budget())
         except TooMuchError:
             return await self._put_large(given, born_host)
-        return self._put_out(await self._coalescer.put(message, gathers=True))
+        return self._put_out(await self._coalescer.put(message))
 
     def put_now(self, given: pb.Message, born_host: Host) -> pb.PutResponse | None:
         """The same at once, for a message that came alone; None, and nothing done, when it has to
@@ -116,15 +116,6 @@ class Puts:
             return None
         result = self._coalescer.put_now(message)
         return None if result is None else self._put_out(result)
-
-    def put_later(self, given: pb.Message, born_host: Host) -> Later | None:
-        """As `put`, for one of several that came together: they become one append. None, and
-        nothing done, when it takes a thread."""
-        try:
-            message = message_in(given, born_host, self._chooser.choose, inline_budget())
-        except TooMuchError:
-            return None
-        return self._coalescer.put(message), self._put_out
 
     def _put_out(self, result: PutResult) -> pb.PutResponse:
         placed, store_time_ms = result

@@ -36,7 +36,7 @@ from server.workers import CALLER
 from store.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from google.protobuf.message import Message
 
@@ -317,7 +317,6 @@ class CallStream:
             request = method.decode(call.request)
             # None: it has to wait for something, and nothing was done.
             response = method.answer_now(request, context) if alone else None
-            later = None if alone else method.answer_later(request, context)
         except Exception as error:  # noqa: BLE001 - the answer to this call says so
             self._refuse(call.id, method.name, error)
             self._leave(method, started)
@@ -325,11 +324,6 @@ class CallStream:
         if response is not None:
             self._answered(call.id, response)
             self._leave(method, started)
-            return
-        if later is not None:
-            future, finish = later
-            self._under_way[call.id] = future, method
-            future.add_done_callback(partial(self._settled, call.id, method, started, finish))
             return
         task = asyncio.create_task(self._answer(call.id, method, request, context))
         self._under_way[call.id] = task, method
@@ -358,21 +352,6 @@ class CallStream:
             self._refuse(call_id, method.name, error)
             return
         self._answered(call_id, response)
-
-    def _settled(
-        self,
-        call_id: int,
-        method: Method,
-        started: float,
-        finish: Callable[[Any], Message],
-        future: asyncio.Future[Any],
-    ) -> None:
-        if not future.cancelled():
-            try:
-                self._answered(call_id, finish(future.result()).SerializeToString())
-            except Exception as error:  # noqa: BLE001 - the answer to this call says so
-                self._refuse(call_id, method.name, error)
-        self._ended(call_id, method, started, future)
 
     def _answered(self, call_id: int, response: bytes | Held) -> None:
         if self._usage is not None:

@@ -32,7 +32,7 @@ from store.format import parse_message_id
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-    from server.edge import Context, Later, Requests
+    from server.edge import Context, Requests
     from server.encoded import Held
     from server.puts import Puts
     from server.reads import Reads
@@ -61,9 +61,6 @@ class MessageService(kvcq_pb2_grpc.MessageServiceServicer):
 
     def Put_now(self, request: pb.PutRequest, context: Context) -> pb.PutResponse | None:
         return self._puts.put_now(request.message, host_of_peer(context.peer()))
-
-    def Put_later(self, request: pb.PutRequest, context: Context) -> Later | None:
-        return self._puts.put_later(request.message, host_of_peer(context.peer()))
 
     async def PutBatch(
         self, request: pb.PutBatchRequest, context: Context, *, large: bool = False

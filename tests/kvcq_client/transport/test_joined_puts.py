@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from kvcq_client.transport.joined_puts import join, split
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kvcq_client.format import Outgoing
@@ -153,6 +154,55 @@ async def test_one_that_is_refused_takes_no_other_with_it(
     assert sorted(bodies) == sorted(
         one.body for at, one in enumerate(messages) if at not in (7, 21)
     )
+
+
+@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+@pytest.mark.parametrize("seed", range(3))
+async def test_puts_that_leave_together_end_as_each_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: str, seed: int
+) -> None:
+    pick = random.Random(seed)
+    kinds: list[Callable[[bytes], Message]] = [
+        *[lambda body: Message("T", body, 0)] * 6,
+        lambda body: Message("T", body, 99),
+        lambda body: Message("no topic", body, 0),
+        lambda body: Message("T", body, 0, "a||b"),
+        lambda body: Message("T", body, 1, light_queues=(f"{LIGHT_PREFIX}a",) * pick.randrange(3)),
+    ]
+    groups = [
+        [kind(b"%d" % at) for at, kind in enumerate(pick.choices(kinds, k=count))]
+        for count in (1, 5, 20, 60)
+    ]
+
+    async def outcomes(root: Path, *, together: bool) -> list[object]:
+        async with (
+            serving(root, store={"flush_mode": flush_mode}) as served,
+            AsyncClient(served.target, timeout_s=10) as client,
+        ):
+            await client.put(Message("T", b"first", 0))
+            told: list[object] = []
+            for group in groups:
+                placed: list[Placed | BaseException] = []
+                if together:
+                    placed = await put_all(client, group)
+                else:
+                    for message in group:
+                        placed += await put_all(client, [message])
+                told.append([_without_place(one) for one in placed])
+            # Callers beside each other have no order, so the numbers may be dealt out otherwise.
+            for name, queue_id in (("T", 0), ("T", 1), (f"{LIGHT_PREFIX}a", 0)):
+                stored = (await client.pull(name, queue_id, 0)).messages
+                told.append(sorted(one.body for one in stored))
+            return told
+
+    together = await outcomes(tmp_path / "together", together=True)
+    assert await outcomes(tmp_path / "alone", together=False) == together
+
+
+def _without_place(told: Placed | BaseException) -> object:
+    if isinstance(told, BaseException):
+        return type(told), str(told)
+    return told.queue_id, len(told.light_queue_offsets)
 
 
 async def test_puts_that_are_more_than_a_segment_holds(tmp_path: Path) -> None:

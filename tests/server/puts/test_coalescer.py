@@ -128,7 +128,7 @@ async def _in_turns(count: int) -> None:
 async def _with_company(store: RecordingStore) -> PutCoalescer:
     """One whose last puts came in calls of their own, and together."""
     coalescer = _coalescer(store)
-    await asyncio.gather(*(coalescer.put(_message(b"x"), gathers=True) for _ in range(2)))
+    await asyncio.gather(*(coalescer.put(_message(b"x")) for _ in range(2)))
     store.appends.clear()
     return coalescer
 
@@ -138,7 +138,7 @@ async def test_calls_in_company_are_gathered_over_turns() -> None:
     coalescer = await _with_company(store)
     putting = []
     for number in range(4):
-        putting.append(coalescer.put(_message(b"%d" % number), gathers=True))
+        putting.append(coalescer.put(_message(b"%d" % number)))
         await _in_turns(_QUIET_TURNS - 2)
     assert store.appends == []
     await asyncio.gather(*putting)
@@ -148,22 +148,11 @@ async def test_calls_in_company_are_gathered_over_turns() -> None:
 async def test_a_call_that_lost_its_company_is_the_last_to_wait_for_it() -> None:
     store = RecordingStore()
     coalescer = await _with_company(store)
-    await coalescer.put(_message(b"a"), gathers=True)
-    putting = coalescer.put(_message(b"b"), gathers=True)
+    await coalescer.put(_message(b"a"))
+    putting = coalescer.put(_message(b"b"))
     await _in_turns(2)
     assert putting.done()
     assert store.appends == [[b"a"], [b"b"]]
-
-
-async def test_a_put_on_a_stream_holds_up_no_other_and_is_not_held_up() -> None:
-    store = RecordingStore()
-    coalescer = await _with_company(store)
-    putting = [coalescer.put(_message(b"call"), gathers=True)]
-    await _in_turns(3)
-    putting.append(coalescer.put(_message(b"stream")))
-    await _in_turns(2)
-    assert all(one.done() for one in putting)
-    assert store.appends == [[b"call", b"stream"]]
 
 
 async def test_gathering_ends_however_many_calls_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,9 +160,9 @@ async def test_gathering_ends_however_many_calls_come(monkeypatch: pytest.Monkey
     coalescer = await _with_company(store)
     now_s = 100.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
-    first = coalescer.put(_message(b"first"), gathers=True)
+    first = coalescer.put(_message(b"first"))
     for _ in range(5):
-        coalescer.put(_message(b"next"), gathers=True)
+        coalescer.put(_message(b"next"))
         await _in_turns(1)
     assert not first.done()
     now_s += _GATHERING_S
@@ -182,17 +171,15 @@ async def test_gathering_ends_however_many_calls_come(monkeypatch: pytest.Monkey
     assert [len(append) for append in store.appends] == [6]
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 2 * _QUIET_TURNS)), max_size=40))
-def test_however_puts_come_each_is_appended_once_and_in_order(
-    puts: list[tuple[bool, int]],
-) -> None:
+@given(st.lists(st.integers(0, 2 * _QUIET_TURNS), max_size=40))
+def test_however_puts_come_each_is_appended_once_and_in_order(puts: list[int]) -> None:
     store = RecordingStore()
 
     async def run() -> list[PutResult]:
         coalescer = _coalescer(store)
         putting = []
-        for number, (gathers, turns) in enumerate(puts):
-            putting.append(coalescer.put(_message(b"%d" % number), gathers=gathers))
+        for number, turns in enumerate(puts):
+            putting.append(coalescer.put(_message(b"%d" % number)))
             await _in_turns(turns)
         return await asyncio.gather(*putting)
 
@@ -317,7 +304,7 @@ async def test_what_one_flush_made_durable_is_answered_in_several_turns() -> Non
     putting: list[asyncio.Future[PutResult]] = []
     for append in range(3):
         putting += [coalescer.put(_message(b"%d" % append)) for _ in range(10)]
-        await asyncio.sleep(0)
+        await _in_turns(_QUIET_TURNS + 2)
     assert [len(append) for append in store.appends] == [10, 10, 10]
     store.flushed()
     done = []
@@ -328,7 +315,7 @@ async def test_what_one_flush_made_durable_is_answered_in_several_turns() -> Non
     assert [one.result()[0].queue_offset for one in putting] == list(range(30))
     # And again, from the start.
     late = coalescer.put(_message(b"late"))
-    await asyncio.sleep(0)
+    await _in_turns(_QUIET_TURNS + 2)
     store.flushed()
     await late
 

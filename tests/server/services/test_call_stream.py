@@ -327,59 +327,6 @@ async def test_a_put_that_comes_alone_is_refused_in_the_words_of_any_other(serve
     assert all(error.message for error in alone)
 
 
-@pytest.mark.parametrize("flush_mode", ["async", "sync"])
-@pytest.mark.parametrize("seed", range(3))
-async def test_puts_that_come_together_end_as_by_tasks_of_their_own(
-    tmp_path: Path, flush_mode: str, seed: int
-) -> None:
-    pick = random.Random(seed)
-    kinds: list[dict[str, Any]] = [
-        *[{}] * 6,
-        {"queue_id": 99},
-        {"topic": "none"},
-        {"tag": "a||b"},
-        {"queue_id": 1, "light_queues": ["%LMQ%a"]},
-    ]
-    groups = [
-        [put(b"%d" % at, **kind) for at, kind in enumerate([{}, *pick.choices(kinds, k=count)])]
-        for count in (1, 5, 20, MAX_CALLS - 2)
-    ]
-
-    async def answers(root: Path, *, by_tasks: bool) -> list[dict[int, object]]:
-        ended = []
-        async with (
-            serving(root, store={"flush_mode": flush_mode}) as served,
-            streaming(served) as stream,
-        ):
-            method = served.server._edge.shared["Put"]
-            assert method._handler_later is not None
-            if by_tasks:
-                method._handler_later = None
-            for group in groups:
-                calls = [
-                    pb.Call(id=number, method="Put", request=each.SerializeToString())
-                    for number, each in enumerate(group)
-                ]
-                # The first is given up before it can be appended.
-                await stream.call.write(pb.CallsRequest(calls=[*calls, pb.Call(id=0, cancel=True)]))
-                found: dict[int, object] = {}
-                for _ in group[1:]:
-                    result = await stream.result()
-                    told = pb.PutResponse.FromString(result.response).placed
-                    places = told.queue_id, told.queue_offset, list(told.light_queue_offsets)
-                    error = result.error
-                    found[result.id] = (error.code, error.message) if error.message else places
-                ended.append(found)
-            await stream.send((1000, "Put", put(b"x")))
-            assert (await stream.result()).id == 1000, "nothing else was answered"
-            assert not served.server._edge.gate.under_way(CallKind.SHORT)
-        return ended
-
-    plain = await answers(tmp_path / "tasks", by_tasks=True)
-    assert await answers(tmp_path / "later", by_tasks=False) == plain
-    assert [set(found) for found in plain] == [set(range(1, len(group))) for group in groups]
-
-
 async def test_a_parked_pull_holds_no_other_call_up(served: Served) -> None:
     async with streaming(served) as stream:
         await stream.send((1, "Put", put(b"first")))
