@@ -27,6 +27,7 @@ from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_childr
 from kvcq_client.transport.freed_memory import keep_freed_memory
 from kvcq_client.transport.secured import TLS, Credentials
 from kvcq_client.transport.statuses import from_rpc, may_pass
+from kvcq_client.transport.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
@@ -198,7 +199,7 @@ class Connection:
             self.messages.Pull: ("Pull", pb.PullResponse),
             self.groups.CommitOffsets: ("CommitOffsets", pb.CommitOffsetsResponse),
         }
-        self._turns = asyncio.Semaphore(CALLS_UNDER_WAY)
+        self._turns = Turns(CALLS_UNDER_WAY)
         self._closed = False
         self._forked: ForkedError | None = None
         close_in_children(self)
@@ -216,7 +217,7 @@ class Connection:
         end_s = monotonic() + self.limit_s(timeout_s)
         shared = self.shared(method, request)
         parked = may_be_parked(request)
-        backoff = Backoff()
+        backoff: Backoff | None = None  # most calls need none
         while True:
             self.check_open()
             if not self._first.is_made:
@@ -228,20 +229,19 @@ class Connection:
                     return cast("R", kind.FromString(await own.call(name, data, left_s)))
                 if method is self.messages.Pull:  # may be parked, by the thousand
                     return await self._send(method, request, shared, end_s, may_repeat)
-                if self._turns.locked():
+                if not self._turns.take():
                     await self._turn(end_s)
-                else:
-                    await self._turns.acquire()
                 try:
                     return await self._send(method, request, shared, end_s, may_repeat)
                 finally:
-                    self._turns.release()
+                    self._turns.give()
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
                 check_may_go_again(error, may_repeat=may_repeat)
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # closing cancels the calls under way
                 raise
+            backoff = backoff or Backoff()
             wait_s = backoff.next_s()
             if monotonic() + wait_s >= end_s:
                 raise error
@@ -292,7 +292,7 @@ class Connection:
 
     async def _turn(self, end_s: float) -> None:
         try:
-            await asyncio.wait_for(self._turns.acquire(), end_s - monotonic())
+            await self._turns.wait(end_s - monotonic())
         except TimeoutError:
             raise DeadlineError(
                 f"{CALLS_UNDER_WAY} calls of this client are under way, and none ended in time"
