@@ -21,7 +21,7 @@ from kvcq_client.format import Checker, StoredMessage, as_bytes, split_records, 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.settings import ReloadedSettings, ServerSetting
-from kvcq_client.transport import paged
+from kvcq_client.transport import paged, placed
 from kvcq_client.values import (
     Boundary,
     Bounds,
@@ -73,15 +73,8 @@ class Calls:
         request = pb.PutRequest()
         write_to(request.message, _checked(message))
         answer = await self._call(self._messages.Put, request, timeout_s, may_repeat=False)
-        placed = answer.placed
-        return Placed(
-            placed.queue_id,
-            placed.queue_offset,
-            placed.physical_offset,
-            placed.message_id,
-            answer.store_time_ms,
-            tuple(placed.light_queue_offsets),
-        )
+        # One that left with others comes placed.
+        return answer if isinstance(answer, Placed) else placed(answer)
 
     async def put_numbered(
         self,

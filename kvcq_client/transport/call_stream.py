@@ -18,7 +18,7 @@ import grpc
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.below_grpc import STREAM_OVER, is_plain, write_request
-from kvcq_client.transport.joined_puts import JOINED, is_of_one, join, split
+from kvcq_client.transport.joined_puts import JOINED, is_of_one, join, placed, split
 from kvcq_client.transport.loop_thread import in_background
 from kvcq_client.transport.own_stream import OwnStream
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
@@ -26,6 +26,8 @@ from kvcq_client.transport.waiting import run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kvcq_client.values import Placed
 
 #: A larger request goes as a call of its own.
 LARGEST_BYTES = 64 << 10
@@ -60,7 +62,7 @@ class _Call(NamedTuple):
 class _Answer(NamedTuple):
     """What a caller waits for."""
 
-    future: asyncio.Future[bytes | pb.PutResponse]
+    future: asyncio.Future[bytes | Placed]
     end_s: float  # when its time is up, on the loop's clock
     timeout_s: float
 
@@ -96,18 +98,18 @@ class CallStream:
         assert isinstance(answer, bytes), "it was not joined with others"
         return answer
 
-    async def put(self, request: bytes, light_queues: int, timeout_s: float) -> pb.PutResponse:
-        """The response to an encoded PutRequest for so many light queues. Raises as `call`."""
+    async def put(self, request: bytes, light_queues: int, timeout_s: float) -> Placed:
+        """The answer to an encoded PutRequest for so many light queues. Raises as `call`."""
         answer = await self._call("Put", request, timeout_s, light_queues)
-        return pb.PutResponse.FromString(answer) if isinstance(answer, bytes) else answer
+        return placed(pb.PutResponse.FromString(answer)) if isinstance(answer, bytes) else answer
 
     async def _call(
         self, method: str, request: bytes, timeout_s: float, light_queues: int | None
-    ) -> bytes | pb.PutResponse:
+    ) -> bytes | Placed:
         self._count()
         call_id = self._next_id
         self._next_id += 1
-        future: asyncio.Future[bytes | pb.PutResponse] = self._loop.create_future()
+        future: asyncio.Future[bytes | Placed] = self._loop.create_future()
         end_s = self._loop.time() + timeout_s
         self._answers[call_id] = _Answer(future, end_s, timeout_s)
         self._waiting.append(
@@ -194,7 +196,7 @@ class CallStream:
             self._waiting.append(_Call(call_id, "", b"", 0))
             self._send_soon()
 
-    def _settle(self, call_id: int, outcome: bytes | pb.PutResponse | KvcqError) -> None:
+    def _settle(self, call_id: int, outcome: bytes | Placed | KvcqError) -> None:
         answer = self._answers.pop(call_id, None)
         if answer is None or answer.future.done():
             return
@@ -206,8 +208,8 @@ class CallStream:
     def _settle_joined(self, puts: list[_Call], outcome: bytes | KvcqError) -> None:
         if isinstance(outcome, bytes):
             light_queues = [put.light_queues or 0 for put in puts]
-            for put, response in zip(puts, split(outcome, light_queues), strict=True):
-                self._settle(put.id, response)
+            for put, place in zip(puts, split(outcome, light_queues), strict=True):
+                self._settle(put.id, place)
         elif is_of_one(outcome):
             # Nothing was stored. Each is told by itself what is wrong with it, if anything is.
             left = [put._replace(light_queues=None) for put in puts if put.id in self._answers]

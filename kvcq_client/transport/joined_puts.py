@@ -19,6 +19,7 @@ from kvcq_client.errors import (
 )
 from kvcq_client.format import message_id
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.values import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,32 +39,44 @@ def join(requests: Sequence[bytes]) -> bytes:
     return b"".join(requests)
 
 
-def split(response: bytes, light_queues: Sequence[int]) -> list[pb.PutResponse]:
-    """What each of the puts would have been answered, of an encoded PutBatchResponse.
+def placed(answer: pb.PutResponse) -> Placed:
+    """What a put by itself is told."""
+    place = answer.placed
+    return Placed(
+        place.queue_id,
+        place.queue_offset,
+        place.physical_offset,
+        place.message_id,
+        answer.store_time_ms,
+        tuple(place.light_queue_offsets),
+    )
+
+
+def split(response: bytes, light_queues: Sequence[int]) -> list[Placed]:
+    """The same for each of the puts, of an encoded PutBatchResponse.
 
     `light_queues`: how many each of them goes to.
     """
     columns = pb.PutBatchResponse.FromString(response)
     store_host, store_time_ms = columns.store_host, columns.store_time_ms
     light_offsets = iter(columns.light_queue_offsets)
-    answers = []
-    for queue_id, queue_offset, physical_offset, count in zip(
-        columns.queue_ids,
-        columns.queue_offsets,
-        columns.physical_offsets,
-        light_queues,
-        strict=True,
-    ):
-        answer = pb.PutResponse(store_time_ms=store_time_ms)
-        placed = answer.placed
-        placed.queue_id = queue_id
-        placed.queue_offset = queue_offset
-        placed.physical_offset = physical_offset
-        placed.message_id = message_id(store_host, physical_offset)
-        if count:
-            placed.light_queue_offsets.extend(islice(light_offsets, count))
-        answers.append(answer)
-    return answers
+    return [
+        Placed(
+            queue_id,
+            queue_offset,
+            physical_offset,
+            message_id(store_host, physical_offset),
+            store_time_ms,
+            tuple(islice(light_offsets, count)) if count else (),
+        )
+        for queue_id, queue_offset, physical_offset, count in zip(
+            columns.queue_ids,
+            columns.queue_offsets,
+            columns.physical_offsets,
+            light_queues,
+            strict=True,
+        )
+    ]
 
 
 def is_of_one(error: KvcqError) -> bool:

@@ -15,7 +15,7 @@ from kvcq_client import LIGHT_PREFIX, AsyncClient, Message
 from kvcq_client.errors import InvalidArgumentError, KvcqError, NotFoundError
 from kvcq_client.format import message_id, write_to
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
-from kvcq_client.transport.joined_puts import join, split
+from kvcq_client.transport.joined_puts import join, placed, split
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -73,15 +73,17 @@ def test_each_is_told_its_own_place(
         response.light_queue_offsets.extend(light)
     light_queues = [len(light) for *_, light in places]
     assert split(response.SerializeToString(), light_queues) == [
-        pb.PutResponse(
-            placed=pb.Placed(
-                queue_id=queue_id,
-                queue_offset=queue_offset,
-                physical_offset=physical_offset,
-                message_id=message_id(store_host, physical_offset),
-                light_queue_offsets=light,
-            ),
-            store_time_ms=store_time_ms,
+        placed(
+            pb.PutResponse(
+                placed=pb.Placed(
+                    queue_id=queue_id,
+                    queue_offset=queue_offset,
+                    physical_offset=physical_offset,
+                    message_id=message_id(store_host, physical_offset),
+                    light_queue_offsets=light,
+                ),
+                store_time_ms=store_time_ms,
+            )
         )
         for queue_id, queue_offset, physical_offset, light in places
     ]
