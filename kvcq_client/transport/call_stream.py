@@ -207,17 +207,23 @@ class CallStream:
 
     def _settle_joined(self, puts: list[_Call], outcome: bytes | KvcqError) -> None:
         if isinstance(outcome, bytes):
-            light_queues = [put.light_queues or 0 for put in puts]
-            for put, place in zip(puts, split(outcome, light_queues), strict=True):
-                self._settle(put.id, place)
-        elif is_of_one(outcome):
+            try:
+                places = split(outcome, [put.light_queues or 0 for put in puts])
+            except UnavailableError as error:
+                outcome = error
+            else:
+                for put, place in zip(puts, places, strict=True):
+                    self._settle(put.id, place)
+                return
+        if is_of_one(outcome):
             # Nothing was stored. Each is told by itself what is wrong with it, if anything is.
-            left = [put._replace(light_queues=None) for put in puts if put.id in self._answers]
-            self._waiting += left
+            self._waiting += [
+                put._replace(light_queues=None) for put in puts if put.id in self._answers
+            ]
             self._send_soon()
-        else:
-            for put in puts:
-                self._settle(put.id, outcome)
+            return
+        for put in puts:
+            self._settle(put.id, _another(outcome))
 
     async def _run(self) -> None:
         """One stream, to its end, which is that of all calls on it."""
@@ -233,6 +239,9 @@ class CallStream:
         finally:
             self._task = self._stream = None
             stream.cancel()
+            self._fail_all(error)
+
+    def _fail_all(self, error: KvcqError) -> None:
         not_sent = {call.id for call in self._waiting}
         self._waiting = []
         self._joined.clear()
@@ -240,7 +249,7 @@ class CallStream:
             if call_id in not_sent and not error.reason:
                 self._settle(call_id, UnavailableError(str(error), NOT_SENT))
             else:
-                self._settle(call_id, error)
+                self._settle(call_id, _another(error))
 
     async def _read(self, stream: Any) -> None:  # noqa: ANN401 - grpc has no name for it
         # Who iterates over a stream leaves a cycle of references behind.
@@ -305,6 +314,11 @@ class CallStream:
             if not one.method:
                 alone.cancel = True
         return taken
+
+
+def _another(error: KvcqError) -> KvcqError:
+    """The same error for one more caller: each adds its own traceback."""
+    return type(error)(error.message, error.reason, error.metadata)
 
 
 def _ended(error: BaseException | None) -> None:

@@ -10,13 +10,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kvcq_client.errors import (
-    InvalidArgumentError,
-    KvcqError,
-    NotFoundError,
-    NotPossibleError,
-    PermissionDeniedError,
-)
+from google.protobuf.message import DecodeError
+
+from kvcq_client.errors import KvcqError, UnavailableError
 from kvcq_client.format import message_id
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.values import Placed
@@ -27,8 +23,15 @@ if TYPE_CHECKING:
 #: The method of the batch.
 JOINED = "PutBatch"
 
-#: What the server says when a message, and not the moment, is the reason.
-_OF_ONE = (InvalidArgumentError, NotFoundError, NotPossibleError, PermissionDeniedError)
+#: Reasons that lie in a message: what the others of its batch are told alone may be otherwise. The
+#: server finds them before anything is stored.
+_OF_ONE = (
+    "INVALID_ARGUMENT",
+    "UNKNOWN_TOPIC",
+    "UNKNOWN_QUEUE",
+    "PERMISSION_DENIED",
+    "TOPIC_BUSY",
+)
 
 
 def join(requests: Sequence[bytes]) -> bytes:
@@ -55,9 +58,16 @@ def placed(answer: pb.PutResponse) -> Placed:
 def split(response: bytes, light_queues: Sequence[int]) -> list[Placed]:
     """The same for each of the puts, of an encoded PutBatchResponse.
 
-    `light_queues`: how many each of them goes to.
+    `light_queues`: how many each of them goes to. Raises UnavailableError when it is no such
+    response: the puts may be stored.
     """
-    columns = pb.PutBatchResponse.FromString(response)
+    try:
+        return _placed_all(pb.PutBatchResponse.FromString(response), light_queues)
+    except (DecodeError, ValueError) as error:
+        raise UnavailableError(f"the answer to a batch of puts cannot be read: {error}") from None
+
+
+def _placed_all(columns: pb.PutBatchResponse, light_queues: Sequence[int]) -> list[Placed]:
     store_host, store_time_ms = columns.store_host, columns.store_time_ms
     light_offsets = iter(columns.light_queue_offsets)
     return [
@@ -81,4 +91,4 @@ def split(response: bytes, light_queues: Sequence[int]) -> list[Placed]:
 
 def is_of_one(error: KvcqError) -> bool:
     """Whether a batch was refused for one of its messages: nothing of it was stored."""
-    return isinstance(error, _OF_ONE)
+    return error.reason in _OF_ONE

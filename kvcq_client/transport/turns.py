@@ -7,7 +7,7 @@ through who waits each time, also when nobody does.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 
 
 class Turns:
@@ -15,7 +15,7 @@ class Turns:
 
     def __init__(self, count: int) -> None:
         self._free = count  # none while somebody waits
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
     def take(self) -> bool:
         """Take a turn if there is one. Then, and behind `wait`, `give` must follow, once."""
@@ -27,11 +27,12 @@ class Turns:
     async def wait(self, timeout_s: float) -> None:
         """Take a turn as soon as it comes. Raises TimeoutError."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting[turn] = None
         try:
             async with asyncio.timeout(timeout_s):
                 await turn
         except BaseException:
+            self._waiting.pop(turn, None)
             if turn.done() and not turn.cancelled():
                 self.give()  # it came at that very moment
             raise
@@ -39,7 +40,7 @@ class Turns:
     def give(self) -> None:
         """To who waits longest, or back."""
         while self._waiting:
-            turn = self._waiting.popleft()
+            turn, _ = self._waiting.popitem(last=False)
             if not turn.done():
                 turn.set_result(None)
                 return

@@ -221,6 +221,28 @@ async def test_a_stream_is_closed_behind_a_message_that_is_on_its_way() -> None:
     assert waits.cancelled()
 
 
+class NonsenseStream(SlowStream):
+    """It answers each batch of puts with what is no answer to it."""
+
+    async def write(self, request: pb.CallsRequest) -> None:
+        for call in request.calls:
+            if call.method == "PutBatch":
+                result = pb.CallResult(id=call.id, response=b"nonsense")
+                self._answers.put_nowait(pb.CallsResponse(results=[result]))
+
+
+async def test_an_answer_that_cannot_be_read_is_told_to_those_it_is_for() -> None:
+    nonsense = NonsenseStream()
+    calls = CallStream(lambda: nonsense)
+    other = asyncio.create_task(calls.call("Pull", b"", 20))
+    told = await asyncio.gather(*(calls.put(b"", 0, 20) for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(one, UnavailableError) and not one.reason for one in told)
+    assert not other.done()
+    nonsense.answer(1)
+    assert await other == b"1"
+    await calls.close()
+
+
 async def test_the_server_is_told_when_the_time_is_up() -> None:
     silent = SilentStream()
     calls = CallStream(lambda: silent)

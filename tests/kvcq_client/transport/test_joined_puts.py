@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 import struct
 from typing import TYPE_CHECKING
@@ -12,10 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq_client import LIGHT_PREFIX, AsyncClient, Message
-from kvcq_client.errors import InvalidArgumentError, KvcqError, NotFoundError
+from kvcq_client.errors import (
+    InvalidArgumentError,
+    KvcqError,
+    NotFoundError,
+    NotPossibleError,
+    UnavailableError,
+)
 from kvcq_client.format import message_id, write_to
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.joined_puts import join, placed, split
+from store.config import FlushMode
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -89,10 +98,18 @@ def test_each_is_told_its_own_place(
     ]
 
 
-def test_an_answer_to_another_number_of_puts_is_an_error() -> None:
-    response = pb.PutBatchResponse(queue_ids=[0], queue_offsets=[1], physical_offsets=[2])
-    with pytest.raises(ValueError, match="zip"):
-        split(response.SerializeToString(), [0, 0])
+@pytest.mark.parametrize(
+    "response",
+    [
+        pb.PutBatchResponse(
+            queue_ids=[0], queue_offsets=[1], physical_offsets=[2]
+        ).SerializeToString(),
+        b"no protobuf",
+    ],
+)
+def test_an_answer_that_is_none_is_an_error(response: bytes) -> None:
+    with pytest.raises(UnavailableError, match="cannot be read"):
+        split(response, [0, 0])
 
 
 async def put_all(client: AsyncClient, messages: Sequence[Message]) -> list[Placed | BaseException]:
@@ -158,10 +175,10 @@ async def test_one_that_is_refused_takes_no_other_with_it(
     )
 
 
-@pytest.mark.parametrize("flush_mode", ["async", "sync"])
+@pytest.mark.parametrize("flush_mode", FlushMode)
 @pytest.mark.parametrize("seed", range(3))
 async def test_puts_that_leave_together_end_as_each_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: str, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: FlushMode, seed: int
 ) -> None:
     pick = random.Random(seed)
     kinds: list[Callable[[bytes], Message]] = [
@@ -215,6 +232,48 @@ async def test_puts_that_are_more_than_a_segment_holds(tmp_path: Path) -> None:
         placed = await put_all(client, [Message("T", bytes(60 << 10), 0) for _ in range(20)])
         offsets = [one.queue_offset for one in placed if not isinstance(one, BaseException)]
         assert sorted(offsets) == [*range(20)]
+
+
+async def test_after_a_flush_that_failed_no_put_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        serving(tmp_path / "store", store={"flush_mode": FlushMode.SYNC}, damaged=True) as served,
+        AsyncClient(served.target, timeout_s=10) as client,
+    ):
+        await client.put(Message("T", b"first", 0))
+        monkeypatch.setattr(os, "fdatasync", _bad_disk)
+        told = await put_all(client, [Message("T", b"%d" % number, 0) for number in range(3)])
+        monkeypatch.undo()
+        assert [(type(one), getattr(one, "reason", "")) for one in told] == [
+            (NotPossibleError, "FLUSH_FAILED")
+        ] * 3
+        assert len({id(one) for one in told}) == 3
+        statistics = await client.statistics()
+        assert statistics["server.refusals.PutBatch.FLUSH_FAILED"] == 1
+        assert "server.calls.Put" not in statistics or statistics["server.calls.Put"] == 1
+
+
+def _bad_disk(_: int) -> None:
+    raise OSError(errno.EIO, "a bad disk")
+
+
+async def test_a_topic_that_is_being_deleted_holds_up_no_other(
+    served: Served, client: AsyncClient
+) -> None:
+    await client.create_topic("Busy", 1)
+    await client.put(Message("T", b"open", 0))
+    served.store._topics.deletions._under_way["Busy"] = None  # as while it is deleted
+    told = await asyncio.gather(
+        *(
+            client.put(Message("Busy" if number == 5 else "T", b"x", 0), timeout_s=0.3)
+            for number in range(20)
+        ),
+        return_exceptions=True,
+    )
+    assert [at for at, one in enumerate(told) if isinstance(one, BaseException)] == [5]
+    assert isinstance(told[5], UnavailableError)
+    assert told[5].reason == "TOPIC_BUSY"
 
 
 async def test_puts_under_way_when_the_line_breaks_are_not_repeated(

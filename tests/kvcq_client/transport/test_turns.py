@@ -42,6 +42,7 @@ async def test_one_whose_time_is_up_leaves_its_place() -> None:
     assert turns.take()
     with pytest.raises(TimeoutError):
         await turns.wait(0)
+    assert not turns._waiting
     turns.give()
     assert turns.take()
 

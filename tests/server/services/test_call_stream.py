@@ -26,6 +26,7 @@ from server.services.call_stream import (
     Result,
     results_out,
 )
+from store.config import FlushMode
 from tests.support.rpc_errors import error_info
 from tests.support.serving import serving
 from tests.support.until import until
@@ -294,7 +295,7 @@ async def test_a_client_that_goes_while_it_is_answered_ends_its_stream_without_a
 
 @pytest.mark.parametrize("flush_mode", ["ASYNC", "SYNC"])
 async def test_a_put_that_comes_alone_is_decoded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: FlushMode
 ) -> None:
     """Also when it has to wait, as for the disk."""
     decoded: list[str] = []
