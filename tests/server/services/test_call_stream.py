@@ -293,7 +293,7 @@ async def test_a_client_that_goes_while_it_is_answered_ends_its_stream_without_a
     assert served.server._edge.gate.under_way(CallKind.SHORT) == 0
 
 
-@pytest.mark.parametrize("flush_mode", ["ASYNC", "SYNC"])
+@pytest.mark.parametrize("flush_mode", FlushMode)
 async def test_a_put_that_comes_alone_is_decoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush_mode: FlushMode
 ) -> None:
