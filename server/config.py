@@ -127,7 +127,7 @@ class ServerConfig:
         10.0, "calls under way may take this long after SIGTERM", bounds=(0, 86_400), live=True
     )
     busy_poll_us: int = setting(
-        250,
+        500,
         "behind an answer to a caller that is this quick to call again, the server looks for the "
         "next call for so long before it sleeps; 0: it sleeps at once",
         bounds=(0, 10_000),
