@@ -17,11 +17,18 @@ from kvcq_client.arguments import (
     wrong_kind,
 )
 from kvcq_client.errors import NotFoundError
-from kvcq_client.format import Checker, StoredMessage, as_bytes, split_records, write_to
+from kvcq_client.format import (
+    Checker,
+    StoredMessage,
+    as_bytes,
+    placed,
+    split_records,
+    write_to,
+)
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.results import Pulled, QueryPage, StoredBatch
 from kvcq_client.settings import ReloadedSettings, ServerSetting
-from kvcq_client.transport import paged, placed
+from kvcq_client.transport import paged
 from kvcq_client.values import (
     Boundary,
     Bounds,

@@ -13,6 +13,7 @@ from kvcq_client.format.outgoing import (
     put_stream_request,
     write_to,
 )
+from kvcq_client.format.places import placed, placed_all
 from kvcq_client.format.records import StoredMessage, message_id, split_records
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "decompress",
     "length_delimited",
     "message_id",
+    "placed",
+    "placed_all",
     "put_stream_request",
     "split_records",
     "varint",

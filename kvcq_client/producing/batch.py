@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from kvcq_client.errors import DeadlineError, KvcqError
-from kvcq_client.format import message_id
-from kvcq_client.values import Placed
+from kvcq_client.format import placed_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from kvcq_client.format import Outgoing
     from kvcq_client.pb.v1 import kvcq_pb2 as pb
+    from kvcq_client.values import Placed
 
 logger = logging.getLogger(__name__)
 
@@ -70,9 +69,9 @@ class Batch:
     __slots__ = (
         "_asked",
         "_callbacks",
-        "_light_offsets",
+        "_light_queues",
         "_lock",
-        "_places",
+        "_placed",
         "_unasked",
         "begun_s",
         "count",
@@ -97,8 +96,8 @@ class Batch:
         self.failure: KvcqError | None = None  # of all messages that are not in `errors`
         # Messages that were refused alone; the others went on without them.
         self.errors: dict[int, KvcqError] = {}
-        self._places: tuple[list[int], list[int], list[int]] | None = None
-        self._light_offsets: list[tuple[int, ...]] = []  # [] when no message has light queues
+        self._placed: list[Placed] | None = None  # once somebody asks
+        self._light_queues: list[int] = []  # of each message; [] when none has any
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
         self._unasked: Unasked | None = None
@@ -117,7 +116,10 @@ class Batch:
             first = failure or self.errors[min(self.errors)]
             unasked.failed(self.count if failure is not None else len(self.errors), first)
         if response is not None and response.light_queue_offsets:
-            self._light_offsets = _light_offsets(self.messages, response)
+            # A name that stands twice counts once.
+            self._light_queues = [
+                len(set(light_queues or ())) for _, _, _, _, _, light_queues, *_ in self.messages
+            ]
         self.messages = []
         with self._lock:
             self.done = True
@@ -164,25 +166,11 @@ class Batch:
             raise error
         response = self.response
         assert response is not None, "a batch is done with a response or a failure"
-        if self._places is None:
-            self._places = (
-                list(response.queue_ids),
-                list(response.queue_offsets),
-                list(response.physical_offsets),
-            )
+        if self._placed is None:
+            light_queues = self._light_queues or [0] * len(response.queue_ids)
+            self._placed = placed_all(response, light_queues)
         at = index - sum(refused < index for refused in self.errors) if self.errors else index
-        queue_ids, queue_offsets, physical_offsets = self._places
-        return Placed(
-            queue_ids[at],
-            queue_offsets[at],
-            physical_offsets[at],
-            # Sent again, and found to have expired since it was stored: -1.
-            message_id(response.store_host, physical_offsets[at])
-            if physical_offsets[at] >= 0
-            else "",
-            response.store_time_ms,
-            self._light_offsets[at] if self._light_offsets else (),
-        )
+        return self._placed[at]
 
     def wait(self, timeout_s: float | None) -> None:
         """Block until done. Raises DeadlineError. Not on the delivering thread."""
@@ -210,18 +198,6 @@ class Batch:
 
         self.when_done(wake)
         await future
-
-
-def _light_offsets(
-    messages: Sequence[Outgoing], response: pb.PutBatchResponse
-) -> list[tuple[int, ...]]:
-    """The offsets in light queues, message by message; the response has them in one row."""
-    offsets = iter(response.light_queue_offsets)
-    return [
-        # A name that stands twice counts once.
-        tuple(islice(offsets, len(set(light_queues or ()))))
-        for _, _, _, _, _, light_queues, *_ in messages
-    ]
 
 
 #: A batch, the index of the first message in it, and the index behind the last.

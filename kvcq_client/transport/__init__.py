@@ -22,7 +22,6 @@ from kvcq_client.transport.connection import (
 )
 from kvcq_client.transport.forks import ForkedError, begin_grpc, close_in_children
 from kvcq_client.transport.freed_memory import keep_freed_memory
-from kvcq_client.transport.joined_puts import placed
 from kvcq_client.transport.lone_calls import LoneCalls
 from kvcq_client.transport.loop_thread import LoopThread, in_background
 from kvcq_client.transport.secured import (
@@ -73,7 +72,6 @@ __all__ = [
     "keep_freed_memory",
     "may_pass",
     "paged",
-    "placed",
     "run_at_once",
     "send_and_receive",
     "signature_of",

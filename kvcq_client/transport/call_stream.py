@@ -3,7 +3,8 @@
 The stream is opened by the first call, and again by the next one after it broke. Nothing is sent
 before the server has said that it is there, so a call that finds no server was not sent.
 
-Puts that wait together leave as one batch, at half the cost for the server: see joined_puts.py.
+Puts that wait together leave as one batch, at less than half the cost for the server: see
+joined_puts.py.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
+from kvcq_client.format import placed
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.below_grpc import STREAM_OVER, is_plain, write_request
-from kvcq_client.transport.joined_puts import JOINED, is_of_one, join, placed, split
+from kvcq_client.transport.joined_puts import JOINED, is_of_one, join, split
 from kvcq_client.transport.loop_thread import in_background
 from kvcq_client.transport.own_stream import OwnStream
 from kvcq_client.transport.statuses import from_batch_error, from_shared_stream
@@ -79,7 +81,6 @@ class CallStream:
         self._answers: dict[int, _Answer] = {}
         self._joined: dict[int, list[_Call]] = {}  # puts that were sent together
         self._timer: asyncio.TimerHandle | None = None  # one for all: nearly all end before it does
-        self._look_s = inf  # when it is due
         self._task: asyncio.Task[None] | None = None
         # Of the task: None before the server has said that it is there.
         self._stream: Any = None
@@ -121,7 +122,7 @@ class CallStream:
             self._send_soon()
         elif len(self._waiting) == _EARLY:
             self._send()
-        if end_s < self._look_s:
+        if self._timer is None or end_s < self._timer.when():
             self._look_at(end_s)
         try:
             return await future
@@ -174,7 +175,6 @@ class CallStream:
         """Look then whether the time of a call is up; inf: never."""
         if self._timer is not None:
             self._timer.cancel()
-        self._look_s = end_s
         self._timer = None if end_s == inf else self._loop.call_at(end_s, self._look)
 
     def _look(self) -> None:

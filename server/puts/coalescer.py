@@ -5,9 +5,9 @@ the dispatch and, in SYNC mode, the flush are paid once for all of them.
 
 gRPC takes calls off the wire one by one, each in some turns of the loop: of 64 calls under way
 hardly two are there in the same turn. So while calls come in company their messages are gathered
-for longer, until no other has come for some turns. Answers
-leave together then, which saves both sides more than the append does: 64 unary calls of one client
-are 1.4 times as fast, 8 are 1.1 times. Who calls alone is not held up: its puts have no company.
+for longer, until no other has come for some turns. Answers leave together then, which saves both
+sides more than the append does: 64 unary calls of one client are 1.4 times as fast, 8 are 1.1
+times. Who calls alone is not held up: its puts have no company.
 """
 
 from __future__ import annotations
