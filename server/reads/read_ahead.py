@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
     from store.reads import Pulled, PullPlan
 
-#: A smaller answer takes less to read than to ask for.
-LEAST_BYTES = 64 << 10
 #: Of records that are read ahead, for all readers.
 MOST_BYTES = 8 << 20
 #: Who takes longer from an answer to the next step gains nothing.
@@ -78,9 +76,9 @@ class ReadAhead:
             return None
         return None if plan is None else plan.pulled(read.records)
 
-    def answered(self, place: Place, pulled: Pulled, size_bytes: int) -> None:
-        """A pull from there got that: so many bytes, which go out in this turn of the loop."""
-        if size_bytes < LEAST_BYTES or pulled.next_offset >= pulled.max_offset:
+    def answered(self, place: Place, pulled: Pulled) -> None:
+        """A pull from there got that, and it goes out in this turn of the loop."""
+        if not pulled.records or pulled.next_offset >= pulled.max_offset:
             return
         key, _, max_bytes, wanted = place
         if wanted.tag_filter is not None:

@@ -172,7 +172,7 @@ class Reads:
         if is_laborious(pulled, wanted.form):
             return None
         answer = _answer(pulled, wanted.form, encode=False)
-        self._ahead.answered(place, pulled, answer.cost_bytes)
+        self._ahead.answered(place, pulled)
         return self._taken(key, caller, answer)
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from store.reads import Pulled
 
 LIGHT = "%LMQ%a"
-#: Each an answer that is worth it.
 BODY = b"x" * 1000
 STEP = 70
 
@@ -102,7 +101,7 @@ class Puller:
         if found is not None:
             self.from_ahead += 1
             assert found == pulled
-        self.ahead.answered(place, pulled, sum(map(len, pulled.records)))
+        self.ahead.answered(place, pulled)
         return pulled
 
     def call(self, peer: str) -> None:
@@ -149,13 +148,18 @@ def test_the_third_step_and_those_behind_it_are_read_ahead(store: MessageStore) 
     assert puller.from_ahead == 3
 
 
+def test_a_step_of_one_message_is_read_ahead_too(store: MessageStore) -> None:
+    puller = Puller(store)
+    for offset in range(5):
+        puller.pull(offset, 1)
+        puller.loop.idle()
+    assert puller.from_ahead == 3
+
+
 def test_nothing_is_read_ahead_where_it_is_not_worth_it(store: MessageStore) -> None:
     puller = Puller(store)
     for at in (0, 200, 400):  # not one behind the other
         puller.pull(at)
-        puller.loop.idle()
-    for number in range(6):  # small ones
-        puller.pull(number * 10, 10)
         puller.loop.idle()
     for number in range(4):  # a filter
         puller.pull(number * STEP, tags="t")
@@ -323,8 +327,7 @@ def test_ahead_is_as_it_comes(
     """Whatever happens in between, `Puller.pull` finds both the same."""
     clock = FakeClock(int(time() * 1000))  # RocksDB drops what has expired by the system's
     root = tmp_path_factory.mktemp("ahead") / "store"
-    with pytest.MonkeyPatch.context() as patch, open_small(root, clock) as store:
-        patch.setattr(read_ahead, "LEAST_BYTES", 1)
+    with open_small(root, clock) as store:
         store.create_topics([("T", 1)])
         put(store, 40)
         puller = Puller(store)
