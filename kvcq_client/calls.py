@@ -10,6 +10,7 @@ from kvcq_client.activity import Activity
 from kvcq_client.arguments import (
     INT32_MAX,
     checked,
+    number,
     positions_of,
     queue_of,
     text,
@@ -56,7 +57,7 @@ _BOUNDARIES = {Boundary.LOWER: pb.TIME_BOUNDARY_LOWER, Boundary.UPPER: pb.TIME_B
 _checker = Checker()
 
 
-@checked()
+@checked(but="put")  # which looks at all of it itself
 class Calls:
     """What a client can ask for. Awaits nothing but `call`, and runs wherever that does."""
 
@@ -77,10 +78,11 @@ class Calls:
         Not repeated once it may be stored: as after UnavailableError or DeadlineError without a
         reason, or when the server could not say in time that it is durable.
         """
+        if timeout_s is not None:
+            number("timeout_s", timeout_s)
         request = pb.PutRequest()
         write_to(request.message, _checked(message))
         answer = await self._call(self._messages.Put, request, timeout_s, may_repeat=False)
-        # One that left with others comes placed.
         return answer if isinstance(answer, Placed) else placed(answer)
 
     async def put_numbered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kvcq_client.format.records import message_id
+from kvcq_client.format.records import message_ids
 from kvcq_client.values import Placed
 
 if TYPE_CHECKING:
@@ -32,22 +32,23 @@ def placed_all(columns: pb.PutBatchResponse, light_queues: Sequence[int]) -> lis
 
     Raises ValueError when the columns are not of so many messages.
     """
-    store_host, store_time_ms = columns.store_host, columns.store_time_ms
+    store_time_ms = columns.store_time_ms
     light_offsets = iter(columns.light_queue_offsets)
+    physical_offsets = columns.physical_offsets
     return [
         Placed(
             queue_id,
             queue_offset,
             physical_offset,
-            # Sent again, and found to have expired since it was stored: -1.
-            message_id(store_host, physical_offset) if physical_offset >= 0 else "",
+            message_id,  # none when it was sent again, and has expired since it was stored
             store_time_ms,
             tuple(islice(light_offsets, count)) if count else (),
         )
-        for queue_id, queue_offset, physical_offset, count in zip(
+        for queue_id, queue_offset, physical_offset, message_id, count in zip(
             columns.queue_ids,
             columns.queue_offsets,
-            columns.physical_offsets,
+            physical_offsets,
+            message_ids(columns.store_host, physical_offsets),
             light_queues,
             strict=True,
         )

@@ -44,7 +44,7 @@ from kvcq_client.format.compression import COMPRESSED, BodyError, decompress
 from kvcq_client.values import Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAGIC_V1 = -626843481
 MAGIC_V2 = -626843477
@@ -339,6 +339,12 @@ def _verify_without_item(record: bytes) -> None:
 def message_id(store_host: bytes, physical_offset: int) -> str:
     """RocketMQ's offset message id: packed store host and offset in upper-case hex."""
     return (store_host + _I64.pack(physical_offset)).hex().upper()
+
+
+def message_ids(store_host: bytes, physical_offsets: Iterable[int]) -> list[str]:
+    """Those of many messages. Of an offset below 0: none, an empty text."""
+    host = store_host.hex().upper()
+    return [f"{host}{offset:016X}" if offset >= 0 else "" for offset in physical_offsets]
 
 
 def _born_bytes(sys_flag: int) -> int:

@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from kvcq_client.errors import DeadlineError, KvcqError, UnavailableError
-from kvcq_client.format import placed
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.transport.below_grpc import STREAM_OVER, is_plain, write_request
 from kvcq_client.transport.joined_puts import JOINED, is_of_one, join, split
@@ -50,23 +49,29 @@ NOT_SENT = "NOT_SENT"
 _EOF: object = grpc.aio.EOF  # type: ignore[attr-defined] # the stubs leave it out
 
 
-class _Call(NamedTuple):
-    """One that was not sent yet."""
+class _Call:
+    """One that has no answer yet. No NamedTuple: that takes thrice as long to make."""
 
-    id: int
-    method: str  # empty: the call of that id is given up
-    request: bytes
-    timeout_ms: int
-    #: Of a put that may leave with others: how many it goes to. None: it goes by itself.
-    light_queues: int | None = None
+    __slots__ = ("end_s", "future", "id", "light_queues", "method", "request", "timeout_s")
 
-
-class _Answer(NamedTuple):
-    """What a caller waits for."""
-
-    future: asyncio.Future[bytes | Placed]
-    end_s: float  # when its time is up, on the loop's clock
-    timeout_s: float
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - as the requests have it
+        method: str,
+        request: bytes,
+        timeout_s: float,
+        light_queues: int | None,
+        end_s: float,
+        future: asyncio.Future[bytes | Placed],
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.request = request
+        self.timeout_s = timeout_s
+        #: Of a put that may leave with others: how many it goes to. None: it goes by itself.
+        self.light_queues = light_queues
+        self.end_s = end_s  # when its time is up, on the loop's clock
+        self.future = future  # its caller waits for it
 
 
 class CallStream:
@@ -76,11 +81,12 @@ class CallStream:
         self._open_stream = open_stream
         self._loop = asyncio.get_running_loop()
         self._next_id = 1
-        # Not sent yet; and all that have no answer.
-        self._waiting: list[_Call] = []
-        self._answers: dict[int, _Answer] = {}
+        self._calls: dict[int, _Call] = {}  # all that have no answer
+        self._waiting: list[_Call] = []  # those that were not sent yet
+        self._given_up: list[int] = []  # those that the server is to be told of
         self._joined: dict[int, list[_Call]] = {}  # puts that were sent together
         self._timer: asyncio.TimerHandle | None = None  # one for all: nearly all end before it does
+        self._look_s = inf  # when it goes off
         self._task: asyncio.Task[None] | None = None
         # Of the task: None before the server has said that it is there.
         self._stream: Any = None
@@ -91,38 +97,32 @@ class CallStream:
         self._own: OwnStream | None = None
         self._alone = 0  # calls on this stream, one after the other
 
-    async def call(self, method: str, request: bytes, timeout_s: float) -> bytes:
-        """The encoded response. Raises what the server answered, DeadlineError when the time is
-        up, and UnavailableError when the stream broke; its reason is NOT_SENT when the server
-        cannot have seen the call."""
-        answer = await self._call(method, request, timeout_s, None)
-        assert isinstance(answer, bytes), "it was not joined with others"
-        return answer
-
-    async def put(self, request: bytes, light_queues: int, timeout_s: float) -> Placed:
-        """The answer to an encoded PutRequest for so many light queues. Raises as `call`."""
-        answer = await self._call("Put", request, timeout_s, light_queues)
-        return placed(pb.PutResponse.FromString(answer)) if isinstance(answer, bytes) else answer
-
-    async def _call(
-        self, method: str, request: bytes, timeout_s: float, light_queues: int | None
+    async def call(
+        self, method: str, request: bytes, timeout_s: float, light_queues: int | None = None
     ) -> bytes | Placed:
+        """The encoded response. Of a put that may leave with others, to so many light queues: the
+        place, when it did.
+
+        Raises what the server answered, DeadlineError when the time is up, and UnavailableError
+        when the stream broke; its reason is NOT_SENT when the server cannot have seen the call.
+        """
         self._count()
         call_id = self._next_id
         self._next_id += 1
-        future: asyncio.Future[bytes | Placed] = self._loop.create_future()
-        end_s = self._loop.time() + timeout_s
-        self._answers[call_id] = _Answer(future, end_s, timeout_s)
-        self._waiting.append(
-            _Call(call_id, method, request, int(timeout_s * 1000) + 1, light_queues)
-        )
+        loop = self._loop
+        end_s = loop.time() + timeout_s
+        future: asyncio.Future[bytes | Placed] = loop.create_future()
+        call = _Call(call_id, method, request, timeout_s, light_queues, end_s, future)
+        self._calls[call_id] = call
+        waiting = self._waiting
+        waiting.append(call)
         if self._task is None:
             self._task = in_background(self._run(), "kvcq-calls")
-        elif len(self._waiting) == 1:
+        elif len(waiting) == 1:
             self._send_soon()
-        elif len(self._waiting) == _EARLY:
+        elif len(waiting) == _EARLY:
             self._send()
-        if self._timer is None or end_s < self._timer.when():
+        if end_s < self._look_s:
             self._look_at(end_s)
         try:
             return await future
@@ -134,11 +134,11 @@ class CallStream:
     def own(self) -> OwnStream | None:
         """The stream for a call that begins now and has nobody beside it; None: this one."""
         own = self._own
-        return None if own is None or self._answers or not own.is_free else own
+        return None if own is None or self._calls or not own.is_free else own
 
     def _count(self) -> None:
         """Open a stream for callers of their own when it is worth it."""
-        self._alone = 0 if self._answers else self._alone + 1
+        self._alone = 0 if self._calls else self._alone + 1
         if self._alone >= CALLS_BEFORE and is_plain(self._stream) and not self._closing:
             self._alone = 0
             if self._own is None or self._own.has_ended:
@@ -149,7 +149,7 @@ class CallStream:
         """Whether it is open for nobody."""
         if self._own is not None and not (self._own.is_free or self._own.has_ended):
             return False
-        return self._task is not None and not self._answers and not self._waiting
+        return self._task is not None and not self._calls and not self._given_up
 
     async def close(self) -> None:
         """End the stream; calls under way are cancelled. Repeatable.
@@ -157,9 +157,9 @@ class CallStream:
         The server is told, and ends it. Otherwise gRPC tells of the end of its operations later,
         when the event loop may be closed.
         """
-        for call_id, answer in list(self._answers.items()):
-            self._give_up(call_id)
-            answer.future.cancel()
+        for call in list(self._calls.values()):
+            self._give_up(call.id)
+            call.future.cancel()
         self._look_at(inf)
         self._closing = True
         if self._own is not None:
@@ -175,35 +175,39 @@ class CallStream:
         """Look then whether the time of a call is up; inf: never."""
         if self._timer is not None:
             self._timer.cancel()
+        self._look_s = end_s
         self._timer = None if end_s == inf else self._loop.call_at(end_s, self._look)
 
     def _look(self) -> None:
         now_s = self._loop.time()
-        for call_id, (future, end_s, timeout_s) in list(self._answers.items()):
-            if end_s <= now_s:
-                self._give_up(call_id)
-                if not future.done():
-                    future.set_exception(DeadlineError(f"no answer within {timeout_s:g} s"))
-        self._look_at(min((answer.end_s for answer in self._answers.values()), default=inf))
+        for call in list(self._calls.values()):
+            if call.end_s <= now_s:
+                self._give_up(call.id)
+                if not call.future.done():
+                    call.future.set_exception(
+                        DeadlineError(f"no answer within {call.timeout_s:g} s")
+                    )
+        self._look_at(min((call.end_s for call in self._calls.values()), default=inf))
 
     def _give_up(self, call_id: int) -> None:
         """Take the call back, or tell the server. Repeatable."""
-        if self._answers.pop(call_id, None) is None:
+        call = self._calls.pop(call_id, None)
+        if call is None:
             return
-        before = len(self._waiting)
-        self._waiting = [call for call in self._waiting if call.id != call_id]
-        if len(self._waiting) == before and self._task is not None:
-            self._waiting.append(_Call(call_id, "", b"", 0))
+        if call in self._waiting:
+            self._waiting.remove(call)
+        elif self._task is not None and not any(call in puts for puts in self._joined.values()):
+            self._given_up.append(call_id)
             self._send_soon()
 
     def _settle(self, call_id: int, outcome: bytes | Placed | KvcqError) -> None:
-        answer = self._answers.pop(call_id, None)
-        if answer is None or answer.future.done():
+        call = self._calls.pop(call_id, None)
+        if call is None or call.future.done():
             return
         if isinstance(outcome, KvcqError):
-            answer.future.set_exception(outcome)
+            call.future.set_exception(outcome)
         else:
-            answer.future.set_result(outcome)
+            call.future.set_result(outcome)
 
     def _settle_joined(self, puts: list[_Call], outcome: bytes | KvcqError) -> None:
         if isinstance(outcome, bytes):
@@ -217,9 +221,10 @@ class CallStream:
                 return
         if is_of_one(outcome):
             # Nothing was stored. Each is told by itself what is wrong with it, if anything is.
-            self._waiting += [
-                put._replace(light_queues=None) for put in puts if put.id in self._answers
-            ]
+            again = [put for put in puts if put.id in self._calls]
+            for put in again:
+                put.light_queues = None
+            self._waiting += again
             self._send_soon()
             return
         for put in puts:
@@ -244,8 +249,9 @@ class CallStream:
     def _fail_all(self, error: KvcqError) -> None:
         not_sent = {call.id for call in self._waiting}
         self._waiting = []
+        self._given_up.clear()
         self._joined.clear()
-        for call_id in list(self._answers):
+        for call_id in list(self._calls):
             if call_id in not_sent and not error.reason:
                 self._settle(call_id, UnavailableError(str(error), NOT_SENT))
             else:
@@ -275,7 +281,7 @@ class CallStream:
         # Over before `_read` has heard of it, as where no server was found: nothing is sent then.
         if stream is None or self._is_writing or stream.done():
             return
-        if self._waiting:
+        if self._waiting or self._given_up:
             self._is_writing = True
             run_at_once(write_request(stream, self._take()), partial(self._written, stream))
         elif self._closing:
@@ -290,30 +296,39 @@ class CallStream:
 
     def _take(self) -> pb.CallsRequest:
         """What waits, as far as it fits a message."""
+        taken = pb.CallsRequest()
+        given_up = self._given_up[:_CALLS_A_MESSAGE]
+        del self._given_up[:_CALLS_A_MESSAGE]
+        for call_id in given_up:
+            taken.calls.add(id=call_id, cancel=True)
+        room = _CALLS_A_MESSAGE - len(given_up)
         waiting, self._waiting = self._waiting, []
         size = 0
         for at, call in enumerate(waiting):
             size += len(call.request)
-            if at == _CALLS_A_MESSAGE or (at and size > _MESSAGE_BYTES):
+            if at == room or (at and size > _MESSAGE_BYTES):
                 waiting, self._waiting = waiting[:at], waiting[at:]
                 break
-        taken = pb.CallsRequest()
         puts = [call for call in waiting if call.light_queues is not None]
         if len(puts) > 1:
-            joined = taken.calls.add()
-            joined.id = self._next_id
+            self._joined[self._next_id] = puts
+            request = join([put.request for put in puts])
+            _add(taken, self._next_id, JOINED, request, max(put.timeout_s for put in puts))
             self._next_id += 1
-            joined.method = JOINED
-            joined.request = join([put.request for put in puts])
-            joined.timeout_ms = max(put.timeout_ms for put in puts)
-            self._joined[joined.id] = puts
             waiting = [call for call in waiting if call.light_queues is None]
-        for one in waiting:
-            alone = taken.calls.add()
-            alone.id, alone.method, alone.request, alone.timeout_ms, _ = one
-            if not one.method:
-                alone.cancel = True
+        for call in waiting:
+            _add(taken, call.id, call.method, call.request, call.timeout_s)
         return taken
+
+
+def _add(
+    message: pb.CallsRequest, call_id: int, method: str, request: bytes, timeout_s: float
+) -> None:
+    call = message.calls.add()  # filled in place: one that is given to the message is copied
+    call.id = call_id
+    call.method = method
+    call.request = request
+    call.timeout_ms = int(timeout_s * 1000) + 1
 
 
 def _another(error: KvcqError) -> KvcqError:

@@ -217,6 +217,7 @@ class Connection:
         end_s = monotonic() + self.limit_s(timeout_s)
         shared = self.shared(method, request)
         parked = may_be_parked(request)
+        takes_turn = method is not self.messages.Pull  # may be parked, by the thousand
         backoff: Backoff | None = None  # most calls need none
         while True:
             self.check_open()
@@ -227,14 +228,25 @@ class Connection:
                     name, data, kind = shared
                     left_s = max(0.001, end_s - monotonic())
                     return cast("R", kind.FromString(await own.call(name, data, left_s)))
-                if method is self.messages.Pull:  # may be parked, by the thousand
-                    return await self._send(method, request, shared, end_s, may_repeat)
-                if not self._turns.take():
+                if takes_turn and not self._turns.take():
                     await self._turn(end_s)
                 try:
-                    return await self._send(method, request, shared, end_s, may_repeat)
+                    left_s = max(0.001, end_s - monotonic())
+                    if shared is None:
+                        # What may not be repeated waits for a connection instead: it is sent once.
+                        return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
+                    name, data, kind = shared
+                    light_queues = None
+                    if isinstance(request, pb.PutRequest):
+                        names = request.message.light_queues
+                        light_queues = len(set(names)) if names else 0
+                    answer = await self.calls.call(name, data, left_s, light_queues)
+                    # One that left with others comes placed.
+                    whole = kind.FromString(answer) if isinstance(answer, bytes) else answer
+                    return cast("R", whole)
                 finally:
-                    self._turns.give()
+                    if takes_turn:
+                        self._turns.give()
             except (grpc.aio.AioRpcError, KvcqError) as rpc_error:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
                 check_may_go_again(error, may_repeat=may_repeat)
@@ -298,28 +310,7 @@ class Connection:
                 f"{CALLS_UNDER_WAY} calls of this client are under way, and none ended in time"
             ) from None
 
-    async def _send(
-        self,
-        method: Callable[..., Awaitable[R]],
-        request: Message | bytes,
-        shared: tuple[str, bytes, type[Message]] | None,
-        end_s: float,
-        may_repeat: bool,  # noqa: FBT001 - as `call` has it
-    ) -> R:
-        left_s = max(0.001, end_s - monotonic())
-        if shared is not None:
-            name, data, kind = shared
-            if isinstance(request, pb.PutRequest):
-                names = request.message.light_queues
-                light_queues = len(set(names)) if names else 0
-                return cast("R", await self.calls.put(data, light_queues, left_s))
-            return cast("R", kind.FromString(await self.calls.call(name, data, left_s)))
-        # What may not be repeated waits for a connection instead: it is sent once.
-        return await method(request, timeout=left_s, wait_for_ready=not may_repeat)
-
-    def shared(
-        self, method: object, request: Message | bytes
-    ) -> tuple[str, bytes, type[Message]] | None:
+    def shared(self, method: object, request: Message | bytes) -> tuple[str, bytes, Any] | None:
         """Name, request and kind of answer of what shares a stream; None: a call of its own."""
         sharing = self._sharing.get(method)
         if sharing is None or isinstance(request, bytes):

@@ -21,6 +21,7 @@ from tests.support.until import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from kvcq_client import Placed
     from server.edge import Context
     from tests.support.cut_line import CutLine
     from tests.support.serving import Served
@@ -165,8 +166,11 @@ class SlowStream(SilentStream):
         results = [pb.CallResult(id=number, response=b"%d" % number) for number in ids]
         self._answers.put_nowait(pb.CallsResponse(results=results))
 
-    async def done_writing(self) -> None:
+    def answer_eof(self) -> None:
         self._answers.put_nowait(EOF)
+
+    async def done_writing(self) -> None:
+        self.answer_eof()
 
 
 async def turns(count: int = 5) -> None:
@@ -178,7 +182,7 @@ async def test_calls_of_one_turn_go_out_together_and_so_do_those_behind_a_messag
     slow = SlowStream()
     calls = CallStream(lambda: slow)
 
-    def call(count: int) -> list[asyncio.Task[bytes]]:
+    def call(count: int) -> list[asyncio.Task[bytes | Placed]]:
         return [asyncio.create_task(calls.call("Put", b"x", 10)) for _ in range(count)]
 
     first = call(2)
@@ -235,12 +239,27 @@ async def test_an_answer_that_cannot_be_read_is_told_to_those_it_is_for() -> Non
     nonsense = NonsenseStream()
     calls = CallStream(lambda: nonsense)
     other = asyncio.create_task(calls.call("Pull", b"", 20))
-    told = await asyncio.gather(*(calls.put(b"", 0, 20) for _ in range(3)), return_exceptions=True)
+    puts = (calls.call("Put", b"", 20, 0) for _ in range(3))
+    told = await asyncio.gather(*puts, return_exceptions=True)
     assert all(isinstance(one, UnavailableError) and not one.reason for one in told)
     assert not other.done()
     nonsense.answer(1)
     assert await other == b"1"
     await calls.close()
+
+
+async def test_of_a_put_that_left_with_others_the_server_is_not_told() -> None:
+    slow = SlowStream()
+    calls = CallStream(lambda: slow)
+    puts = [asyncio.create_task(calls.call("Put", b"x", 10, 0)) for _ in range(3)]
+    await turns()
+    slow.take()
+    puts[0].cancel()
+    await turns()
+    assert slow.messages == [[4]], "a batch is no call of one caller"
+    slow.answer_eof()
+    told = await asyncio.gather(*puts, return_exceptions=True)
+    assert [type(one) for one in told] == [asyncio.CancelledError] + [UnavailableError] * 2
 
 
 async def test_the_server_is_told_when_the_time_is_up() -> None:
