@@ -31,7 +31,7 @@ class Need(NamedTuple):
     #: Of an administrative act, which is audited: the names of what it is done to.
     target: Callable[[Any], Sequence[str]] | None = None
     #: Whether the check of a request takes so long that a thread does it; None: never.
-    is_laborious: Callable[[Any], bool] | None = None
+    is_laborious: Callable[[Caller, Any], bool] | None = None
 
 
 # --- checks of requests --------------------------------------------------------------------
@@ -72,8 +72,10 @@ _MESSAGES_IN_LOOP = 1024
 _CHARACTERS_IN_LOOP = 32 << 10
 
 
-def is_laborious_batch(batch: pb.PutBatchRequest) -> bool:
+def is_laborious_batch(caller: Caller, batch: pb.PutBatchRequest) -> bool:
     """Whether `check_batch` is for a thread: a batch may have a hundred thousand names."""
+    if caller.is_unbound(_PUBLISH, _TOPIC):
+        return False
     columns, messages = batch.columns, batch.messages
     names = len(columns.topics) + len(columns.light_queues)
     if names > _NAMES_IN_LOOP or len(messages) > _MESSAGES_IN_LOOP:

@@ -53,10 +53,11 @@ class Method:
 
     async def handle(self, request: Message, context: Context, *, large: bool) -> bytes | Held:
         """The encoded response to the request. Raises what the call is refused with."""
-        if self._is_laborious is None or not self._is_laborious(request):
-            self._check(current_caller(), request)
+        caller = current_caller()
+        if self._is_laborious is None or not self._is_laborious(caller, request):
+            self._check(caller, request)
         else:
-            await self._decoder.in_thread(self._check, current_caller(), request)
+            await self._decoder.in_thread(self._check, caller, request)
         if self._target is None:
             return await self._handle(request, context, large=large)
         target = self._target(request)

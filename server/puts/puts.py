@@ -155,7 +155,7 @@ class Puts:
 
         async def append(batch: pb.PutBatchRequest) -> Answer:
             try:
-                if is_laborious_batch(batch):
+                if is_laborious_batch(caller, batch):
                     await self._bulk.run(check_batch, caller, batch)
                 else:
                     check_batch(caller, batch)

@@ -34,7 +34,9 @@ def topics_of(request: pb.PutBatchRequest) -> Mapping[str, int]:
     else:
         messages = request.messages
         count = len(messages)
-        found = Counter(messages[at].topic for at in _looked_at(count))
+        if count > SAMPLE:
+            messages = [messages[at] for at in _looked_at(count)]
+        found = Counter([message.topic for message in messages])
     return found if count <= SAMPLE else _scaled(found, count)
 
 

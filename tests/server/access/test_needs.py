@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -231,8 +232,11 @@ async def test_a_batch_of_very_many_names_is_looked_through_to_its_end(served: S
         )
     )
     stream: Any = served.messages.PutStream(metadata=headers("other"))
+    bound: Any = SimpleNamespace(is_unbound=lambda role, kind: False)
+    unbound: Any = SimpleNamespace(is_unbound=lambda role, kind: True)
     for case, batch in batches.items():
-        assert is_laborious_batch(batch)
+        assert is_laborious_batch(bound, batch)
+        assert not is_laborious_batch(unbound, batch)
         wanted = grpc.StatusCode.OK if case == "own" else grpc.StatusCode.PERMISSION_DENIED
         [method] = [method for method in METHODS if method.name == "PutBatch"]
         assert await call(served, method, batch, headers("other")) is wanted, case
