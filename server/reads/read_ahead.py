@@ -2,9 +2,9 @@
 
 One who pulls a queue step by step asks for the next step when the last one is decoded: until then
 the server has nothing to do, and afterwards the reader. So the records of the next step are read,
-and verified, once the answer is on its way. That is all: bounds, rights, and whether the queue
-still has those records are looked up when the pull is there. Where that is not certain they are
-dropped, and read as without all this.
+verified, and made an answer once the one before is on its way. That is all: bounds, rights, and
+whether the queue still has those records are looked up when the pull is there. Where that is not
+certain they are dropped, and read as without all this.
 
 A pull that begins where an answer ended is the next step, whoever asks: what is read ahead is of a
 queue, not of a connection. The second step is read when it is asked for, those behind it ahead. But
@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from server.reads.answer import Answer, answer_of
+from server.reads.reader import is_laborious
+
 if TYPE_CHECKING:
     import asyncio
 
     from server.edge import CallGate, RequestMemory
     from server.reads.reader import Place
     from server.stage import Stage
-    from store.format import Records
     from store.message_store import MessageStore
-    from store.reads import Pulled, PullPlan
+    from store.reads import PullPlan
 
 #: Of records that are read ahead, for all readers.
 MOST_BYTES = 8 << 20
@@ -36,9 +39,11 @@ MOST_STEPS = 64
 DROP_EVERY_S = 1.0
 
 
-class _Read(NamedTuple):
+class Ahead(NamedTuple):
+    """A pull that was read ahead."""
+
     plan: PullPlan
-    records: Records
+    answer: Answer  # its response is encoded
 
 
 class ReadAhead:
@@ -59,12 +64,12 @@ class ReadAhead:
         self._loop = loop
         # Where answers ended, oldest first: when, and how many calls had come.
         self._ends: dict[Place, tuple[float, int]] = {}
-        self._read: dict[Place, _Read] = {}
+        self._read: dict[Place, Ahead] = {}
         self._bytes = 0  # of it
         self._timer: asyncio.TimerHandle | None = None
         stage.on_change(self._changed)
 
-    def take(self, place: Place) -> Pulled | None:
+    def take(self, place: Place) -> Ahead | None:
         """What a pull from there gives now. None: it has to be read."""
         read = self._read.pop(place, None)
         if read is None:
@@ -74,18 +79,19 @@ class ReadAhead:
             plan = self._store.plan_again(read.plan)
         except Exception:  # noqa: BLE001 - the pull meets it too, and says so
             return None
-        return None if plan is None else plan.pulled(read.records)
+        return None if plan is None else _with_bounds(read, plan)
 
-    def answered(self, place: Place, pulled: Pulled) -> None:
-        """A pull from there got that, and it goes out in this turn of the loop."""
-        if not pulled.records or pulled.next_offset >= pulled.max_offset:
+    def answered(self, place: Place, next_offset: int, max_offset: int) -> None:
+        """A pull from there got messages up to `next_offset`, of a queue up to `max_offset`, both
+        exclusive; the answer goes out in this turn of the loop."""
+        if next_offset >= max_offset:
             return
         key, _, max_bytes, wanted = place
         if wanted.tag_filter is not None:
             return
         now_s, came = self._loop.time(), self._gate.came
         before_s, before = self._ends.pop(place, (-STEP_S, 0))
-        step: Place = key, pulled.next_offset, max_bytes, wanted
+        step: Place = key, next_offset, max_bytes, wanted
         self._ends[step] = now_s, came
         if len(self._ends) > MOST_STEPS:
             del self._ends[next(iter(self._ends))]
@@ -113,7 +119,7 @@ class ReadAhead:
         elif self._timer is None:
             self._timer = self._loop.call_later(DROP_EVERY_S, self._drop)
 
-    def _read_from(self, step: Place) -> _Read | None:
+    def _read_from(self, step: Place) -> Ahead | None:
         """None: not that much, or not as easily."""
         (topic, queue_id), offset, max_bytes, wanted = step
         store = self._store
@@ -130,8 +136,10 @@ class ReadAhead:
         is_last = plan.next_offset >= plan.max_offset  # there may be more when it is asked for
         if is_last or self._bytes + plan.size_bytes > MOST_BYTES:
             return None
-        records = store.read_planned(plan).records
-        return _Read(plan, records) if len(records) == len(plan.places) else None
+        pulled = store.read_planned(plan)
+        if len(pulled.records) < len(plan.places) or is_laborious(pulled, wanted.form):
+            return None
+        return Ahead(plan, answer_of(pulled, wanted.form, encode=True))
 
     def _drop(self) -> None:
         if self._timer is not None:
@@ -141,7 +149,7 @@ class ReadAhead:
             self._let_go(read)
         self._read.clear()
 
-    def _let_go(self, read: _Read) -> None:
+    def _let_go(self, read: Ahead) -> None:
         size = read.plan.size_bytes
         self._bytes -= size
         self._memory.sent(size)
@@ -149,3 +157,17 @@ class ReadAhead:
     def _changed(self) -> None:
         if self._stage.is_draining:
             self._drop()
+
+
+def _with_bounds(read: Ahead, plan: PullPlan) -> Ahead | None:
+    """The same with the bounds of `plan`. None: that takes more than to say them."""
+    before, answer = read
+    if (plan.min_offset, plan.max_offset) == (before.min_offset, before.max_offset):
+        return read
+    if plan.min_offset == 0 < before.min_offset:  # a 0 is not sent
+        return None
+    # Of a field that comes twice the last one counts.
+    bounds = pb.PullResponse(min_offset=plan.min_offset, max_offset=plan.max_offset)
+    assert isinstance(answer.response, bytes)
+    response = answer.response + bounds.SerializeToString()
+    return Ahead(plan, answer._replace(response=response))

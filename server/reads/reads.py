@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.access import current_caller
+from server.reads.answer import Answer, answer_of
 from server.reads.long_poll import pull_or_wait, wait_seconds
 from server.reads.queue_growth import QueueGrowth
 from server.reads.read_ahead import ReadAhead
@@ -18,13 +18,10 @@ from server.wire import (
     DEFAULT_PULL_MESSAGES,
     MAX_PULL_MESSAGES,
     PAGE_BYTES,
-    PULL_STATUS,
     bounded,
     form_of,
     in_range,
     not_negative,
-    pulled_out,
-    whole_out,
 )
 from store.message import PullStatus
 from store.reads import TagFilter
@@ -32,6 +29,7 @@ from store.reads import TagFilter
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    from kvcq_client.pb.v1 import kvcq_pb2 as pb
     from server.access import Caller
     from server.config import ServerConfig
     from server.edge import CallGate, RequestMemory
@@ -42,14 +40,6 @@ if TYPE_CHECKING:
     from server.stage import Stage
     from store.message_store import MessageStore
     from store.reads import Pulled
-
-
-class _Answer(NamedTuple):
-    status: pb.PullStatus
-    message_count: int
-    cost_bytes: int  # of its records, or of its encoded messages
-    response: pb.PullResponse | bytes | Held  # bytes when a worker encoded it
-
 
 _COST_BYTES = attrgetter("cost_bytes")
 
@@ -114,13 +104,13 @@ class Reads:
         def pull() -> Pulled:
             return self._reader.pull(*place, may_wait=wait_ms > 0)
 
-        def read_in_worker(aside: bool) -> _Answer:  # noqa: FBT001 - of a callback
+        def read_in_worker(aside: bool) -> Answer:  # noqa: FBT001 - of a callback
             found = self._reader.pull_aside(*place, in_stream=False) if aside else pull()
             if isinstance(found, Aside):
-                return _Answer(found.status, *found.encoded)
-            return _answer(found, form, encode=True)
+                return Answer(found.status, *found.encoded)
+            return answer_of(found, form, encode=True)
 
-        async def read() -> _Answer:
+        async def read() -> Answer:
             caller.subscribes(request.topic)  # again: it may have been parked for long
             if self._memory.is_crowded:
                 await self._memory.room_to_send()
@@ -130,7 +120,7 @@ class Reads:
                     front, *place, may_wait=wait_ms > 0, in_stream=False
                 )
                 if isinstance(found, Aside):
-                    return _Answer(found.status, *found.encoded)
+                    return Answer(found.status, *found.encoded)
                 assert found is not None
                 pulled = found
             elif reader.needs_worker(*place):
@@ -138,8 +128,8 @@ class Reads:
             else:
                 pulled = pull()
             if is_laborious(pulled, form):
-                return await reader.threads.run(_answer, pulled, form, encode=True)
-            return _answer(pulled, form, encode=False)
+                return await reader.threads.run(answer_of, pulled, form, encode=True)
+            return answer_of(pulled, form, encode=False)
 
         if wait_ms:
             found = await pull_or_wait(
@@ -166,13 +156,19 @@ class Reads:
             return None
         if front is not None and reader.may_be_much(*place):
             return None
-        pulled = self._ahead.take(place) or reader.pull(*place, may_wait=wait_ms > 0)
+        found = self._ahead.take(place)
+        if found is not None:
+            plan, answer = found
+            self._ahead.answered(place, plan.next_offset, plan.max_offset)
+            return self._taken(key, caller, answer)
+        pulled = reader.pull(*place, may_wait=wait_ms > 0)
         if wait_ms and pulled.status is PullStatus.NO_NEW_MESSAGE:
             return None
         if is_laborious(pulled, wanted.form):
             return None
-        answer = _answer(pulled, wanted.form, encode=False)
-        self._ahead.answered(place, pulled)
+        answer = answer_of(pulled, wanted.form, encode=False)
+        if pulled.records:
+            self._ahead.answered(place, pulled.next_offset, pulled.max_offset)
         return self._taken(key, caller, answer)
 
     def _asked(self, request: pb.PullRequest) -> tuple[Place, int]:
@@ -193,7 +189,7 @@ class Reads:
         return (key, offset, max_bytes, wanted), wait_ms
 
     def _taken(
-        self, key: QueueKey, caller: Caller, found: _Answer
+        self, key: QueueKey, caller: Caller, found: Answer
     ) -> pb.PullResponse | bytes | Held:
         self._metrics.pulled(key[0], found.message_count, found.cost_bytes)
         caller.took_messages(found.message_count)
@@ -216,14 +212,3 @@ class Reads:
             call_id,
             front,
         ).run(requests)
-
-
-def _answer(pulled: Pulled, form: pb.RecordForm, *, encode: bool) -> _Answer:
-    status, count = PULL_STATUS[pulled.status], len(pulled.records)
-    if form == pb.RECORD_FORM_WHOLE:
-        data, cost_bytes = whole_out(pulled)
-        return _Answer(status, count, cost_bytes, data)
-    response = pb.PullResponse()
-    cost_bytes = pulled_out(pulled, form, response)
-    answer = response.SerializeToString() if encode else response
-    return _Answer(status, count, cost_bytes, answer)

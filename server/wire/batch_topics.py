@@ -34,9 +34,8 @@ def topics_of(request: pb.PutBatchRequest) -> Mapping[str, int]:
     else:
         messages = request.messages
         count = len(messages)
-        if count > SAMPLE:
-            messages = [messages[at] for at in _looked_at(count)]
-        found = Counter([message.topic for message in messages])
+        looked_at = messages if count <= SAMPLE else [messages[at] for at in _looked_at(count)]
+        found = Counter([message.topic for message in looked_at])
     return found if count <= SAMPLE else _scaled(found, count)
 
 

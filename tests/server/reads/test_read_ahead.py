@@ -16,6 +16,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.edge.call_gate import CallGate, CallKind, Places
 from server.edge.request_memory import RequestMemory
 from server.reads import read_ahead
+from server.reads.answer import Answer, answer_of
 from server.reads.read_ahead import DROP_EVERY_S, MOST_STEPS, STEP_S, ReadAhead
 from server.reads.reader import Wanted
 from server.stage import Stage
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from server.reads.read_ahead import Ahead
     from server.reads.reader import Place
     from store.message_store import MessageStore
     from store.reads import Pulled
@@ -75,8 +77,15 @@ class Loop:
 class Puller:
     """Pulls as the server does, and holds each answer against what the store says by itself."""
 
-    def __init__(self, store: MessageStore, *, sent_limit_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        form: pb.RecordForm = pb.RECORD_FORM_WHOLE,
+        *,
+        sent_limit_bytes: int = 1 << 30,
+    ) -> None:
         self.store = store
+        self.form = form
         self.loop = Loop()
         self.memory = RequestMemory(1 << 30, sent_limit_bytes, private=lambda: 0)
         self.gate = CallGate({CallKind.SHORT: Places(9, 9)})
@@ -87,7 +96,7 @@ class Puller:
         self.from_ahead = 0
 
     def pull(self, offset: int, most: int = STEP, *, topic: str = "T", tags: str = "") -> Pulled:
-        wanted = Wanted(most, TagFilter.parse(tags), pb.RECORD_FORM_WHOLE)
+        wanted = Wanted(most, TagFilter.parse(tags), self.form)
         place: Place = (topic, 0), offset, 1 << 20, wanted
         self.call("reader")
         found = self.ahead.take(place)
@@ -100,8 +109,14 @@ class Puller:
             raise
         if found is not None:
             self.from_ahead += 1
-            assert found == pulled
-        self.ahead.answered(place, pulled)
+            plan, answer = found
+            assert (plan.next_offset, plan.max_offset) == (pulled.next_offset, pulled.max_offset)
+            as_it_comes = answer_of(pulled, self.form, encode=True)
+            assert answer._replace(response=decoded(answer)) == as_it_comes._replace(
+                response=decoded(as_it_comes)
+            )
+        if pulled.records:
+            self.ahead.answered(place, pulled.next_offset, pulled.max_offset)
         return pulled
 
     def call(self, peer: str) -> None:
@@ -119,6 +134,11 @@ class Puller:
     def held_bytes(self) -> int:
         assert self.memory._sent_bytes == self.ahead._bytes
         return self.memory._sent_bytes
+
+
+def decoded(answer: Answer) -> pb.PullResponse:
+    assert isinstance(answer.response, bytes)
+    return pb.PullResponse.FromString(answer.response)
 
 
 def put(store: MessageStore, messages: int, body: bytes = BODY) -> None:
@@ -293,6 +313,20 @@ def test_what_changed_since_is_read_anew(store: MessageStore, clock: FakeClock) 
         store.keep_latest("T", 0, lambda _done, _total: None)
 
 
+def test_bounds_are_those_of_the_moment_when_it_is_asked_for(store: MessageStore) -> None:
+    puller = Puller(store)
+    store.keep("T", messages=9 * STEP)
+    end = puller.step(2, STEP)
+    put(store, 5)
+    assert puller.pull(end).max_offset == 10 * STEP + 5
+    assert puller.pull(end).min_offset == STEP + 5
+    assert puller.from_ahead == 1
+    end = puller.step(3, end)
+    store.keep("T", messages=0)  # from the first one on: that is not said, but left out
+    assert puller.pull(end).min_offset == 0
+    assert puller.from_ahead == 2
+
+
 def test_an_expired_segment_is_not_shown(store: MessageStore, clock: FakeClock) -> None:
     puller = Puller(store)
     end = puller.step(2)
@@ -319,10 +353,11 @@ ACTS = ("put", "put", *["pull"] * 6, "anew", "expire", "keep", "latest")
 @given(
     acts=st.lists(
         st.tuples(st.sampled_from(ACTS), st.sampled_from(("T", LIGHT))), min_size=10, max_size=40
-    )
+    ),
+    form=st.sampled_from((pb.RECORD_FORM_WHOLE, pb.RECORD_FORM_DECODED)),
 )
 def test_ahead_is_as_it_comes(
-    tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, str]]
+    tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, str]], form: pb.RecordForm
 ) -> None:
     """Whatever happens in between, `Puller.pull` finds both the same."""
     clock = FakeClock(int(time() * 1000))  # RocksDB drops what has expired by the system's
@@ -330,7 +365,7 @@ def test_ahead_is_as_it_comes(
     with open_small(root, clock) as store:
         store.create_topics([("T", 1)])
         put(store, 40)
-        puller = Puller(store)
+        puller = Puller(store, form)
         at = {"T": 0, LIGHT: 0}
         kept = count(30)
         for act, topic in acts:
@@ -369,7 +404,7 @@ async def test_the_server_reads_ahead_for_calls_on_a_stream(tmp_path: Path) -> N
         taken: list[bool] = []
         take = reads._ahead.take
 
-        def noted(place: Any) -> Pulled | None:  # noqa: ANN401 - as `take`
+        def noted(place: Any) -> Ahead | None:  # noqa: ANN401 - as `take`
             found = take(place)
             taken.append(found is not None)
             return found
