@@ -181,7 +181,7 @@ class BatchEncoder:
                 reconsume_times,
                 transaction_offset,
             ) = message
-            if topic is not last_topic:
+            if topic != last_topic:
                 last_topic = topic
                 magic, field = topic_field(topic)
                 plain_tail = field + self._plain_length
