@@ -313,6 +313,22 @@ def test_what_changed_since_is_read_anew(store: MessageStore, clock: FakeClock) 
         store.keep_latest("T", 0, lambda _done, _total: None)
 
 
+def test_a_queue_with_hidden_messages_is_not_read_ahead(store: MessageStore) -> None:
+    """What of it is hidden is looked up when it is asked for, so nothing of it could be taken."""
+    for number in range(6 * STEP):
+        store.put([Message("T", BODY, 0, keys=(str(number),))])
+    store.flush()
+    store.keep("T", latest=True)
+    puller = Puller(store)
+    at = puller.step(3, 10 * STEP)
+    assert puller.from_ahead == 1
+    puller.ahead._drop()
+    store.keep_latest("T", 0, lambda _done, _total: None)
+    for _ in range(2):
+        at = puller.step(1, at)
+        assert puller.held_bytes == 0
+
+
 def test_bounds_are_those_of_the_moment_when_it_is_asked_for(store: MessageStore) -> None:
     puller = Puller(store)
     store.keep("T", messages=9 * STEP)
